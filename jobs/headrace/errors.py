@@ -1,0 +1,61 @@
+"""Every error that Headrace raises on purpose, grouped by what the caller should do about it.
+
+Each class has a stable ``code`` (for machines: result objects, exit codes, Airflow retry rules) and a message (for people)
+that says what is wrong, where, and what to do. Codes are only ever added. No message contains a secret.
+"""
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """Base of the tree. ``remedy`` is the branch of the tree; ``exit_code`` is what a process that dies of it returns."""
+
+    code: ClassVar[str] = "headrace"
+    remedy: ClassVar[str] = "give_up"
+    exit_code: ClassVar[int] = 1
+
+
+class FixConfigError(HeadraceError):
+    """The pipeline, the command or the environment is wrong: a person changes it; a retry cannot help."""
+
+    code = "config"
+    remedy = "fix_config"
+    exit_code = 10
+
+
+class FixDataError(HeadraceError):
+    """The input or the output is wrong: a person (or the producer) corrects data, then the run is repeated."""
+
+    code = "data"
+    remedy = "fix_data"
+    exit_code = 20
+
+
+class RetryError(HeadraceError):
+    """Something outside failed or was busy; the same call may succeed later."""
+
+    code = "retry"
+    remedy = "retry"
+    exit_code = 30
+
+
+class RestoreError(HeadraceError):
+    """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot and go on from there."""
+
+    code = "restore"
+    remedy = "restore"
+    exit_code = 40
+
+
+class GiveUpError(HeadraceError):
+    """This run must stop and must not be retried as it is: another writer owns the pipeline, or an invariant broke."""
+
+    code = "give_up"
+    remedy = "give_up"
+    exit_code = 50
+
+
+class PipelineError(FixConfigError):
+    """A mistake in a pipeline's definition, found when it is built."""
+
+    code = "config.pipeline"

@@ -1,0 +1,78 @@
+"""How refinements relate: accumulation, lateness and the behaviours at the end of a window (semantics, section 5)."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from headrace.errors import PipelineError
+from headrace.model.time import Duration, duration
+
+
+class Accumulation(StrEnum):
+    """What a pane holds: what came since the last pane, everything, or everything after withdrawing the last pane."""
+
+    DISCARDING = "DISCARDING"
+    ACCUMULATING = "ACCUMULATING"
+    RETRACTING = "RETRACTING"
+
+
+class Firing(StrEnum):
+    """Whether a pane without new elements is emitted."""
+
+    ALWAYS = "FIRE_ALWAYS"
+    IF_NON_EMPTY = "FIRE_IF_NON_EMPTY"
+
+
+class TimestampCombiner(StrEnum):
+    """Which timestamp a pane gets from its on-time elements (semantics 6.1)."""
+
+    END_OF_WINDOW = "END_OF_WINDOW"
+    EARLIEST = "EARLIEST"
+    LATEST = "LATEST"
+
+
+@dataclass(frozen=True, init=False)
+class How:
+    """One of the model's four questions: how do refinements of a result relate.
+
+    ``allowed_lateness`` None means that a window never expires. ``on_time`` decides whether the ON_TIME pane is emitted
+    without new elements, ``closing`` whether the last one is.
+    """
+
+    accumulation: Accumulation
+    allowed_lateness: Duration | None
+    on_time: Firing
+    closing: Firing
+    timestamp: TimestampCombiner
+
+    def __init__(
+        self,
+        accumulation: Accumulation,
+        allowed_lateness: timedelta | int | None = 0,
+        on_time: Firing = Firing.ALWAYS,
+        closing: Firing = Firing.IF_NON_EMPTY,
+        timestamp: TimestampCombiner = TimestampCombiner.END_OF_WINDOW,
+    ) -> None:
+        lateness = duration(allowed_lateness) if isinstance(allowed_lateness, timedelta) else allowed_lateness
+        if lateness is not None and lateness < 0:
+            raise PipelineError(f"allowed_lateness must not be negative: {allowed_lateness}")
+        object.__setattr__(self, "accumulation", accumulation)
+        object.__setattr__(self, "allowed_lateness", None if lateness is None else Duration(lateness))
+        object.__setattr__(self, "on_time", on_time)
+        object.__setattr__(self, "closing", closing)
+        object.__setattr__(self, "timestamp", timestamp)
+
+
+def discarding(allowed_lateness: timedelta | int | None = 0, **behaviour: Firing) -> How:
+    """Each pane holds only what came since the last one."""
+    return How(Accumulation.DISCARDING, allowed_lateness, **behaviour)
+
+
+def accumulating(allowed_lateness: timedelta | int | None = 0, **behaviour: Firing) -> How:
+    """Each pane holds everything so far."""
+    return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
+
+
+def retracting(allowed_lateness: timedelta | int | None = 0, **behaviour: Firing) -> How:
+    """Each pane holds everything so far, after the panes that it replaces are withdrawn (Dataflow paper, section 2.3)."""
+    return How(Accumulation.RETRACTING, allowed_lateness, **behaviour)

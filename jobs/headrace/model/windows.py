@@ -1,0 +1,90 @@
+"""Where in event time: window functions (semantics, section 2; Dataflow paper, section 2.2).
+
+A window is a half-open interval ``[start, end)`` of event time. These are what users configure; executors assign and merge.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar, NamedTuple
+
+from headrace.errors import PipelineError
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, duration
+
+
+class Window(NamedTuple):
+    """``[start, end)`` in granules. Ordered by (start, end)."""
+
+    start: Instant
+    end: Instant
+
+    @property
+    def max_timestamp(self) -> Instant:
+        """Largest timestamp inside: one granule before the end (semantics 1.4)."""
+        return Instant(self.end - 1)
+
+
+GLOBAL_WINDOW = Window(MIN_INSTANT, GLOBAL_WINDOW_END)
+
+
+class WindowFn:
+    """What all window functions share. ``merges`` says whether windows of a key can merge."""
+
+    merges: ClassVar[bool] = False
+
+
+def _positive(name: str, value: timedelta | int) -> Duration:
+    granules = duration(value) if isinstance(value, timedelta) else Duration(value)
+    if granules <= 0:
+        raise PipelineError(f"{name} must be longer than zero, not {value}")
+    return granules
+
+
+def _granules(value: timedelta | int) -> Duration:
+    return duration(value) if isinstance(value, timedelta) else Duration(value)
+
+
+@dataclass(frozen=True, init=False)
+class FixedWindows(WindowFn):
+    """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC."""
+
+    size: Duration
+    offset: Duration
+
+    def __init__(self, size: timedelta | int, offset: timedelta | int = 0) -> None:
+        granules = _positive("the size of fixed windows", size)
+        object.__setattr__(self, "size", granules)
+        object.__setattr__(self, "offset", Duration(_granules(offset) % granules))
+
+
+@dataclass(frozen=True, init=False)
+class SlidingWindows(WindowFn):
+    """A window of ``size`` starts every ``period``. With period > size some elements fall in no window, as stated (2.3)."""
+
+    size: Duration
+    period: Duration
+    offset: Duration
+
+    def __init__(self, size: timedelta | int, period: timedelta | int, offset: timedelta | int = 0) -> None:
+        step = _positive("the period of sliding windows", period)
+        object.__setattr__(self, "size", _positive("the size of sliding windows", size))
+        object.__setattr__(self, "period", step)
+        object.__setattr__(self, "offset", Duration(_granules(offset) % step))
+
+
+@dataclass(frozen=True, init=False)
+class Sessions(WindowFn):
+    """Periods of activity of a key, closed by a ``gap``. Events exactly one gap apart are two sessions, unless
+    ``touching_merges`` (semantics 2.4)."""
+
+    gap: Duration
+    touching_merges: bool
+    merges: ClassVar[bool] = True
+
+    def __init__(self, gap: timedelta | int, touching_merges: bool = False) -> None:
+        object.__setattr__(self, "gap", _positive("the gap of sessions", gap))
+        object.__setattr__(self, "touching_merges", touching_merges)
+
+
+@dataclass(frozen=True)
+class GlobalWindows(WindowFn):
+    """One window for all of time."""
