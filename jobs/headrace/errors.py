@@ -1,14 +1,14 @@
 """Every error that Headrace raises on purpose, grouped by what the caller should do about it.
 
-Each class has a stable ``code`` (for machines: result objects, exit codes, Airflow retry rules) and a message (for people)
-that says what is wrong, where, and what to do. Codes are only ever added. No message contains a secret.
+Each class has a stable ``code`` (for machines: result objects, exit codes, Airflow retry rules) and a message (for
+people) that says what is wrong, where, and what to do. Codes are only ever added. No message contains a secret.
 """
 
 from typing import ClassVar
 
 
 class HeadraceError(Exception):
-    """Base of the tree. ``remedy`` is the branch of the tree; ``exit_code`` is what a process that dies of it returns."""
+    """Base of the tree. ``remedy`` is its branch; ``exit_code`` is what a process that dies of it returns."""
 
     code: ClassVar[str] = "headrace"
     remedy: ClassVar[str] = "give_up"
@@ -40,7 +40,7 @@ class RetryError(HeadraceError):
 
 
 class RestoreError(HeadraceError):
-    """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot and go on from there."""
+    """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot, go on from there."""
 
     code = "restore"
     remedy = "restore"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import TypedDict, Unpack
 
 from headrace.errors import PipelineError
 from headrace.model.time import Duration, duration
@@ -63,16 +64,24 @@ class How:
         object.__setattr__(self, "timestamp", timestamp)
 
 
-def discarding(allowed_lateness: timedelta | int | None = 0, **behaviour: Firing) -> How:
+class Behaviour(TypedDict, total=False):
+    """The rest of ``How``, by name."""
+
+    on_time: Firing
+    closing: Firing
+    timestamp: TimestampCombiner
+
+
+def discarding(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds only what came since the last one."""
     return How(Accumulation.DISCARDING, allowed_lateness, **behaviour)
 
 
-def accumulating(allowed_lateness: timedelta | int | None = 0, **behaviour: Firing) -> How:
+def accumulating(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds everything so far."""
     return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
 
 
-def retracting(allowed_lateness: timedelta | int | None = 0, **behaviour: Firing) -> How:
-    """Each pane holds everything so far, after the panes that it replaces are withdrawn (Dataflow paper, section 2.3)."""
+def retracting(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:
+    """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3)."""
     return How(Accumulation.RETRACTING, allowed_lateness, **behaviour)

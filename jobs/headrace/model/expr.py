@@ -1,7 +1,7 @@
 """One small typed expression tree for event times, keys, filters, aggregate inputs and predicates.
 
-Both executors compile it, so a pipeline file needs neither Spark nor Python lambdas. NULL follows SQL: an operator with a
-NULL operand gives NULL, ``and``/``or`` use three-valued logic, a filter keeps only TRUE.
+Both executors compile it, so a pipeline file needs neither Spark nor Python lambdas. NULL follows SQL: an operator with
+a NULL operand gives NULL, ``and``/``or`` use three-valued logic, a filter keeps only TRUE.
 Write expressions with ``col("delay") > 15`` and friends; ``==`` builds an expression, so compare nodes with ``same``.
 """
 
@@ -96,7 +96,7 @@ class Expr:
         return Function("not", (self.is_null(),))
 
     def plus(self, **units: "Expr | int") -> "Expr":
-        """This timestamp moved forward: ``col("hour").plus(minutes=col("minute"))``. Units: days, hours, minutes, seconds."""
+        """This timestamp moved forward: ``col("hour").plus(minutes=col("minute"))``; also days, hours, seconds."""
         result: Expr = self
         for unit, amount in units.items():
             if unit not in UNITS:
@@ -165,7 +165,9 @@ def lift(value: "Expr | Scalar | datetime | timedelta") -> Expr:
         return value
     if value is None or isinstance(value, str | int | float | bool | datetime):
         return lit(value)
-    raise PipelineError(f"{value!r} cannot stand in an expression; use a column, a string, a number, a bool or a datetime")
+    raise PipelineError(
+        f"{value!r} cannot stand in an expression; use a column, a string, a number, a bool or a datetime"
+    )
 
 
 def coalesce(*args: Expr | Scalar) -> Expr:

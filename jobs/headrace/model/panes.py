@@ -20,7 +20,8 @@ class Timing(StrEnum):
 class Pane:
     """One result of one (key, window). A retraction repeats the pane that it withdraws (semantics 9.1).
 
-    ``values`` are the aggregates in declared order, ``timestamp`` is event time, ``nonspeculative_index`` is -1 for EARLY.
+    ``values`` are the aggregates in declared order, ``timestamp`` is event time, ``nonspeculative_index`` is -1 for
+    EARLY.
     """
 
     key: tuple[Any, ...]

@@ -1,7 +1,8 @@
 """Instants and durations of the model: integers, one unit (a *granule*), with room for -inf and +inf.
 
 A granule is one microsecond in every real pipeline; a conformance case may call it what it likes. Instants count from
-1970-01-01T00:00:00 UTC. The infinities are far enough inside 64 bits that a sum of an instant and a duration cannot wrap.
+1970-01-01T00:00:00 UTC. The infinities are far enough inside 64 bits that a sum of an instant and a duration cannot
+wrap.
 """
 
 from datetime import UTC, datetime, timedelta

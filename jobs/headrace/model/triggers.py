@@ -1,7 +1,7 @@
 """When in processing time: triggers (semantics, section 4; Dataflow paper, section 2.3).
 
-A trigger is a tree of these frozen values. Executors give each node its state; the meaning of every node is the table in
-semantics 4.2. ``may_finish`` says whether the node can finish and so close the window for good (4.8).
+A trigger is a tree of these frozen values. Executors give each node its state; the meaning of every node is the table
+in semantics 4.2. ``may_finish`` says whether the node can finish and so close the window for good (4.8).
 """
 
 from dataclasses import dataclass

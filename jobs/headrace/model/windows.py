@@ -1,6 +1,7 @@
 """Where in event time: window functions (semantics, section 2; Dataflow paper, section 2.2).
 
-A window is a half-open interval ``[start, end)`` of event time. These are what users configure; executors assign and merge.
+A window is a half-open interval ``[start, end)`` of event time. These are what users configure; executors assign and
+merge.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class FixedWindows(WindowFn):
 
 @dataclass(frozen=True, init=False)
 class SlidingWindows(WindowFn):
-    """A window of ``size`` starts every ``period``. With period > size some elements fall in no window, as stated (2.3)."""
+    """A window of ``size`` starts every ``period``. With period > size some elements fall in no window (2.3)."""
 
     size: Duration
     period: Duration

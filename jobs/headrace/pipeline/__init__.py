@@ -1,11 +1,33 @@
-"""What a user writes: a frozen pipeline, checked when it is built. Everything a pipeline file needs is importable from here.
+"""What a user writes: a frozen pipeline, checked when it is built.
 
-A pipeline file imports neither pyspark nor great_expectations.
+Everything a pipeline file needs is importable from here; it imports neither pyspark nor great_expectations.
 """
 
-from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, accumulating, discarding, retracting
+from headrace.model.accumulation import (
+    Accumulation,
+    Firing,
+    How,
+    TimestampCombiner,
+    accumulating,
+    discarding,
+    retracting,
+)
 from headrace.model.combiners import Aggregate, count, max_of, mean_of, min_of, sum_of
-from headrace.model.expr import DataType, Expr, abs_, cast, coalesce, col, concat, greatest, if_, least, lit, lower, upper
+from headrace.model.expr import (
+    DataType,
+    Expr,
+    abs_,
+    cast,
+    coalesce,
+    col,
+    concat,
+    greatest,
+    if_,
+    least,
+    lit,
+    lower,
+    upper,
+)
 from headrace.model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Repeatedly, Trigger
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn

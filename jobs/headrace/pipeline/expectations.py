@@ -29,7 +29,10 @@ class Expectation:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"expect_[a-z0-9_]+", self.name):
-            raise PipelineError(f"{self.name!r} is no expectation: give its snake_case name, such as expect_column_values_to_not_be_null")
+            raise PipelineError(
+                f"{self.name!r} is no expectation: give its snake_case name, "
+                "such as expect_column_values_to_not_be_null"
+            )
 
     def describe(self) -> str:
         """For people: name, arguments and view on one line."""
@@ -37,6 +40,6 @@ class Expectation:
 
 
 def expect(name: str, view: View | str = View.CURRENT, **arguments: Argument) -> Expectation:
-    """``expect("column_values_to_be_between", column="flights", min_value=0)``; the prefix ``expect_`` may be left out."""
+    """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out."""
     full = name if name.startswith("expect_") else f"expect_{name}"
     return Expectation(full, arguments, View(view))

@@ -10,7 +10,7 @@ from headrace.pipeline.graph import Pipeline
 
 
 def fingerprint(pipeline: Pipeline) -> str:
-    """Hex digest of everything that decides what the state means: event time, split, key, filter, where, when, how, what.
+    """Hex digest of all that decides what the state means: event time, split, key, filter, where, when, how, what.
 
     Sources' batch sizes, expectations, schedules and descriptions may change freely.
     """

@@ -1,6 +1,7 @@
 """The pipeline itself: a frozen value whose fields read in the order of the model's questions.
 
-source, event time, key, *where* (window), *when* (trigger), *how* (accumulation, lateness), *what* (aggregates), expectations.
+source, event time, key, *where* (window), *when* (trigger), *how* (accumulation, lateness), *what* (aggregates),
+expectations.
 """
 
 import re
@@ -39,8 +40,8 @@ class Pipeline:
     """One aggregation from a source to panes.
 
     ``key`` maps key column names to expressions; a record whose event time or any key is NULL goes to the dead letter.
-    ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a trigger
-    that can finish and so drop data (semantics 4.8).
+    ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a
+    trigger that can finish and so drop data (semantics 4.8).
     Raises PipelineError, saying what to change, when the parts do not fit.
     """
 
@@ -60,7 +61,9 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise PipelineError(f"pipeline name {self.name!r}: use lower case letters, digits and _, starting with a letter")
+            raise PipelineError(
+                f"pipeline name {self.name!r}: use lower case letters, digits and _, starting with a letter"
+            )
         check(self)
 
     @cached_property

@@ -30,7 +30,7 @@ def pipeline_folders() -> list[Path]:
 
 
 def registered() -> dict[str, Pipeline]:
-    """Every pipeline of every folder by name. Raises UnknownPipelineError for two of one name, or a folder that is not there."""
+    """Every pipeline of every folder by name. Raises UnknownPipelineError for two of one name or a missing folder."""
     found: dict[str, tuple[Pipeline, Path]] = {}
     for folder in pipeline_folders():
         if not folder.is_dir():
@@ -40,7 +40,9 @@ def registered() -> dict[str, Pipeline]:
                 continue
             for pipeline in pipelines_in(file):
                 if pipeline.name in found and found[pipeline.name][1] != file:
-                    raise UnknownPipelineError(f"pipeline {pipeline.name} is defined in {found[pipeline.name][1]} and in {file}; rename one")
+                    raise UnknownPipelineError(
+                        f"pipeline {pipeline.name} is defined in {found[pipeline.name][1]} and in {file}; rename one"
+                    )
                 found[pipeline.name] = (pipeline, file)
     return {name: pipeline for name, (pipeline, _) in sorted(found.items())}
 

@@ -27,13 +27,14 @@ class OnUnreadable(StrEnum):
 class FileSource:
     """Files under ``path``, read in the order of their names, each exactly once.
 
-    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI. ``schema`` names the columns to read.
-    Files should sort after those landed before them; one that sorts up to ``look_back`` files before the newest is still
-    found by the next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and
+    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI. ``schema`` names the columns to
+    read. Files should sort after those landed before them; one that sorts up to ``look_back`` files before the newest
+    is still found by the next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and
     ``max_bytes`` bytes; a larger file is an epoch of its own.
 
     Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
-    (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the order.
+    (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
+    order.
     ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0 that one bad record fails the run.
     """
 
@@ -54,7 +55,9 @@ class FileSource:
             if not isinstance(kind, DataType):
                 raise PipelineError(f"column {name!r} of source {self.path} has type {kind!r}; use one of DataType")
             if name.startswith("_"):
-                raise PipelineError(f"column {name!r} of source {self.path}: names that start with _ belong to Headrace")
+                raise PipelineError(
+                    f"column {name!r} of source {self.path}: names that start with _ belong to Headrace"
+                )
         for name in ("max_files", "max_bytes"):
             if getattr(self, name) < 1:
                 raise PipelineError(f"{name} of source {self.path} must be at least 1, not {getattr(self, name)}")

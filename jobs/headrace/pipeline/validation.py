@@ -44,7 +44,9 @@ def _check_event_time(pipeline: "Pipeline") -> None:
 
 def _check_columns(pipeline: "Pipeline") -> None:
     if not pipeline.key:
-        raise PipelineError('there is no key; give key={"name": expression}, or key={"all": lit("all")} for a single one')
+        raise PipelineError(
+            'there is no key; give key={"name": expression}, or key={"all": lit("all")} for a single one'
+        )
     names = [*pipeline.key, *pipeline.what]
     for name in names:
         if name.startswith("_"):
@@ -66,12 +68,13 @@ def _check_where_when_how(pipeline: "Pipeline") -> None:
             raise PipelineError(f"{node!r} is no trigger")
     if isinstance(pipeline.where, GlobalWindows) and isinstance(pipeline.when, Default):
         raise PipelineError(
-            "the global window never ends, so the default trigger never fires; use when=Repeatedly(AfterCount(n)) or another"
+            "the global window never ends, so the default trigger never fires; "
+            "use when=Repeatedly(AfterCount(n)) or another"
         )
     if pipeline.when.may_finish and not pipeline.allow_finishing and not _finishes_with_the_window(pipeline):
         raise PipelineError(
-            f"the trigger {pipeline.when!r} can finish, after which its window drops all data; wrap it in Repeatedly(...), "
-            "give AfterWatermark a late trigger, or accept it with allow_finishing=True"
+            f"the trigger {pipeline.when!r} can finish, after which its window drops all data; "
+            "wrap it in Repeatedly(...), give AfterWatermark a late trigger, or accept it with allow_finishing=True"
         )
     if pipeline.how.accumulation not in Accumulation:
         raise PipelineError(f"how={pipeline.how!r} is no accumulation")
