@@ -1,0 +1,20 @@
+"""Names of the columns that the engine adds to rows, in one place. They start with ``_``, which users' columns may not."""
+
+WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at codes below every real window
+WINDOW_END = "_we"
+EPOCH = "_epoch"  # the epoch that wrote a state row
+STATUS = "_status"  # OPEN, CLOSED or DELETED
+DUE_EVENT = "_due_event"  # the row wants an activation once the watermark exceeds this
+DUE_TIME = "_due_time"  # ... once the processing-time clock reaches this
+NEW = "_new"  # elements since the last pane
+ON_TIME = "_on_time"  # whether on-time data is pending
+INDEX = "_index"  # index of the next pane
+NONSPECULATIVE = "_nonspec"  # index of the next pane that is not EARLY
+LIVE = "_live"  # emitted, not yet retracted panes (retracting only)
+
+COUNT = "_n"  # elements of the delta
+HAS_STATE = "_has"  # an open window is in the state
+WAS_CLOSED = "_was_closed"  # a closed marker is in the state
+MERGED = "_merged"  # the window came out of a merge that the trigger must hear of
+
+OPEN, CLOSED, DELETED = 0, 1, 2

@@ -1,0 +1,174 @@
+"""An epoch's records, aggregated per (key, window) before they meet the state.
+
+One pass over the judged records gives both the delta and its accounting: records that take no part (rejected, filtered, late,
+in no window) are counted in groups of their own, whose key is NULL and whose "window" is a code, so that the largest event
+time of the epoch and all counts come out of the same shuffle as the data.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pyspark.sql import functions as f
+
+from headrace.engine import columns as c
+from headrace.engine.accumulators import Fold
+from headrace.engine.plan import Plan
+from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+
+EVENT_TIME = "_event_time"
+_MIN_TS, _MAX_TS, _ELEMENTS, _FIRST = "_min_ts", "_max_ts", "_elements", "_first"
+
+
+class Fate(IntEnum):
+    """What became of a record (of a record in one window); also the code of its accounting group."""
+
+    ACCEPTED = 0
+    REJECTED = 1
+    FILTERED = 2
+    LATE = 3
+    NOWHERE = 4
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """Counts of one epoch. ``rows`` counts records per fate, ``late`` drops per (record, window); times are granules."""
+
+    rows: dict[Fate, int]
+    late: int
+    max_event_time: Instant | None
+    min_accepted: Instant | None
+    max_accepted: Instant | None
+
+
+def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
+    """Judged records in their windows, one row per (record, window), with ``_fate``; late is judged by the own window (3.1a)."""
+    windowed = _assign(plan, judged)
+    expires = _expiry(plan)
+    fate = (
+        f.when(f.col("_reject").isNotNull(), Fate.REJECTED)
+        .when(~f.coalesce(f.col("_kept"), f.lit(False)), Fate.FILTERED)
+        .when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
+        .when(f.lit(int(watermark)) > expires, Fate.LATE)
+        .otherwise(Fate.ACCEPTED)
+    )
+    return windowed.withColumn("_fate", fate.cast("int"))
+
+
+def _assign(plan: Plan, judged: DataFrame) -> DataFrame:
+    ts = f.col(EVENT_TIME)
+    match plan.pipeline.where:
+        case FixedWindows(size, offset):
+            start = ts - f.pmod(ts - f.lit(int(offset)), f.lit(int(size)))
+            return _single(judged, start, start + f.lit(int(size)))
+        case Sessions(gap):
+            return _single(judged, ts, ts + f.lit(int(gap)))
+        case GlobalWindows():
+            return _single(judged, f.lit(int(MIN_INSTANT)), f.lit(int(GLOBAL_WINDOW_END)))
+        case SlidingWindows(size, period, offset):
+            return _sliding(judged, int(size), int(period), int(offset))
+    raise AssertionError(plan.pipeline.where)
+
+
+def _single(judged: DataFrame, start: SparkColumn, end: SparkColumn) -> DataFrame:
+    return judged.withColumns({c.WINDOW_START: start, c.WINDOW_END: end, _FIRST: f.lit(1).cast("long")})
+
+
+def _sliding(judged: DataFrame, size: int, period: int, offset: int) -> DataFrame:
+    ts = f.col(EVENT_TIME)
+    last = ts - f.pmod(ts - f.lit(offset), f.lit(period))
+    lowest = ts - f.lit(size - 1)
+    starts = f.when(last >= lowest, f.sequence(last, lowest, f.lit(-period).cast("long")))
+    exploded = judged.select("*", f.posexplode_outer(starts).alias("_position", c.WINDOW_START))
+    first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
+    return exploded.withColumns({c.WINDOW_END: f.col(c.WINDOW_START) + f.lit(size), _FIRST: first}).drop("_position")
+
+
+def _expiry(plan: Plan) -> SparkColumn:
+    lateness = plan.pipeline.how.allowed_lateness
+    if lateness is None:
+        return f.lit(int(NEVER))
+    return f.least(f.col(c.WINDOW_END) + f.lit(int(lateness) - 1), f.lit(GLOBAL_WINDOW_END - 1))
+
+
+def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
+    """The delta: one row per (key, window) of accepted records and one per fate of the others.
+
+    Columns: keys, ``_ws``, ``_we``, ``_n`` (elements), accumulator parts, and the accounting. Partitioned as the state is.
+    """
+    accepted = f.col("_fate") == int(Fate.ACCEPTED)
+    code = f.lit(int(MIN_INSTANT)) - f.col("_fate").cast("long")
+    where = plan.pipeline.where
+    start = f.col(c.WINDOW_START)
+    if isinstance(where, Sessions):
+        # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
+        start = f.col(EVENT_TIME) - f.pmod(f.col(EVENT_TIME), f.lit(int(where.gap)))
+    end = f.col(c.WINDOW_END) if not plan.merging else start
+    keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
+    inputs = [f.when(accepted, f.col(name)).alias(name) for name, _ in plan.inputs]
+    event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
+    rows = records.select(
+        *keys,
+        f.when(accepted, start).otherwise(code).alias(c.WINDOW_START),
+        f.when(accepted, end).otherwise(code).alias(c.WINDOW_END),
+        event_time,
+        f.col(_FIRST),
+        *inputs,
+    )
+    if plan.merging:
+        rows = rows.repartition(partitions, *plan.keys)
+    grouped = rows.groupBy(*plan.identity).agg(
+        f.count(f.lit(1)).alias(c.COUNT),
+        f.sum(_FIRST).alias(_ELEMENTS),
+        f.min(EVENT_TIME).alias(_MIN_TS),
+        f.max(EVENT_TIME).alias(_MAX_TS),
+        *[_partial(plan, part.name) for part in plan.parts],
+    )
+    if not isinstance(where, Sessions):
+        return grouped
+    is_data = f.col(plan.keys[0]).isNotNull()
+    return grouped.withColumns(
+        {
+            c.WINDOW_START: f.when(is_data, f.col(_MIN_TS)).otherwise(f.col(c.WINDOW_START)),
+            c.WINDOW_END: f.when(is_data, f.col(_MAX_TS) + f.lit(int(where.gap))).otherwise(f.col(c.WINDOW_END)),
+        }
+    )
+
+
+def _partial(plan: Plan, name: str) -> SparkColumn:
+    part = next(p for p in plan.parts if p.name == name)
+    value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
+    folded = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max, Fold.COUNT: f.count}[part.fold](value)
+    return folded.cast(SPARK_TYPES[part.type]).alias(name)
+
+
+def data_rows(plan: Plan, delta: DataFrame) -> DataFrame:
+    """The rows of the delta that are data."""
+    return delta.where(f.col(plan.keys[0]).isNotNull())
+
+
+def account(plan: Plan, delta: DataFrame) -> Accounting:
+    """Run the delta (one Spark job) and bring its accounting to the driver."""
+    is_data = f.col(plan.keys[0]).isNotNull()
+    code = f.when(is_data, int(Fate.ACCEPTED)).otherwise(f.lit(int(MIN_INSTANT)) - f.col(c.WINDOW_START)).cast("int")
+    found = (
+        delta.groupBy(code.alias("fate"))
+        .agg(
+            f.sum(_ELEMENTS).alias("elements"),
+            f.sum(c.COUNT).alias("pairs"),
+            f.min(_MIN_TS).alias("low"),
+            f.max(_MAX_TS).alias("high"),
+        )
+        .collect()
+    )
+    by_fate = {Fate(row["fate"]): row for row in found}
+    accepted, late = by_fate.get(Fate.ACCEPTED), by_fate.get(Fate.LATE)
+    highs = [row["high"] for row in found if row["high"] is not None]
+    return Accounting(
+        rows={fate: row["elements"] for fate, row in by_fate.items()},
+        late=late["pairs"] if late else 0,
+        max_event_time=Instant(max(highs)) if highs else None,
+        min_accepted=Instant(accepted["low"]) if accepted else None,
+        max_accepted=Instant(accepted["high"]) if accepted else None,
+    )

@@ -1,0 +1,186 @@
+"""What one (key, window) becomes in one epoch, as a column program (semantics, sections 3 to 5 and 12.1).
+
+The program reads the state of the window (merged already, if windows merged), the number of elements that the epoch brings, and
+the clocks: ``W`` before and after, ``P``. It says what the window emits at its two moments, the bundle (with due deadlines)
+under the old watermark and then the watermark step, and what is stored. A window can fire at both: coalescing them is wrong.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.engine import columns as c
+from headrace.engine.program import FALSE, Program, all_of, any_of, choose, negate
+from headrace.engine.triggers import Moment, Node, columns, fresh, next_deadline
+from headrace.model.accumulation import Accumulation, Firing, How
+from headrace.model.expr import Column, Expr, Literal, col, least
+from headrace.model.panes import Timing
+from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The clocks inside one epoch: watermark before and after its data, processing time (semantics 12.1)."""
+
+    watermark_before: Instant
+    watermark_after: Instant
+    processing_time: Instant
+
+
+@dataclass(frozen=True)
+class PaneColumns:
+    """Columns that describe one possible pane; ``emitted`` says whether it exists, ``cleared`` that its contents are empty."""
+
+    emitted: Expr
+    timing: Expr
+    index: Expr
+    nonspeculative_index: Expr
+    is_last: Expr
+    cleared: Expr
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The program and where its results are: two panes in order, the new state, whether the row changed at all."""
+
+    program: Program
+    panes: tuple[PaneColumns, PaneColumns]
+    state: Mapping[str, Expr]
+    cleared: Expr
+    changed: Expr
+    dropped_closed: Expr
+
+
+_EARLY, _ON_TIME, _LATE = (Literal(t.value) for t in (Timing.EARLY, Timing.ON_TIME, Timing.LATE))
+
+
+def expiry(how: How) -> Expr:
+    """The watermark that must be exceeded for a window to expire, clamped to the end of time (semantics 5.2)."""
+    if how.allowed_lateness is None:
+        return Literal(NEVER)
+    return least(col(c.WINDOW_END) + (how.allowed_lateness - 1), Literal(GLOBAL_WINDOW_END - 1))
+
+
+class _Window:
+    """The pane bookkeeping of one window while the program is being built."""
+
+    def __init__(self, how: How, program: Program) -> None:
+        self.how, self.program = how, program
+        self.new: Expr = col(c.NEW)
+        self.on_time: Expr = col(c.ON_TIME)
+        self.index: Expr = col(c.INDEX)
+        self.nonspeculative: Expr = col(c.NONSPECULATIVE)
+        self.cleared: Expr = FALSE
+
+    def emit(self, fires: Expr, last: Expr, behind: Expr, ahead: Expr) -> PaneColumns:
+        """Decide the pane of a firing (4.3, 5.5). ``behind``: W was past the end before this step; ``ahead``: W is not past it."""
+        let = self.program.let
+        late = any_of(self.nonspeculative > 0, all_of(behind, negate(self.on_time)))
+        timing = let("timing", choose(late, _LATE, choose(ahead, _EARLY, _ON_TIME)))
+        wanted = [self.new > 0]
+        if self.how.on_time is Firing.ALWAYS:
+            wanted.append(timing == _ON_TIME)
+        if self.how.closing is Firing.ALWAYS:
+            wanted.append(last)
+        emitted = let("emitted", all_of(fires, any_of(*wanted)))
+        speculative = timing == _EARLY
+        pane = PaneColumns(
+            emitted, timing, self.index, choose(speculative, -1, self.nonspeculative), let("last", last), self.cleared
+        )
+        self.index = let("index", choose(emitted, self.index + 1, self.index))
+        self.nonspeculative = let(
+            "nonspec", choose(all_of(emitted, negate(speculative)), self.nonspeculative + 1, self.nonspeculative)
+        )
+        self.new = let("new", choose(fires, 0, self.new))
+        self.on_time = let("on_time", all_of(self.on_time, negate(fires)))
+        if self.how.accumulation is Accumulation.DISCARDING:
+            self.cleared = let("cleared", any_of(self.cleared, fires))
+        return pane
+
+
+def compile_firing(node: Node, how: How, merging: bool, clocks: Clocks, inputs: frozenset[str]) -> Outcome:
+    """The program for windows of one aggregation under ``clocks``.
+
+    ``inputs`` are the columns of the row: state columns of an open window (initial values where there is none),
+    ``_has``, ``_was_closed``, ``_n``, the window, and ``_merged`` when windows can merge.
+    """
+    program = Program(inputs)
+    let = program.let
+    before, after = Literal(clocks.watermark_before), Literal(clocks.watermark_after)
+    now = Literal(clocks.processing_time)
+    max_timestamp = let("max_ts", col(c.WINDOW_END) - 1)
+    expires = let("expiry", expiry(how))
+    old = Moment(let("passed_before", before > max_timestamp), now)
+    new = Moment(let("passed_after", after > max_timestamp), now)
+    expired = let("expired", after > expires)
+
+    # the bundle, under the old watermark
+    count = let("count", choose(col(c.WAS_CLOSED), 0, col(c.COUNT)))
+    touched = let("touched", count > 0)
+    is_open = let("open", any_of(col(c.HAS_STATE), touched))
+    state: Mapping[str, Expr] = {**fresh(node), **columns(node)}
+    if merging:
+        healed = node.after_merge(program, state, old.passed_end)
+        state = {name: let("healed", choose(col(c.MERGED), healed[name], state[name])) for name in state}
+    state = _named(program, node.on_element(state, count, touched, old))
+    window = _Window(how, program)
+    window.new = let("new", window.new + count)
+    window.on_time = let("on_time", any_of(window.on_time, all_of(touched, negate(old.passed_end))))
+    due = let("due", now >= next_deadline(node, state, NEVER))
+    fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
+    state = _named(program, node.on_fire(program, state, fires, old))
+    finished = let("finished", all_of(fires, node.finished(state)))
+    first = window.emit(fires, finished, old.passed_end, negate(old.passed_end))
+
+    # the watermark step: closing wins over firing, one activation at most (3.2, 5.3, 5.4)
+    still_open = let("still_open", all_of(is_open, negate(finished)))
+    closes = let("closes", all_of(still_open, expired))
+    crossed = all_of(negate(old.passed_end), new.passed_end)
+    again = let("fires_again", all_of(still_open, negate(expired), crossed, node.ready(program, state, new)))
+    state = _named(program, node.on_fire(program, state, again, new))
+    ends = let("ends", all_of(again, node.finished(state)))
+    activated = let("activated", any_of(again, closes))
+    second = window.emit(activated, any_of(closes, ends), old.passed_end, negate(new.passed_end))
+
+    marker = let("marker", any_of(finished, ends, all_of(col(c.WAS_CLOSED), negate(is_open))))
+    status = let(
+        "status",
+        choose(
+            any_of(expired, negate(any_of(is_open, marker))),
+            c.DELETED,
+            choose(marker, c.CLOSED, c.OPEN),
+        ),
+    )
+    keeps = let("keeps", status == c.OPEN)
+    kept = {name: let("kept", choose(keeps, value, fresh(node)[name])) for name, value in state.items()}
+    changed = any_of(touched, fires, activated, all_of(col(c.WAS_CLOSED), expired), col(c.MERGED) if merging else FALSE)
+    stored = {
+        c.STATUS: status,
+        c.NEW: choose(keeps, window.new, 0),
+        c.ON_TIME: all_of(keeps, window.on_time),
+        c.INDEX: window.index,
+        c.NONSPECULATIVE: window.nonspeculative,
+        **kept,
+        c.DUE_EVENT: choose(
+            status == c.DELETED,
+            NEVER,
+            choose(all_of(keeps, negate(new.passed_end)), max_timestamp, expires),
+        ),
+        c.DUE_TIME: choose(keeps, next_deadline(node, kept, NEVER), NEVER),
+    }
+    return Outcome(
+        program,
+        (first, second),
+        stored,
+        let("contents_gone", any_of(negate(keeps), window.cleared)),
+        let("changed", changed),
+        choose(col(c.WAS_CLOSED), col(c.COUNT), 0),
+    )
+
+
+def _named(program: Program, state: Mapping[str, Expr]) -> dict[str, Expr]:
+    return {name: program.let("s", value) for name, value in state.items()}
+
+
+def contents(cleared: Expr, part: str) -> Expr:
+    """A part of the accumulator, or its identity where the contents were cleared."""
+    return choose(cleared, None, Column(part))

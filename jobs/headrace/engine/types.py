@@ -1,0 +1,17 @@
+"""Types of the engine that other packages may name without importing pyspark themselves."""
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from headrace.model.expr import DataType
+
+__all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession"]
+
+SPARK_TYPES: dict[DataType, t.DataType] = {
+    DataType.STRING: t.StringType(),
+    DataType.INT: t.LongType(),
+    DataType.FLOAT: t.DoubleType(),
+    DataType.BOOL: t.BooleanType(),
+    DataType.TIMESTAMP: t.TimestampType(),
+}

@@ -1,0 +1,76 @@
+"""Data files of a snapshot, written by the tasks that hold the rows.
+
+Each task turns its Arrow batches into Parquet in memory and puts each file once, under a name of its own: no rename, no copy, no
+listing, and path, rows, bytes and checksum are known when the task ends. A task that Spark runs twice leaves garbage that no
+manifest names. Arrow arrives in batches, so there is no Python per row.
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import types as t
+
+from headrace.engine.types import DataFrame
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import open_store
+
+FILE_BYTES = 128 * 1024 * 1024
+
+_RESULT = t.StructType(
+    [
+        t.StructField("path", t.StringType()),
+        t.StructField("rows", t.LongType()),
+        t.StructField("bytes", t.LongType()),
+        t.StructField("sha256", t.StringType()),
+    ]
+)
+
+
+def write_files(rows: DataFrame, root: str, prefix: str, table: str) -> tuple[DataFile, ...]:
+    """Write ``rows`` as Parquet under ``prefix`` of the store at ``root`` (one Spark job); the files in order of partition."""
+    written = rows.mapInArrow(_task(root, prefix, table), _RESULT).collect()
+    files = [DataFile(path=r["path"], rows=r["rows"], bytes=r["bytes"], sha256=r["sha256"]) for r in written]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _task(root: str, prefix: str, table: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        attempt = 0 if context is None else context.taskAttemptId()
+        name = f"{prefix}/{table}-{task:05d}-{attempt}"
+        store = open_store(root)
+        files = []
+        for part, data, count in _parquet(batches):
+            path = f"{name}-{part}.parquet"
+            store.write(path, data)
+            files.append((path, count, len(data), hashlib.sha256(data).hexdigest()))
+        columns = [list(column) for column in zip(*files, strict=True)] or [[], [], [], []]
+        kinds = [pa.string(), pa.int64(), pa.int64(), pa.string()]
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=_RESULT.names)
+
+    return write
+
+
+def _parquet(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int]]:
+    """Parquet files of about FILE_BYTES: number, content, rows. None for no rows."""
+    part, buffer, writer, count = 0, io.BytesIO(), None, 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if writer is None:
+            writer = pq.ParquetWriter(buffer, batch.schema, compression="zstd")
+        writer.write_batch(batch)
+        count += batch.num_rows
+        if buffer.tell() >= FILE_BYTES:
+            writer.close()
+            yield part, buffer.getvalue(), count
+            part, buffer, writer, count = part + 1, io.BytesIO(), None, 0
+    if writer is not None:
+        writer.close()
+        yield part, buffer.getvalue(), count
