@@ -1,0 +1,161 @@
+"""A store in a folder of a local (or mounted POSIX) file system.
+
+Every put writes a file of its own first and then gives it its name in one step, so that a reader sees all of it or
+nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.errors import FixConfigError
+from headrace_snapshots.store.port import (
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    RequestCounts,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+    check_path,
+    sort_key,
+)
+
+UNNAMED = ".headrace-unnamed"
+"""Below the root: files without a name yet; never listed. What a killed process leaves there is garbage."""
+
+_PERSON_MUST_ACT = (PermissionError, NotADirectoryError, IsADirectoryError)
+Result = TypeVar("Result")
+
+
+class LocalStore:
+    """Objects are files below ``root``, which is made at the first write. ``etag`` is made of size and mtime in ns."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_absolute():
+            raise FixConfigError(f"the root of a local store must be an absolute path, not {root}")
+        self.root = root
+        self.uri = root.as_uri()
+        self.requests = RequestCounts()
+
+    def read(self, path: str) -> bytes:
+        return self._find("get", path, Path.read_bytes)
+
+    def stat(self, path: str) -> ObjectInfo:
+        return self._find("stat", path, lambda file: _info(path, file.stat()))
+
+    def write(self, path: str, data: bytes) -> ObjectInfo:
+        target = self._target(path)
+        self.requests.add("put")
+        with _errors(target), self._unnamed(target, data) as (unnamed, info):
+            unnamed.replace(target)
+            _sync_folder(target.parent)
+        return ObjectInfo(path, info.size, info.etag)
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        target = self._target(path)
+        self.requests.add("create")
+        with _errors(target), self._unnamed(target, data) as (unnamed, info):
+            try:
+                os.link(unnamed, target)
+            except FileExistsError:
+                raise ObjectExistsError(f"{target} exists already") from None
+            try:
+                _sync_folder(target.parent)
+            except OSError as error:
+                raise UnknownOutcomeError(f"{target} was created, but may not survive a crash: {error}") from error
+        return ObjectInfo(path, info.size, info.etag)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        self.requests.add("list")
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            check_path(folder)
+        with _errors(self.root / folder):
+            yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix, start_after)
+
+    def delete(self, path: str) -> None:
+        target = self._target(path)
+        self.requests.add("delete")
+        with _errors(target):
+            target.unlink(missing_ok=True)
+
+    def _target(self, path: str) -> Path:
+        return self.root / check_path(path)
+
+    def _find(self, kind: str, path: str, operation: Callable[[Path], Result]) -> Result:
+        file = self._target(path)
+        self.requests.add(kind)
+        with _errors(file):
+            # A folder, or a file where the path needs a folder, holds no object of that path.
+            if not file.is_file():
+                raise ObjectNotFoundError(f"there is no object {file}")
+            return operation(file)
+
+    @contextmanager
+    def _unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, ObjectInfo]]:
+        """A complete file on disk without its name yet, with size and etag; removed if it still has none afterwards."""
+        folder = self.root / UNNAMED
+        folder.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unnamed = folder / uuid.uuid4().hex
+        try:
+            with unnamed.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                info = _info(target.name, os.fstat(file.fileno()))
+            yield unnamed, info
+        finally:
+            unnamed.unlink(missing_ok=True)
+
+
+def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it."""
+    try:
+        with os.scandir(folder) as scan:
+            entries = [(f"{base}{entry.name}/" if entry.is_dir() else f"{base}{entry.name}", entry) for entry in scan]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    mark = sort_key(start_after)
+    for path, entry in sorted(entries, key=lambda pair: sort_key(pair[0])):
+        if path.endswith("/"):
+            relevant = path.startswith(prefix) or prefix.startswith(path)
+            behind = sort_key(path) <= mark and not start_after.startswith(path)
+            if relevant and not behind and path != f"{UNNAMED}/":
+                yield from _walk(folder / entry.name, path, prefix, start_after)
+        elif path.startswith(prefix) and sort_key(path) > mark:
+            try:
+                if entry.is_file():
+                    yield _info(path, entry.stat())
+            except FileNotFoundError:
+                continue  # deleted while the listing was under way
+
+
+def _info(path: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """Turn the system's errors about ``path`` into the port's."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(f"there is no object {path}") from error
+    except (*_PERSON_MUST_ACT, FileExistsError) as error:
+        raise FixConfigError(
+            f"{path} cannot be used: {error.strerror}; check the root folder and its rights"
+        ) from error
+    except OSError as error:
+        raise StoreUnavailableError(f"{path} cannot be used now: {error.strerror}") from error

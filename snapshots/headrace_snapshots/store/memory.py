@@ -1,0 +1,93 @@
+"""A store in this process's memory: for tests, and for pipelines that need not outlive it."""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+
+from headrace_snapshots.store.port import (
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    RequestCounts,
+    check_path,
+    sort_key,
+)
+
+PAGE = 1000
+"""Objects per counted page of a listing, as S3 has it."""
+
+
+class _Shelf:
+    """What stores of one name share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.objects: dict[str, bytes] = {}
+
+
+_shelves: dict[str, _Shelf] = {}
+_shelves_lock = threading.Lock()
+
+
+class MemoryStore:
+    """Stores of the same ``name`` in one process see the same objects; without a name the store is its own."""
+
+    def __init__(self, name: str = "") -> None:
+        self.uri = f"memory://{name}"
+        self.requests = RequestCounts()
+        if name:
+            with _shelves_lock:
+                self._shelf = _shelves.setdefault(name, _Shelf())
+        else:
+            self._shelf = _Shelf()
+
+    def read(self, path: str) -> bytes:
+        self.requests.add("get")
+        return self._get(path)
+
+    def stat(self, path: str) -> ObjectInfo:
+        self.requests.add("stat")
+        return _info(path, self._get(path))
+
+    def write(self, path: str, data: bytes) -> ObjectInfo:
+        check_path(path)
+        self.requests.add("put")
+        with self._shelf.lock:
+            self._shelf.objects[path] = bytes(data)
+        return _info(path, data)
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        check_path(path)
+        self.requests.add("create")
+        with self._shelf.lock:
+            if path in self._shelf.objects:
+                raise ObjectExistsError(f"{self.uri}/{path} exists already")
+            self._shelf.objects[path] = bytes(data)
+        return _info(path, data)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        with self._shelf.lock:
+            found = {path: data for path, data in self._shelf.objects.items() if path.startswith(prefix)}
+        paths = sorted((p for p in found if sort_key(p) > sort_key(start_after)), key=sort_key)
+        self.requests.add("list")
+        for position, path in enumerate(paths):
+            if position and position % PAGE == 0:
+                self.requests.add("list")
+            yield _info(path, found[path])
+
+    def delete(self, path: str) -> None:
+        check_path(path)
+        self.requests.add("delete")
+        with self._shelf.lock:
+            self._shelf.objects.pop(path, None)
+
+    def _get(self, path: str) -> bytes:
+        check_path(path)
+        with self._shelf.lock:
+            if path not in self._shelf.objects:
+                raise ObjectNotFoundError(f"there is no object {self.uri}/{path}")
+            return self._shelf.objects[path]
+
+
+def _info(path: str, data: bytes) -> ObjectInfo:
+    return ObjectInfo(path, len(data), hashlib.sha256(data).hexdigest()[:32])

@@ -1,0 +1,244 @@
+"""A store in an S3-compatible bucket: the only module that knows the minio client.
+
+Endpoint and keys come from the standard AWS variables. Operations that may be repeated are, with growing pauses;
+``create`` is repeated only when it certainly did not happen. Requests are counted where they leave, retries and pages
+included.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
+from itertools import islice
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import certifi
+import urllib3
+from minio import Minio
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+from minio.helpers import MIN_PART_SIZE
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from headrace.errors import FixConfigError
+from headrace_snapshots.store.port import (
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    RequestCounts,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+    check_path,
+)
+
+PAGE = 1000
+ATTEMPTS = 6
+_FOUND_NOTHING = {"NoSuchKey", "NoSuchObject", "ResourceNotFound"}
+_NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class S3Config:
+    """Where the S3 service is and who asks. ``endpoint`` is a URL; keys never appear in a repr."""
+
+    endpoint: str
+    region: str
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> "S3Config":
+        """Read the standard AWS variables. Raises FixConfigError naming those that are missing or wrong."""
+        region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or ""
+        endpoint = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or ""
+        if not endpoint and not region:
+            raise FixConfigError(
+                "no S3 service is named: set AWS_ENDPOINT_URL (as in http://127.0.0.1:9000), or AWS_REGION for AWS"
+            )
+        missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not variables.get(name)]
+        if missing:
+            raise FixConfigError(f"S3 needs credentials: set {' and '.join(missing)}")
+        endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
+        parts = urlsplit(endpoint)
+        if (
+            parts.scheme not in {"http", "https"}
+            or not parts.netloc
+            or "@" in parts.netloc
+            or parts.path not in {"", "/"}
+        ):
+            # The value is not repeated: it may hold a password.
+            raise FixConfigError("AWS_ENDPOINT_URL must be http(s)://host[:port], without user, password or path")
+        return cls(
+            endpoint,
+            region or "us-east-1",
+            variables["AWS_ACCESS_KEY_ID"],
+            variables["AWS_SECRET_ACCESS_KEY"],
+            variables.get("AWS_SESSION_TOKEN") or None,
+        )
+
+
+class S3Store:
+    """Objects are keys below ``prefix`` of ``bucket``, which must exist."""
+
+    def __init__(self, bucket: str, prefix: str, config: S3Config) -> None:
+        self.uri = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
+        self.requests = RequestCounts()
+        self._bucket = bucket
+        self._base = f"{prefix}/" if prefix else ""
+        self._endpoint = config.endpoint
+        parts = urlsplit(config.endpoint)
+        self._client = Minio(
+            parts.netloc,
+            access_key=config.access_key,
+            secret_key=config.secret_key,
+            session_token=config.session_token,
+            secure=parts.scheme == "https",
+            region=config.region,
+            http_client=_CountingPool(self.requests),
+        )
+
+    def read(self, path: str) -> bytes:
+        return self._repeat(path, self._get)
+
+    def stat(self, path: str) -> ObjectInfo:
+        found = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
+        return ObjectInfo(path, found.size or 0, _etag(found.etag))
+
+    def write(self, path: str, data: bytes) -> ObjectInfo:
+        return ObjectInfo(path, len(data), self._repeat(path, lambda key: self._put(key, data)))
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        def attempt(key: str) -> str:
+            token = _only_if_absent.set(True)
+            try:
+                return self._put(key, data)
+            finally:
+                _only_if_absent.reset(token)
+
+        return ObjectInfo(path, len(data), self._repeat(path, attempt, conditional=True))
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        # Page by page through start_after, so that a page that fails is asked for again, and nothing is listed twice.
+        while True:
+            page = self._repeat_key(self._base + prefix, partial(self._page, start_after))
+            yield from page
+            if len(page) < PAGE:
+                return
+            start_after = page[-1].path
+
+    def delete(self, path: str) -> None:
+        self._repeat(path, lambda key: self._client.remove_object(self._bucket, key))
+
+    def _get(self, key: str) -> bytes:
+        response = self._client.get_object(self._bucket, key)
+        try:
+            return response.read()
+        finally:
+            response.close()
+            response.release_conn()
+
+    def _put(self, key: str, data: bytes) -> str:
+        # One part whatever the size: a multipart upload is many requests.
+        written = self._client.put_object(
+            self._bucket, key, BytesIO(data), len(data), part_size=max(len(data), MIN_PART_SIZE)
+        )
+        return _etag(written.etag)
+
+    def _page(self, start_after: str, key_prefix: str) -> tuple[ObjectInfo, ...]:
+        after = self._base + start_after if start_after else None
+        found = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=after)
+        return tuple(
+            ObjectInfo((o.object_name or "").removeprefix(self._base), o.size or 0, _etag(o.etag))
+            for o in islice(found, PAGE)
+        )
+
+    def _repeat(self, path: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
+        return self._repeat_key(self._base + check_path(path), operation, conditional=conditional)
+
+    def _repeat_key(self, key: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
+        """Run ``operation(key)``, again while StoreUnavailableError says that it did not happen or may be repeated."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(StoreUnavailableError),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            stop=stop_after_attempt(ATTEMPTS),
+            reraise=True,
+        )
+        result: Result = retrying(self._once, key, operation, conditional)
+        return result
+
+    def _once(self, key: str, operation: Callable[[str], Result], conditional: bool) -> Result:
+        where = f"s3://{self._bucket}/{key} at {self._endpoint}"
+        try:
+            return operation(key)
+        except S3Error as error:
+            raise self._translate(error, where, conditional) from error
+        except _NOT_SENT as error:
+            raise StoreUnavailableError(f"cannot connect for {where}: {type(error).__name__}") from error
+        except (urllib3.exceptions.HTTPError, ServerError, InvalidResponseError) as error:
+            raise _no_answer(where, type(error).__name__, conditional) from error
+        except (MinioException, ValueError) as error:
+            raise FixConfigError(f"{where} cannot be used: {error}") from error
+
+    def _translate(self, error: S3Error, where: str, conditional: bool) -> Exception:
+        status = error.response.status
+        if error.code == "NoSuchBucket":
+            return FixConfigError(
+                f"bucket {self._bucket} does not exist at {self._endpoint}: make it, or correct the root"
+            )
+        if error.code in _FOUND_NOTHING:
+            return ObjectNotFoundError(f"there is no object {where}")
+        if status == 412:
+            return ObjectExistsError(f"{where} exists already")
+        if status in {409, 429}:
+            return StoreUnavailableError(f"{where} is busy: {error.code}")
+        if status >= 500:
+            return _no_answer(where, error.code or str(status), conditional)
+        return FixConfigError(
+            f"{where} refused the request ({error.code}: {error.message}); check AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY, AWS_REGION and the rights on the bucket"
+        )
+
+
+_only_if_absent: ContextVar[bool] = ContextVar("only_if_absent", default=False)
+
+
+class _CountingPool(urllib3.PoolManager):
+    """The connections that minio uses: counts requests, and adds the one header that minio's put cannot send."""
+
+    def __init__(self, counts: RequestCounts) -> None:
+        super().__init__(
+            maxsize=32,
+            retries=False,
+            timeout=urllib3.Timeout(connect=5, read=60),
+            ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+        )
+        self._counts = counts
+
+    def urlopen(  # type: ignore[override]
+        self, method: str, url: str, redirect: bool = True, **kw: Any
+    ) -> urllib3.BaseHTTPResponse:
+        conditional = method == "PUT" and _only_if_absent.get()
+        if conditional:
+            kw["headers"]["If-None-Match"] = "*"
+        self._counts.add("create" if conditional else _kind(method, url))
+        return super().urlopen(method, url, redirect, **kw)
+
+
+def _kind(method: str, url: str) -> str:
+    if method == "GET":
+        return "list" if "list-type" in parse_qs(urlsplit(url).query) else "get"
+    return {"HEAD": "stat", "DELETE": "delete"}.get(method, "put")
+
+
+def _no_answer(where: str, reason: str, conditional: bool) -> Exception:
+    if conditional:
+        return UnknownOutcomeError(f"whether {where} was created is unknown ({reason}); read it back")
+    return StoreUnavailableError(f"no usable answer for {where}: {reason}")
+
+
+def _etag(value: str | None) -> str:
+    return (value or "").strip('"')

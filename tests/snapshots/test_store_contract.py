@@ -1,0 +1,216 @@
+"""What every store promises, on memory, local files and a real MinIO."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import FixConfigError, RetryError
+from headrace_snapshots.store import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectPathError,
+    ObjectStore,
+    StoreUnavailableError,
+    open_store,
+)
+
+NAMES = ["plain", "with space", "a[1].json", "grüße/ü.json", "100%/50%25.txt", "a+b&c=d?e#f", "日本/データ", "k=v/*.x"]
+
+
+def paths(store: ObjectStore, prefix: str, start_after: str = "") -> list[str]:
+    return [info.path for info in store.list(prefix, start_after)]
+
+
+def test_what_was_written_is_read_back_under_any_name(store: ObjectStore) -> None:
+    for name in NAMES:
+        written = store.write(name, name.encode())
+        assert store.read(name) == name.encode()
+        assert store.stat(name) == written
+        assert (written.path, written.size) == (name, len(name.encode()))
+    assert list(store.list("")) == [store.stat(name) for name in sorted(NAMES, key=str.encode)]
+
+
+def test_a_write_replaces_and_changes_the_etag(store: ObjectStore) -> None:
+    before = store.write("x", b"1")
+    after = store.write("x", b"22")
+    assert store.read("x") == b"22"
+    assert before.etag != after.etag
+
+
+def test_empty_and_large_objects(store: ObjectStore) -> None:
+    large = bytes(range(256)) * 4 * 6 * 1024  # 6 MiB: more than one part of a multipart upload
+    before = store.requests.snapshot()
+    store.write("empty", b"")
+    store.write("large", large)
+    assert store.requests.since(before)["put"] == 2
+    assert store.read("empty") == b""
+    assert store.read("large") == large
+
+
+def test_what_is_not_there(store: ObjectStore) -> None:
+    store.write("folder/file", b"")
+    for path in ("nothing", "folder", "folder/file/below", "nothing/at/all"):
+        with pytest.raises(ObjectNotFoundError, match=path):
+            store.read(path)
+        with pytest.raises(ObjectNotFoundError, match=path):
+            store.stat(path)
+        assert paths(store, f"{path}/x") == []
+    store.delete("nothing")
+    store.delete("folder/file")
+    with pytest.raises(ObjectNotFoundError):
+        store.stat("folder/file")
+
+
+def test_create_happens_once(store: ObjectStore) -> None:
+    first = store.create("a b/[1].json", b"first")
+    with pytest.raises(ObjectExistsError, match=r"\[1\]\.json"):
+        store.create("a b/[1].json", b"second")
+    assert store.read("a b/[1].json") == b"first"
+    assert store.stat("a b/[1].json") == first
+
+
+def test_of_many_concurrent_creates_exactly_one_succeeds(root: str, store: ObjectStore) -> None:
+    writers = 8
+    for turn in range(5):
+        ready = threading.Barrier(writers)
+
+        def attempt(writer: int, path: str = f"race/{turn}", ready: threading.Barrier = ready) -> bytes | None:
+            own = open_store(root)
+            ready.wait()
+            try:
+                own.create(path, f"{writer}".encode())
+            except ObjectExistsError:
+                return None
+            return f"{writer}".encode()
+
+        with ThreadPoolExecutor(writers) as pool:
+            winners = [w for w in pool.map(attempt, range(writers)) if w is not None]
+        assert winners == [store.read(f"race/{turn}")]
+
+
+def test_one_store_serves_many_threads(store: ObjectStore) -> None:
+    def round_trip(number: int) -> bool:
+        store.write(f"t/{number:03d}", str(number).encode())
+        return store.read(f"t/{number:03d}") == str(number).encode()
+
+    before = store.requests.snapshot()
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(round_trip, range(64)))
+    made = store.requests.since(before)
+    assert (made["put"], made["get"]) == (64, 64)
+    assert len(paths(store, "t/")) == 64
+
+
+def test_listing_is_in_byte_order_whatever_the_folders(store: ObjectStore) -> None:
+    names = ["a", "b-c/1", "b.txt", "b/1", "b/2/x", "b/2.x", "b0", "ba", "B", "é", "z", "\U0001f600", "\uffee"]
+    for name in names:
+        store.write(f"p/{name}", b"x")
+    ordered = sorted((f"p/{n}" for n in names), key=str.encode)
+    assert paths(store, "p/") == ordered
+    for mark in [*ordered, "p/b/", "p/b/2", "p/b/2/", "p/b/zzz", "p/", "o", "p/c"]:
+        assert paths(store, "p/", mark) == [p for p in ordered if p.encode() > mark.encode()], mark
+
+
+def test_a_prefix_is_any_string(store: ObjectStore) -> None:
+    for path in ("log/001", "log/002", "log-hint", "logs/x", "other/log/1"):
+        store.write(path, b"")
+    assert paths(store, "log") == ["log-hint", "log/001", "log/002", "logs/x"]
+    assert paths(store, "log/00") == ["log/001", "log/002"]
+    assert paths(store, "nothing/") == []
+
+
+@pytest.mark.parametrize("path", ["", "/x", "x/", "a//b", "../x", "a/../b", "./x", "a\0b"])
+def test_paths_that_could_leave_the_root_are_refused(store: ObjectStore, path: str) -> None:
+    for operation in (store.read, store.stat, store.delete):
+        with pytest.raises(ObjectPathError):
+            operation(path)
+    for put in (store.write, store.create):
+        with pytest.raises(ObjectPathError):
+            put(path, b"")
+
+
+def test_the_uri_opens_the_same_store(store: ObjectStore) -> None:
+    store.write("x", b"1")
+    assert open_store(store.uri).read("x") == b"1"
+
+
+@pytest.mark.parametrize("uri", ["", "/tmp/x", "ftp://x/y", "file://host/x", "file:relative", "s3://", "s3://A_b/x"])
+def test_what_is_no_root_is_refused(uri: str) -> None:
+    with pytest.raises(FixConfigError, match=r"use|three slashes"):
+        open_store(uri)
+
+
+@pytest.mark.s3
+def test_long_listings_cost_one_request_per_page(minio: str) -> None:
+    store = open_store("s3://tests/long")
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda n: store.write(f"{n:05d}", b""), range(2_100)))
+    before = store.requests.snapshot()
+    assert len(paths(store, "")) == 2_100
+    assert store.requests.since(before)["list"] == 3
+
+
+@pytest.mark.s3
+def test_s3_says_what_is_missing(minio: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = open_store("s3://no-such-bucket/x")
+    with pytest.raises(FixConfigError, match="no-such-bucket does not exist"):
+        absent.read("x")
+    with pytest.raises(FixConfigError, match="no-such-bucket does not exist"):
+        absent.create("x", b"")
+    with pytest.raises(FixConfigError, match="no-such-bucket does not exist"):
+        list(absent.list(""))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret-value")
+    with pytest.raises(FixConfigError, match="SignatureDoesNotMatch") as caught:
+        open_store("s3://tests/x").write("x", b"")
+    assert "wrong-secret-value" not in repr(caught.value)
+
+
+def test_s3_needs_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(FixConfigError, match="AWS_ENDPOINT_URL"):
+        open_store("s3://bucket/x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(FixConfigError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        open_store("s3://bucket/x")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    assert "hush" not in repr(vars(open_store("s3://bucket/x")))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:pass@127.0.0.1:1")
+    with pytest.raises(FixConfigError, match="without user") as caught:
+        open_store("s3://bucket/x")
+    assert "pass@" not in str(caught.value)
+
+
+def test_an_unreachable_s3_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 2)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    store = open_store("s3://bucket/x")
+    with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1"):
+        store.read("x")
+    with pytest.raises(RetryError):
+        store.create("x", b"")
+    assert (store.requests.snapshot()["get"], store.requests.snapshot()["create"]) == (2, 2)
+
+
+def test_a_local_root_must_be_usable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FixConfigError, match="cannot be used"):
+        open_store((tmp_path / "file").as_uri()).write("x", b"")
+    assert list(open_store((tmp_path / "absent").as_uri()).list("")) == []
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_local_file_without_a_name_is_not_listed(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    store.write("x", b"1")
+    unnamed = next(folder for folder in tmp_path.iterdir() if folder.is_dir())
+    assert list(unnamed.iterdir()) == []
+    (unnamed / "of-a-killed-process").write_bytes(b"half")
+    assert paths(store, "") == ["x"]
