@@ -1,13 +1,15 @@
 """When in processing time: triggers (semantics, section 4; Dataflow paper, section 2.3).
 
 A trigger is a tree of these frozen values. Executors give each node its state; the meaning of every node is the table
-in semantics 4.2. ``may_finish`` says whether the node can finish and so close the window for good (4.8).
+in semantics 4.2. ``may_finish`` says whether the node can finish and so close the window for good (4.8);
+``continuation`` is the trigger of a second grouping that has none of its own (4.7).
 """
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.errors import PipelineError
+from headrace.model.expr import Expr
 from headrace.model.time import Duration, duration
 
 
@@ -27,6 +29,11 @@ class Trigger:
     def may_finish(self) -> bool:
         """Whether this node can finish; a finished root closes its window and later elements are dropped."""
         return True
+
+    @property
+    def continuation(self) -> "Trigger":
+        """The trigger for panes that this one emitted, in a grouping behind it (semantics 4.7)."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,10 @@ class AfterWatermark(Trigger):
     def may_finish(self) -> bool:
         return self.late is None
 
+    @property
+    def continuation(self) -> Trigger:
+        return AfterWatermark(_continued(self.early), _continued(self.late))
+
 
 @dataclass(frozen=True)
 class AfterCount(Trigger):
@@ -66,6 +77,10 @@ class AfterCount(Trigger):
     def __post_init__(self) -> None:
         if self.count < 1:
             raise PipelineError(f"AfterCount needs at least 1 element, not {self.count}")
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
 
 
 @dataclass(frozen=True, init=False)
@@ -88,6 +103,10 @@ class AfterProcessingTime(Trigger):
         object.__setattr__(self, "align", None if align is None else _granules(align))
         object.__setattr__(self, "align_offset", _granules(align_offset))
 
+    @property
+    def continuation(self) -> Trigger:
+        return AfterSynchronizedProcessingTime()
+
 
 @dataclass(frozen=True)
 class Repeatedly(Trigger):
@@ -102,3 +121,145 @@ class Repeatedly(Trigger):
     @property
     def may_finish(self) -> bool:
         return False
+
+    @property
+    def continuation(self) -> Trigger:
+        return Repeatedly(self.trigger.continuation)
+
+
+@dataclass(frozen=True)
+class AfterSynchronizedProcessingTime(Trigger):
+    """Fires once everything upstream that was in flight when the first element came has arrived (semantics 4.6)."""
+
+
+@dataclass(frozen=True)
+class Never(Trigger):
+    """Never fires; what the window holds is emitted when it expires."""
+
+    @property
+    def may_finish(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Always(Trigger):
+    """Fires whenever it is asked: for every bundle, and when the watermark passes the end of the window."""
+
+    @property
+    def may_finish(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class AfterBytes(Trigger):
+    """Fires once elements of ``size`` bytes in all have come since its last reset (semantics 9.5)."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise PipelineError(f"AfterBytes needs at least 1 byte, not {self.size}")
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@dataclass(frozen=True, eq=False)
+class AfterPunctuation(Trigger):
+    """Fires once an element came for which ``predicate`` is TRUE (semantics 9.4).
+
+    Elements behind it in its bundle join the pane.
+    """
+
+    predicate: Expr
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@dataclass(frozen=True)
+class AfterPercentileWatermark(Trigger):
+    """Fires once when the watermark of the fastest ``percentile`` % of the input passes the end of the window (9.2).
+
+    Its pane is EARLY until the watermark itself has passed.
+    """
+
+    percentile: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.percentile <= 100:
+            raise PipelineError(f"a percentile lies above 0 and is at most 100, not {self.percentile}")
+
+
+@dataclass(frozen=True, init=False)
+class _Several(Trigger):
+    """A trigger made of others: ``AfterAny(AfterCount(100), AfterWatermark())``."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, *triggers: Trigger) -> None:
+        if not triggers:
+            raise PipelineError(f"{type(self).__name__} needs at least one trigger")
+        object.__setattr__(self, "triggers", triggers)
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:
+        return self.triggers
+
+    @property
+    def _continuations(self) -> list[Trigger]:
+        return [trigger.continuation for trigger in self.triggers]
+
+
+class AfterAny(_Several):
+    """Fires once when one of ``triggers`` fires."""
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterAny(*self._continuations)
+
+
+class AfterAll(_Several):
+    """Fires once when all of ``triggers`` are ready at the same evaluation."""
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterAll(*self._continuations)
+
+
+class AfterEach(_Several):
+    """Fires as its first unfinished trigger does and moves on to the next when that finishes."""
+
+    @property
+    def may_finish(self) -> bool:
+        return all(trigger.may_finish for trigger in self.triggers)
+
+    @property
+    def continuation(self) -> Trigger:
+        return Repeatedly(AfterAny(*self._continuations))
+
+
+@dataclass(frozen=True)
+class OrFinally(Trigger):
+    """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``."""
+
+    main: Trigger
+    until: Trigger
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:
+        return (self.main, self.until)
+
+    @property
+    def may_finish(self) -> bool:
+        return self.main.may_finish or self.until.may_finish
+
+    @property
+    def continuation(self) -> Trigger:
+        return Repeatedly(OrFinally(self.main.continuation, self.until.continuation))
+
+
+def _continued(trigger: Trigger | None) -> Trigger | None:
+    return None if trigger is None else trigger.continuation

@@ -4,9 +4,11 @@ A window is a half-open interval ``[start, end)`` of event time. These are what 
 merge.
 """
 
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from headrace.errors import PipelineError
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, duration
@@ -89,3 +91,35 @@ class Sessions(WindowFn):
 @dataclass(frozen=True)
 class GlobalWindows(WindowFn):
     """One window for all of time."""
+
+
+class MergeGroup(NamedTuple):
+    """Windows of one key that become ``result`` together."""
+
+    sources: frozenset[Window]
+    result: Window
+
+
+class CustomWindows(WindowFn):
+    """A user's own window function: subclass it as a frozen dataclass, and set ``merges`` if windows can merge.
+
+    Its methods are pure functions of their arguments and the fields: a retraction finds its windows by assigning again.
+    """
+
+    @abstractmethod
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        """The windows of one element, each once. None at all is legal: the element vanishes."""
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        """Which of the open and new ``windows`` of a key merge, and into what; windows in no group stay as they are.
+
+        Each window is a source of at most one group. A result is one of its sources, or a window that is not open; it
+        may be smaller than its sources (semantics 2.6).
+        """
+        del windows
+        return ()
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        """The timestamp that an element of ``window`` lends its pane; the element's own unless a subclass moves it."""
+        del window
+        return timestamp

@@ -1,0 +1,56 @@
+"""The model interpreted element by element in plain Python: the oracle that the Spark engine must equal, pane for pane.
+
+It is written to be read beside the specification, not to be fast, and shares no step, merge or drop code with the
+engine.
+
+Run a real pipeline::
+
+    results = run_pipeline(pipeline, [Epoch(Instant(0), records), Epoch(Instant(60_000_000), more, is_last=True)])
+    results[0].panes        # Pane values in order of emission, retractions included
+    results[0].drops        # elements of expired or closed windows; .cause says which
+    results[0].rejected     # records without event time or key
+    results[0].watermark    # after the epoch
+    fold_current(pane for result in results for pane in result.panes)   # {(key, window): Pane}
+
+``PipelineRun(pipeline).run(epoch)`` does the same one epoch at a time. Below that: ``Operator`` (one grouping, driven
+by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``evaluate`` (expressions), ``windows`` (assign
+and merge). The input of everything is values; nothing here has a clock, does I/O or draws random numbers.
+"""
+
+from headrace.reference.chain import Between, Chain
+from headrace.reference.contents import Contents, Extract, collect, combine, extract_with
+from headrace.reference.evaluate import IntegerOverflowError, Record, evaluate
+from headrace.reference.operator import Drop, DropCause, Element, Grouping, Operator, Output
+from headrace.reference.pipeline import (
+    Epoch,
+    EpochResult,
+    PipelineRun,
+    Rejected,
+    fold_current,
+    run_pipeline,
+)
+
+__all__ = [
+    "Between",
+    "Chain",
+    "Contents",
+    "Drop",
+    "DropCause",
+    "Element",
+    "Epoch",
+    "EpochResult",
+    "Extract",
+    "Grouping",
+    "IntegerOverflowError",
+    "Operator",
+    "Output",
+    "PipelineRun",
+    "Record",
+    "Rejected",
+    "collect",
+    "combine",
+    "evaluate",
+    "extract_with",
+    "fold_current",
+    "run_pipeline",
+]

@@ -1,0 +1,53 @@
+"""Groupings one behind another: panes flow down as one bundle, ahead of the watermark that they were held for (7.2)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from headrace.errors import PipelineError
+from headrace.model.accumulation import Accumulation
+from headrace.model.panes import Pane
+from headrace.model.time import Instant
+from headrace.reference.operator import Element, Grouping, Operator, Output
+
+Between = Callable[[Pane], Element]
+"""How a pane becomes an element of the next grouping; it keeps the pane's timestamp and its ``is_retraction``."""
+
+
+class Chain:
+    """Operators in a row, driven like one: ``step`` is one epoch of all of them, its panes are the last one's.
+
+    ``drops`` of a step are those of all operators. Raises PipelineError when a retracting grouping feeds merging
+    windows: a withdrawn element may have bridged two sessions, and sessions never split (12.6).
+    """
+
+    def __init__(self, groupings: Sequence[Grouping], between: Sequence[Between]) -> None:
+        for upper, lower in pairwise(groupings):
+            if upper.how.accumulation is Accumulation.RETRACTING and lower.where.merges:
+                raise PipelineError(
+                    f"{lower.where!r} stands behind a retracting grouping; use windows that do not merge"
+                )
+        self.operators = [Operator(grouping) for grouping in groupings]
+        self._between = list(between)
+
+    def step(
+        self,
+        elements: Iterable[Element] = (),
+        *,
+        processing_time: Instant | None = None,
+        watermark: Instant | None = None,
+        percentiles: Mapping[float, Instant] | None = None,
+    ) -> Output:
+        """As ``Operator.step``; each lower operator gets the panes above it, then the output watermark above it."""
+        first, *rest = self.operators
+        output = first.step(elements, processing_time=processing_time, watermark=watermark, percentiles=percentiles)
+        drops = output.drops
+        for upper, to_element, operator in zip(self.operators, self._between, rest, strict=False):
+            bundle = [to_element(pane) for pane in output.panes]
+            output = operator.step(bundle, processing_time=processing_time, watermark=upper.output_watermark)
+            drops += output.drops
+        return Output(output.panes, drops)
+
+    @property
+    def output_watermarks(self) -> list[Instant]:
+        """The output watermark of each operator, first to last."""
+        return [operator.output_watermark for operator in self.operators]

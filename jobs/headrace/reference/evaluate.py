@@ -1,0 +1,214 @@
+"""Expressions over one record: what every node of ``headrace.model.expr`` means, with SQL's NULL (None).
+
+Values are Python's: int for 64-bit integers, float, str, bool, and Instants (microseconds) for timestamps; the schema
+tells timestamps from integers where it matters.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from headrace.errors import FixDataError
+from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.typing import type_of
+
+Record = Mapping[str, Any]
+
+_SECOND = 1_000_000
+_INTEGER = re.compile(r"[+-]?\d+")
+_FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+_TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
+
+
+class IntegerOverflowError(FixDataError):
+    """An integer result leaves 64 bits. It is never wrapped (semantics 12.4)."""
+
+    code = "data.integer_overflow"
+
+
+def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:
+    """The value of ``expr`` over ``record``; a column that the record lacks is NULL.
+
+    Raises IntegerOverflowError when an integer leaves 64 bits.
+    """
+    match expr:
+        case Column(name):
+            return record.get(name)
+        case Literal(value, _):
+            return value
+        case Binary(op, left, right):
+            operands = evaluate(left, record, schema), evaluate(right, record, schema)
+            return _logic(op, *operands) if op in Binary.BOOLEAN else _binary(expr, op, *operands)
+        case Function(name, args):
+            values = [evaluate(a, record, schema) for a in args]
+            if name.startswith("cast_"):
+                return _cast(values[0], type_of(args[0], schema), DataType(name.removeprefix("cast_")))
+            result = _FUNCTIONS[name](*values)
+            if type_of(expr, schema) is DataType.FLOAT:  # if(c, 1, 2.5) is a float whichever branch is taken
+                return None if result is None else float(result)
+            return _whole(expr, result)
+    raise TypeError(type(expr).__name__)
+
+
+def whole(value: int, what: str) -> int:
+    """``value`` if it fits 64 bits. Raises IntegerOverflowError naming ``what``."""
+    if not -(2**63) <= value < 2**63:
+        raise IntegerOverflowError(f"{what} is {value}, which leaves 64 bits; cast its operands to float")
+    return value
+
+
+def _whole(expr: Expr, value: Any) -> Any:
+    return whole(value, render(expr)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _logic(op: str, left: bool | None, right: bool | None) -> bool | None:
+    """Three-valued: FALSE decides an ``and``, TRUE an ``or``; else NULL if an operand is."""
+    decisive = op == "or"
+    if left is decisive or right is decisive:
+        return decisive
+    return None if left is None or right is None else not decisive
+
+
+def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
+    if left is None or right is None:
+        return None
+    if op == "/" or isinstance(left, float) or isinstance(right, float):
+        left, right = float(left), float(right)
+    if op in Binary.COMPARISON:
+        return _COMPARISONS[op](_ordered(left), _ordered(right))
+    return _whole(expr, _ARITHMETIC[op](left, right))
+
+
+def _ordered(value: Any) -> Any:
+    """NaN equals itself and lies above every number, as in Spark."""
+    return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
+
+
+def _floor_mod(left: Any, right: Any) -> Any:
+    if right == 0:
+        return None
+    if isinstance(left, float) and math.isinf(left):
+        return math.nan
+    return left % right
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda a, b: bool(a == b),
+    "!=": lambda a, b: bool(a != b),
+    "<": lambda a, b: bool(a < b),
+    "<=": lambda a, b: bool(a <= b),
+    ">": lambda a, b: bool(a > b),
+    ">=": lambda a, b: bool(a >= b),
+}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b if b != 0 else None,
+    "%": _floor_mod,
+}
+
+
+def _of_known(pick: Callable[..., Any]) -> Callable[..., Any]:
+    def over(*values: Any) -> Any:
+        known = [v for v in values if v is not None]
+        return pick(known, key=_ordered) if known else None
+
+    return over
+
+
+def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: None if None in values else function(*values)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "is_null": lambda value: value is None,
+    "coalesce": lambda *values: next((v for v in values if v is not None), None),
+    "if": lambda condition, then, otherwise: then if condition is True else otherwise,
+    "least": _of_known(min),
+    "greatest": _of_known(max),
+    "not": _strict(lambda value: not value),
+    "abs": _strict(abs),
+    "lower": _strict(str.lower),
+    "upper": _strict(str.upper),
+    "concat": _strict(lambda *values: "".join(values)),
+    "plus_us": _strict(lambda time, microseconds: time + microseconds),
+}
+
+
+def _cast(value: Any, source: DataType | None, to: DataType) -> Any:  # noqa: PLR0911 (a table)
+    """``value`` as ``to``; NULL for a string that does not read as one, or a number that does not fit."""
+    if value is None or source is to:
+        return value
+    if source is DataType.STRING:
+        return _parse(value.strip(), to)
+    match to:
+        case DataType.STRING:
+            return _spell(value, source)
+        case DataType.BOOL:
+            return value != 0
+        case DataType.FLOAT:
+            return value / _SECOND if source is DataType.TIMESTAMP else float(value)
+        case DataType.TIMESTAMP:  # numbers are seconds
+            return _truncate(value * _SECOND)
+        case DataType.INT:
+            return value // _SECOND if source is DataType.TIMESTAMP else _truncate(value)
+
+
+def _truncate(value: float) -> int | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    number = math.trunc(value)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _parse(text: str, to: DataType) -> Any:
+    match to:
+        case DataType.INT:
+            number = int(text) if _INTEGER.fullmatch(text) else None
+            return number if number is not None and -(2**63) <= number < 2**63 else None
+        case DataType.FLOAT:
+            return float(text) if _FLOAT.fullmatch(text) else None
+        case DataType.BOOL:
+            return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+        case _:
+            return _parse_timestamp(text)
+
+
+def _parse_timestamp(text: str) -> Instant | None:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return instant(read if read.tzinfo else read.replace(tzinfo=UTC))
+
+
+def _spell(value: Any, source: DataType | None) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _spell_float(value)
+    if source is DataType.TIMESTAMP:
+        moment = to_datetime(value)
+        text = "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+        return text.rstrip("0").rstrip(".")
+    return str(value)
+
+
+def _spell_float(value: float) -> str:
+    """As the JVM writes a double: plain from 0.001 to 10,000,000, scientific (``1.0E7``) elsewhere."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    exact = Decimal(repr(value))
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value) if "e" not in repr(value) else f"{exact:f}"
+    sign, digits, exponent = exact.normalize().as_tuple()
+    first, *rest = map(str, digits)
+    power = int(exponent) + len(digits) - 1
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{power}"

@@ -1,0 +1,372 @@
+"""One grouping operator: its state per (key, window) and the steps that change it (semantics 3, 5, 6 and 9.1).
+
+``Operator.step`` is one epoch as in 12.1: the processing-time clock moves, the bundle is dropped and evaluated under
+the old watermark, due deadlines of untouched windows are evaluated, then the watermark moves. Any part may be missing,
+so the steps of section 3 are calls of it with one argument.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from headrace.errors import PipelineError
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.expr import Schema
+from headrace.model.panes import Pane, Timing
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.triggers import Trigger
+from headrace.model.windows import Window, WindowFn
+from headrace.reference import windows as windowing
+from headrace.reference.contents import Contents, Extract
+from headrace.reference.triggers import Arrival, Clocks, Moment, Node, start
+
+Key = tuple[Any, ...]
+Place = tuple[Key, Window]
+
+
+@dataclass(frozen=True)
+class Element:
+    """What comes to an operator. ``value`` is what its ``extract`` reads, ``record`` what data-driven triggers do.
+
+    ``size`` is in bytes (9.5); a retraction withdraws an element of the same key, timestamp and value.
+    """
+
+    key: Key
+    timestamp: Instant
+    value: Any
+    is_retraction: bool = False
+    record: Mapping[str, Any] = field(default_factory=dict)
+    size: int = 0
+
+
+class DropCause(StrEnum):
+    """Why an element was not accepted into a window."""
+
+    LATE = "late"
+    CLOSED = "closed"
+    RETRACTION = "retraction"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """An element that was dropped from one of its windows (5.2)."""
+
+    element: Element
+    window: Window
+    cause: DropCause
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a step gave, in order of emission."""
+
+    panes: tuple[Pane, ...] = ()
+    drops: tuple[Drop, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Where, when, how and what of one operator. ``schema`` types the records that data-driven triggers read."""
+
+    where: WindowFn
+    when: Trigger
+    how: How
+    extract: Extract
+    schema: Schema = field(default_factory=dict)
+
+    def expiry(self, window: Window) -> Instant:
+        """``window`` is expired once the watermark is above this (5.2)."""
+        if self.how.allowed_lateness is None:
+            return NEVER
+        return Instant(min(window.max_timestamp + self.how.allowed_lateness, GLOBAL_WINDOW_END - 1))
+
+
+@dataclass
+class _Open:
+    """State of one open window. ``hold`` is the element hold; None means that no on-time data is pending (6.2)."""
+
+    trigger: Node
+    contents: Contents = field(default_factory=Contents)
+    new: int = 0
+    hold: Instant | None = None
+    index: int = 0
+    nonspeculative_index: int = 0
+    live: list[Pane] = field(default_factory=list)
+
+
+@dataclass
+class _PerKey:
+    """The open windows of a key, and the closed markers until their expiry."""
+
+    open: dict[Window, _Open] = field(default_factory=dict)
+    closed: set[Window] = field(default_factory=set)
+
+
+class Operator:
+    """A grouping operator, its clocks, and its output watermark (section 7)."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self.grouping = grouping
+        self.clocks = Clocks()
+        self.output_watermark = MIN_INSTANT
+        self._keys: dict[Key, _PerKey] = {}
+
+    def step(
+        self,
+        elements: Iterable[Element] = (),
+        *,
+        processing_time: Instant | None = None,
+        watermark: Instant | None = None,
+        percentiles: Mapping[float, Instant] | None = None,
+    ) -> Output:
+        """One epoch. Clocks are monotone: a lower value than before is ignored (1.2).
+
+        ``watermark`` is the one after this epoch, ``percentiles`` the percentile watermarks after it. Raises
+        PipelineError when a retraction reaches merging windows, which would have to split (12.6).
+        """
+        before = self.clocks
+        if processing_time is not None:
+            self.clocks = replace(before, processing_time=max(before.processing_time, processing_time))
+        touched, drops = self._add(elements)
+        panes = self._evaluate(touched)
+        panes += self._evaluate(self._due(before.processing_time, set(touched)))
+        if watermark is not None or percentiles:
+            panes += self._advance(watermark, percentiles or {})
+        self._publish_watermark()
+        return Output(tuple(panes), tuple(drops))
+
+    # --- bundle (3.1) -------------------------------------------------------------------------------------------------
+
+    def _add(self, elements: Iterable[Element]) -> tuple[list[Place], list[Drop]]:
+        """Drop, merge and add; returns the touched open windows in order of evaluation."""
+        accepted: dict[Key, list[tuple[Element, Window]]] = {}
+        touched: set[Place] = set()
+        drops: list[Drop] = []
+        for element in elements:
+            self._check_retraction(element)
+            for window in windowing.assign(self.grouping.where, element.timestamp, element.record):
+                if self._is_expired(window):
+                    drops.append(_drop(element, window, DropCause.LATE))
+                else:
+                    accepted.setdefault(element.key, []).append((element, window))
+        for key, arrivals in accepted.items():
+            per_key = self._keys.setdefault(key, _PerKey())
+            merged = self._merge(per_key, {window for _, window in arrivals})
+            for element, own in arrivals:
+                window = merged.get(own, own)
+                if window in per_key.closed:
+                    drops.append(_drop(element, window, DropCause.CLOSED))
+                else:
+                    self._add_element(per_key, window, element)
+                    touched.add((key, window))
+        return sorted(touched, key=_order), drops
+
+    def _check_retraction(self, element: Element) -> None:
+        if element.is_retraction and self.grouping.where.merges:
+            raise PipelineError(
+                f"a retraction reached {self.grouping.where!r}: sessions never split, so a grouping behind a "
+                "retracting one needs windows that do not merge"
+            )
+
+    def _merge(self, per_key: _PerKey, new: set[Window]) -> dict[Window, Window]:
+        """Merge open windows with ``new`` ones (3.5); returns what became of each merged window.
+
+        A merge into a closed window does not happen: what is open stays as it is, what is new is dropped as closed.
+        """
+        became: dict[Window, Window] = {}
+        for sources, result in windowing.merge(self.grouping.where, per_key.open.keys() | new):
+            became.update(dict.fromkeys(sources, result))
+            states = {window: per_key.open[window] for window in sorted(sources) if window in per_key.open}
+            if result in per_key.closed or not states or set(states) == {result}:
+                continue
+            for window in states:
+                del per_key.open[window]
+            per_key.open[result] = self._merged(states, result)
+        return became
+
+    def _merged(self, states: dict[Window, _Open], result: Window) -> _Open:
+        """The state of ``result``: everything added up, but pane counters only if it is one of the sources."""
+        merged = self._fresh()
+        merged.trigger.on_merge(Moment(self.clocks, result), [state.trigger for state in states.values()])
+        for state in states.values():
+            merged.contents.entries += state.contents.entries
+            merged.new += state.new
+            merged.live += state.live
+        holds = [state.hold for state in states.values() if state.hold is not None]
+        merged.hold = self._combine_holds(holds, result)
+        if result in states:
+            merged.index, merged.nonspeculative_index = states[result].index, states[result].nonspeculative_index
+        return merged
+
+    def _fresh(self) -> _Open:
+        return _Open(start(self.grouping.when, self.grouping.where.merges))
+
+    def _add_element(self, per_key: _PerKey, window: Window, element: Element) -> None:
+        state = per_key.open.setdefault(window, self._fresh())
+        state.contents.add(element.value, -1 if element.is_retraction else 1)
+        state.new += 1
+        hold = self._hold(window, element)
+        if hold is not None:
+            state.hold = self._combine_holds([hold] if state.hold is None else [state.hold, hold], window)
+        moment = Moment(self.clocks, window)
+        state.trigger.on_element(moment, Arrival(element.record, self.grouping.schema, element.size))
+
+    # --- holds and the output watermark (6.1 to 6.4, 7.1) -------------------------------------------------------------
+
+    def _hold(self, window: Window, element: Element) -> Instant | None:
+        """Where ``element`` holds the output watermark; None if it is late (6.2)."""
+        stamp = window.max_timestamp
+        if self.grouping.how.timestamp is not TimestampCombiner.END_OF_WINDOW:
+            stamp = windowing.output_time(self.grouping.where, element.timestamp, window)
+        on_time = stamp >= self.output_watermark and self.clocks.watermark <= window.max_timestamp
+        return stamp if on_time else None
+
+    def _combine_holds(self, holds: list[Instant], window: Window) -> Instant | None:
+        if not holds:
+            return None
+        match self.grouping.how.timestamp:
+            case TimestampCombiner.EARLIEST:
+                return min(holds)
+            case TimestampCombiner.LATEST:
+                return max(holds)
+            case TimestampCombiner.END_OF_WINDOW:
+                return window.max_timestamp
+
+    def _publish_watermark(self) -> None:
+        """Holds at expiry time (6.2, 6.5) are left out: steps are atomic, so they never lie below the watermark."""
+        holds = [
+            state.hold for per_key in self._keys.values() for state in per_key.open.values() if state.hold is not None
+        ]
+        self.output_watermark = max(self.output_watermark, min([self.clocks.watermark, *holds]))
+
+    # --- evaluation and firing (3.1e to 3.4) --------------------------------------------------------------------------
+
+    def _states(self) -> list[tuple[Place, _Open]]:
+        """Every open window of every key, in the order of a step: by (end, start), then key (3.2)."""
+        states = [((key, w), state) for key, per_key in self._keys.items() for w, state in per_key.open.items()]
+        return sorted(states, key=lambda item: _order(item[0]))
+
+    def _due(self, before: Instant, touched: set[Place]) -> list[Place]:
+        """Untouched windows with a deadline that the processing-time clock has reached in this step (3.3, 12.1c)."""
+        now = self.clocks.processing_time
+        return [
+            place
+            for place, state in self._states()
+            if place not in touched and any(before < deadline <= now for deadline in state.trigger.deadlines)
+        ]
+
+    def _evaluate(self, places: list[Place]) -> list[Pane]:
+        """Ask each of these windows once whether it fires."""
+        panes: list[Pane] = []
+        for place in places:
+            if self._open(place).trigger.ready(self._moment(place)):
+                panes += self._fire(place, self.clocks.watermark)
+        return panes
+
+    def _advance(self, watermark: Instant | None, percentiles: Mapping[float, Instant]) -> list[Pane]:
+        """The watermark step (3.2): each open window has at most one activation, decided on the new clocks."""
+        before = self.clocks
+        self.clocks = replace(
+            before,
+            watermark=before.watermark if watermark is None else max(before.watermark, watermark),
+            percentiles={**before.percentiles, **{q: max(before.percentile(q), t) for q, t in percentiles.items()}},
+        )
+        panes: list[Pane] = []
+        for place, state in self._states():
+            _, window = place
+            if self._is_expired(window):
+                panes += self._fire(place, before.watermark, closing=True)
+            elif self._crossed(window, state, before) and state.trigger.ready(self._moment(place)):
+                panes += self._fire(place, before.watermark)
+        for per_key in self._keys.values():
+            per_key.closed = {window for window in per_key.closed if not self._is_expired(window)}
+        self._keys = {key: per_key for key, per_key in self._keys.items() if per_key.open or per_key.closed}
+        return panes
+
+    def _crossed(self, window: Window, state: _Open, before: Clocks) -> bool:
+        """Whether a watermark that the trigger looks at has passed the end of ``window`` in this step."""
+        end, now = window.max_timestamp, self.clocks
+        if before.watermark <= end < now.watermark:
+            return True
+        return any(before.percentile(q) <= end < now.percentile(q) for q in state.trigger.percentiles)
+
+    def _fire(self, place: Place, watermark_before: Instant, *, closing: bool = False) -> list[Pane]:
+        """Fire a window, or close it because it expired (3.4, 5.3); what is emitted, retractions first (9.1)."""
+        key, window = place
+        per_key, state = self._keys[key], self._open(place)
+        if not closing:
+            state.trigger.on_fire(self._moment(place))
+        is_last = closing or state.trigger.finished
+        pane = self._pane(place, self._timing(window, state, watermark_before), is_last)
+        emitted = self._emit(state, pane) if self._is_wanted(state, pane) else []
+        state.hold = None
+        state.new = 0
+        if self.grouping.how.accumulation is Accumulation.DISCARDING:
+            state.contents = Contents()
+        if is_last:
+            del per_key.open[window]
+        if is_last and not closing:
+            per_key.closed.add(window)
+        return emitted
+
+    def _timing(self, window: Window, state: _Open, watermark_before: Instant) -> Timing:
+        """Where the pane stands to the watermark (5.5)."""
+        end = window.max_timestamp
+        if state.nonspeculative_index > 0 or (watermark_before > end and state.hold is None):
+            return Timing.LATE
+        return Timing.EARLY if self.clocks.watermark <= end else Timing.ON_TIME
+
+    def _pane(self, place: Place, timing: Timing, is_last: bool) -> Pane:
+        key, window = place
+        state = self._open(place)
+        return Pane(
+            key=key,
+            window=window,
+            values=self.grouping.extract(state.contents),
+            timestamp=window.max_timestamp if state.hold is None else state.hold,
+            timing=timing,
+            index=state.index,
+            nonspeculative_index=-1 if timing is Timing.EARLY else state.nonspeculative_index,
+            is_first=state.index == 0,
+            is_last=is_last,
+        )
+
+    def _is_wanted(self, state: _Open, pane: Pane) -> bool:
+        """Whether the pane is emitted although it may hold nothing new (4.3)."""
+        how = self.grouping.how
+        if pane.timing is Timing.ON_TIME and how.on_time is Firing.ALWAYS:
+            return True
+        return state.new > 0 or (pane.is_last and how.closing is Firing.ALWAYS)
+
+    def _emit(self, state: _Open, pane: Pane) -> list[Pane]:
+        """The pane behind the retractions of what it replaces; these alone if every input was withdrawn (9.1)."""
+        retracting = self.grouping.how.accumulation is Accumulation.RETRACTING
+        withdrawn = [replace(old, is_retraction=True) for old in sorted(state.live, key=lambda old: old.window)]
+        state.live = []
+        if retracting and state.contents.is_empty:
+            return withdrawn
+        state.index += 1
+        state.nonspeculative_index += pane.timing is not Timing.EARLY
+        if retracting:
+            state.live = [pane]
+        return [*withdrawn, pane]
+
+    def _open(self, place: Place) -> _Open:
+        key, window = place
+        return self._keys[key].open[window]
+
+    def _moment(self, place: Place) -> Moment:
+        return Moment(self.clocks, place[1])
+
+    def _is_expired(self, window: Window) -> bool:
+        return self.clocks.watermark > self.grouping.expiry(window)
+
+
+def _order(place: Place) -> tuple[Instant, Instant, Key]:
+    key, window = place
+    return window.end, window.start, key
+
+
+def _drop(element: Element, window: Window, cause: DropCause) -> Drop:
+    return Drop(element, window, DropCause.RETRACTION if element.is_retraction else cause)

@@ -1,0 +1,88 @@
+"""Where: assigning windows to an element and merging the windows of a key (semantics, section 2)."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from headrace.errors import PipelineError
+from headrace.model.time import Instant
+from headrace.model.windows import (
+    GLOBAL_WINDOW,
+    CustomWindows,
+    FixedWindows,
+    GlobalWindows,
+    MergeGroup,
+    Sessions,
+    SlidingWindows,
+    Window,
+    WindowFn,
+)
+
+
+def assign(where: WindowFn, timestamp: Instant, record: Mapping[str, Any] | None = None) -> list[Window]:
+    """The windows of an element, earliest first; none at all if it falls between sliding windows (2.3)."""
+    match where:
+        case FixedWindows(size, offset):
+            return [_starting(timestamp - (timestamp - offset) % size, size)]
+        case SlidingWindows(size, period, offset):
+            last = timestamp - (timestamp - offset) % period
+            return [_starting(start, size) for start in range(last, timestamp - size, -period)][::-1]
+        case Sessions(gap):
+            return [_starting(timestamp, gap)]
+        case GlobalWindows():
+            return [GLOBAL_WINDOW]
+        case CustomWindows():
+            return sorted(set(where.assign(timestamp, record or {})))
+    raise PipelineError(f"{where!r} is no window function")
+
+
+def _starting(start: int, size: int) -> Window:
+    return Window(Instant(start), Instant(start + size))
+
+
+def merge(where: WindowFn, windows: Collection[Window]) -> list[MergeGroup]:
+    """The groups of ``windows`` (open and new ones of a key) that become another window; the others stay as they are.
+
+    A group of one window whose result is that window is left out: nothing happens to it (3.5).
+    Raises PipelineError if a custom window function breaks its contract (2.6).
+    """
+    match where:
+        case Sessions():
+            groups = [MergeGroup(frozenset(group), _span(group)) for group in _overlapping(where, windows)]
+        case CustomWindows() if where.merges:
+            groups = list(where.merge(windows))
+            _check_contract(where, windows, groups)
+        case _:
+            groups = []
+    return [group for group in groups if group.sources != {group.result}]
+
+
+def _overlapping(where: Sessions, windows: Collection[Window]) -> Iterator[list[Window]]:
+    """Transitive unions of windows that overlap; those that only touch stay apart unless ``touching_merges`` (2.4)."""
+    group: list[Window] = []
+    for window in sorted(windows):
+        end = max((w.end for w in group), default=window.start)
+        if group and (window.start > end or (window.start == end and not where.touching_merges)):
+            yield group
+            group = []
+        group.append(window)
+    if group:
+        yield group
+
+
+def _span(windows: Collection[Window]) -> Window:
+    return Window(min(w.start for w in windows), max(w.end for w in windows))
+
+
+def _check_contract(where: CustomWindows, windows: Collection[Window], groups: list[MergeGroup]) -> None:
+    seen: set[Window] = set()
+    for sources, result in groups:
+        if sources & seen or not sources <= set(windows):
+            raise PipelineError(f"{where!r} merged a window twice, or one that it was not given: {sorted(sources)}")
+        if result in windows and result not in sources:
+            raise PipelineError(f"{where!r} merged {sorted(sources)} into {result}, another window of the key")
+        seen |= sources
+
+
+def output_time(where: WindowFn, timestamp: Instant, window: Window) -> Instant:
+    """The timestamp that an element lends its pane (EARLIEST, LATEST): its own, unless a custom function moves it."""
+    return where.output_time(timestamp, window) if isinstance(where, CustomWindows) else timestamp
