@@ -30,7 +30,7 @@ def _minio_server() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The endpoint of a MinIO server with a bucket ``tests``, its keys in the environment; stopped at the end, by pid."""
+    """The endpoint of a MinIO server with a bucket ``tests``, its keys in the environment; stopped by pid."""
     script = _minio_server()
     if script.find() is None:
         message = "there is no MinIO server: run `make minio`, or put minio on PATH"
