@@ -1,0 +1,144 @@
+"""Both shipped pipelines against an independent computation of their final answers, on the real engine.
+
+``current`` must be the truth for any cut into epochs and for any landing order within the watermark's bound; nothing may
+be dropped as late, and the panes must tell one consistent story.
+"""
+
+from pathlib import Path
+from types import ModuleType
+
+import duckdb
+import flight_truth
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.entrypoints.results import RunResult
+from headrace.pipeline import Pipeline
+from headrace.pipeline.registry import resolve
+
+pytestmark = pytest.mark.spark
+
+DEPARTURES = resolve("flights_departures")
+SESSIONS = resolve("aircraft_sessions")
+WINTER = (1, 2)
+
+
+def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, spark: SparkSession) -> RunResult:
+    return process(pipeline, root, RunOptions(name, files_per_epoch=files_per_epoch), spark=spark)
+
+
+def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
+    """``current`` on main equals the truth about ``rows`` of the data file, and no record was dropped."""
+    if pipeline is DEPARTURES:
+        columns, truth = flight_truth.DEPARTURES, flight_truth.departures(rows)
+    else:
+        columns, truth = flight_truth.SESSIONS, flight_truth.sessions(rows)
+    current = flight_truth.normal(read(pipeline, root, "current", "main").to_pandas(), columns)
+    pd.testing.assert_frame_equal(current, flight_truth.normal(truth, columns), check_exact=False, rtol=1e-12, atol=0)
+    assert read(pipeline, root, "late", "main").num_rows == 0
+
+
+def assert_dead_letters(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
+    """Records without tail number, each once, and no other."""
+    rejected = read(pipeline, root, "rejected", "main")
+    expected = int(rows["tailnum"].isna().sum()) if pipeline is SESSIONS else 0
+    assert rejected.num_rows == expected
+    if expected:
+        reasons = set(rejected["reason"].to_pylist())
+        assert len(reasons) == 1
+        assert "tailnum" in reasons.pop()
+        assert len(set(zip(rejected["file"].to_pylist(), rejected["position"].to_pylist(), strict=True))) == expected
+
+
+def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
+    """No pane twice, every retraction withdraws exactly one earlier pane, at most one ON_TIME pane per key and window."""
+    key = next(iter(pipeline.key))
+    with duckdb.connect() as connection:
+        connection.register("panes", panes)
+
+        def number(query: str) -> int:
+            found = connection.sql(f"select count(*) from ({query})").fetchone()
+            assert found is not None
+            return int(found[0])
+
+        window = f"{key}, window_start, window_end"
+        twice = f"select 1 from panes group by {window}, pane_index, is_retraction having count(*) > 1"
+        unmatched = f"""
+            select 1 from (from panes where is_retraction) r
+            anti join (from panes where not is_retraction) p
+            on r.{key} = p.{key} and r.window_start = p.window_start and r.window_end = p.window_end
+              and r.pane_index = p.pane_index and (p.epoch, p.sequence) < (r.epoch, r.sequence)"""
+        on_time = (
+            f"select 1 from panes where timing = 'ON_TIME' and not is_retraction group by {window} having count(*) > 1"
+        )
+        assert number("from panes") > 0
+        assert number(twice) == 0
+        assert number(unmatched) == 0
+        # A session that grows after its on-time pane owes a new one, in a window of its own: still one per window.
+        assert number(on_time) == 0
+
+
+@pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
+def test_the_year_in_one_epoch_and_in_three_runs(
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = flight_truth.data_file()
+    once, thrice = (tmp_path / "once").as_uri(), (tmp_path / "thrice").as_uri()
+
+    land_flights.land(once, files=6, table=year)
+    assert run(pipeline, once, "all", 6, spark).epochs == (0,)
+    assert_current_is_the_truth(pipeline, once, rows)
+    assert_dead_letters(pipeline, once, rows)
+
+    for instalment in (1, 2, 3):
+        land_flights.land(thrice, instalment, 3, 6, year)
+        assert run(pipeline, thrice, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
+    assert_current_is_the_truth(pipeline, thrice, rows)
+    assert_dead_letters(pipeline, thrice, rows)
+    assert_panes_are_consistent(pipeline, read(pipeline, thrice, "panes", "main"))
+
+
+@pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
+def test_two_months_in_forty_epochs(
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(WINTER)
+    land_flights.land(root, files=40, table=year[year["month"].isin(WINTER)])
+    assert len(run(pipeline, root, "forty", 1, spark).epochs) == 40
+    assert_current_is_the_truth(pipeline, root, rows)
+    assert_dead_letters(pipeline, root, rows)
+    panes = read(pipeline, root, "panes", "main")
+    assert_panes_are_consistent(pipeline, panes)
+    if pipeline is DEPARTURES:
+        assert set(panes["timing"].to_pylist()) == {"EARLY", "ON_TIME", "LATE"}
+
+
+@pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_landing_order_within_the_bound(
+    pipeline: Pipeline, seed: int, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
+    january = year[year["month"] == 1]
+    land_flights.land(root, files=10, table=shuffled(january, pipeline, seed))
+    assert len(run(pipeline, root, "shuffled", 1, spark).epochs) == 10
+    assert_current_is_the_truth(pipeline, root, rows)
+    panes = read(pipeline, root, "panes", "main")
+    assert_panes_are_consistent(pipeline, panes)
+    assert "LATE" not in panes["timing"].to_pylist()
+
+
+def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFrame:
+    """``flights`` in a random order in which none comes after one whose event time is a whole bound later."""
+    bound = pipeline.event_time.watermark.bound
+    event = pd.to_datetime(flights["time_hour"], utc=True) + pd.to_timedelta(
+        flights["minute"].astype(float), unit="min"
+    )
+    delay = pd.to_timedelta(np.random.default_rng(seed).uniform(0, bound, len(flights)), unit="us")
+    return flights.iloc[np.argsort((event + delay).to_numpy(), kind="stable")]
