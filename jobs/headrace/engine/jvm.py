@@ -1,0 +1,130 @@
+"""What the JVM of a Spark driver is started with: the jars for s3a:// and the class-data archive.
+
+Plain strings and paths from the environment and the cache, no pyspark: Airflow imports this while it parses DAGs.
+``make setup`` fills the cache (scripts/spark_jars.py), ``make archive`` adds the archive (scripts/spark_archive.py).
+"""
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from importlib import metadata, resources
+from pathlib import Path
+
+from headrace.errors import FixConfigError
+
+JARS_VARIABLE = "HEADRACE_SPARK_JARS"
+ARCHIVE_VARIABLE = "HEADRACE_SPARK_ARCHIVE"
+LOCK = "s3a_jars.lock"
+
+
+class JarsMissingError(FixConfigError):
+    """Spark cannot read s3a:// here: its jars have not been downloaded."""
+
+    code = "config.spark_jars_missing"
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One pinned artifact of Maven Central."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def url_path(self) -> str:
+        """Where a Maven repository keeps it, below the repository's address."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
+
+
+def cache_folder() -> Path:
+    """Where downloads live that any checkout may share: ``${XDG_CACHE_HOME:-~/.cache}/headrace``."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "headrace"
+
+
+def pinned_jars() -> tuple[Jar, ...]:
+    """The jars that s3a:// needs beside Spark's own, as ``s3a_jars.lock`` names them."""
+    return tuple(_jar(line) for line in _lock().splitlines() if line and not line.startswith("#"))
+
+
+def _jar(line: str) -> Jar:
+    sha256, coordinates = line.split()
+    group, artifact, version = coordinates.split(":")
+    return Jar(group, artifact, version, sha256)
+
+
+def cached_jars_folder() -> Path:
+    """The cache's folder for exactly the pinned set; it need not exist yet."""
+    return cache_folder() / "jars" / hashlib.sha256(_lock().encode()).hexdigest()[:16]
+
+
+def _lock() -> str:
+    return resources.files("headrace.engine").joinpath(LOCK).read_text()
+
+
+def s3a_jars() -> tuple[Path, ...]:
+    """The jars to give to Spark (``spark.jars``) for s3a://, from HEADRACE_SPARK_JARS or the cache.
+
+    The variable is a folder or a comma-separated list of files. Raises JarsMissingError when any jar is absent.
+    """
+    stated = os.environ.get(JARS_VARIABLE)
+    if not stated:
+        jars = tuple(cached_jars_folder() / jar.file_name for jar in pinned_jars())
+    elif Path(stated).is_dir():
+        jars = tuple(sorted(Path(stated).glob("*.jar")))
+    else:
+        jars = tuple(Path(name) for name in stated.split(","))
+    missing = [str(jar) for jar in jars if not jar.is_file()]
+    if missing or not jars:
+        raise JarsMissingError(
+            f"Spark needs jars to read s3://, and {missing[0] if missing else f'{stated} holds none'} is not there: "
+            f"run `make setup`, or set {JARS_VARIABLE} to a folder of jars"
+        )
+    return jars
+
+
+def driver_java_options() -> str:
+    """Options for ``spark.driver.extraJavaOptions``: the class-data archive when there is one, else the empty string.
+
+    HEADRACE_SPARK_ARCHIVE names the archive, or is ``off``. Raises FixConfigError when it names a missing file.
+    """
+    stated = os.environ.get(ARCHIVE_VARIABLE)
+    if stated == "off":
+        return ""
+    archive = Path(stated) if stated else cached_archive()
+    if archive is None or not archive.is_file():
+        if stated:
+            raise FixConfigError(f"{ARCHIVE_VARIABLE}={stated}: no such file; run `make archive`, or set it to off")
+        return ""
+    # An archive that does not fit this JVM is ignored; the warning about it would end up in every task log.
+    return f"-Xshare:auto -Xlog:cds=off -XX:SharedArchiveFile={archive}"
+
+
+def cached_archive() -> Path | None:
+    """Where the archive of this JDK and this Spark belongs; it need not exist yet. None when either cannot be told."""
+    java = java_home()
+    release = java / "release" if java else None
+    try:
+        spark = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+    if release is None or not release.is_file():
+        return None
+    jdk = hashlib.sha256(f"{java}\n{release.read_text()}".encode()).hexdigest()[:16]
+    return cache_folder() / "archives" / f"spark-{spark}-jdk-{jdk}.jsa"
+
+
+def java_home() -> Path | None:
+    """The JDK that Spark will use: JAVA_HOME, else the home of the ``java`` on PATH, else None."""
+    stated = os.environ.get("JAVA_HOME")
+    if stated:
+        return Path(stated)
+    java = shutil.which("java")
+    return Path(java).resolve().parent.parent if java else None

@@ -1,0 +1,273 @@
+"""A MinIO server of our own on loopback: finding or building the binary, starting it, stopping it by pid.
+
+Not named ``minio.py``: a script beside it that imports the ``minio`` client would get this file instead.
+For tests, the demo and development; production brings its own S3. Command line:
+``python scripts/minio_server.py path | start [--data DIR] | env | stop``.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+import tenacity
+
+from headrace.engine.jvm import cache_folder
+from headrace.errors import FixConfigError, RetryError
+
+RELEASE = "RELEASE.2025-09-07T16-13-09Z"
+MODULE = "github.com/minio/minio@v0.0.0-20250907161309-07c3a429bfed"  # the same release; its go.mod replaces nothing
+STATE = Path(".headrace/minio")
+START_ATTEMPTS = 3  # another process may take the free port between our look and MinIO's bind
+HEALTH_SECONDS = 30.0
+STOP_SECONDS = 10.0
+
+_children: dict[int, "subprocess.Popen[bytes]"] = {}  # a Popen that nobody holds warns while its process runs
+
+
+class MinioUnavailableError(FixConfigError):
+    """There is no MinIO binary and none can be built here."""
+
+    code = "config.minio_unavailable"
+
+
+class MinioStartError(RetryError):
+    """The server was started but did not become healthy."""
+
+    code = "retry.minio_start"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server. ``started`` is the process's start time: with the pid it names one process for good."""
+
+    endpoint: str
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    pid: int
+    started: float
+
+    def environment(self) -> dict[str, str]:
+        """The standard AWS variables that point a client at this server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": "us-east-1",
+        }
+
+
+def find() -> Path | None:
+    """``minio`` on PATH, else the one built before, else None."""
+    on_path = shutil.which("minio")
+    if on_path:
+        return Path(on_path)
+    return _built() if _built().is_file() else None
+
+
+def find_or_build() -> Path:
+    """The server's binary; built from its published source (about five minutes) when there is none yet.
+
+    Raises MinioUnavailableError when there is none and it cannot be built.
+    """
+    return find() or _build()
+
+
+def _built() -> Path:
+    return cache_folder() / "minio" / RELEASE / "minio"
+
+
+def _build() -> Path:
+    go = shutil.which("go")
+    if go is None:
+        raise MinioUnavailableError(
+            f"no `minio` and no `go` on PATH: install MinIO ({RELEASE} is what we test with), "
+            "or Go 1.24 or newer (https://go.dev/dl) to build it"
+        )
+    target = _built()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print(f"building MinIO {RELEASE} with {go} (about five minutes, once)", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        # -mod=vendor and friends in a person's GOFLAGS make `go install module@version` fail.
+        environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "", "CGO_ENABLED": "0"}
+        done = subprocess.run(
+            [go, "install", MODULE], env=environment, cwd=folder, stdin=subprocess.DEVNULL, check=False
+        )
+        if done.returncode != 0:
+            raise MinioUnavailableError(
+                f"`go install {MODULE}` failed with exit code {done.returncode} (its output is above): "
+                "check the network and the Go version, or put a `minio` binary on PATH"
+            )
+        (Path(folder) / "minio").replace(target)  # complete or invisible, even when two builds run at once
+    return target
+
+
+def start(data: Path) -> Server:
+    """A healthy server on a free loopback port with random credentials, its buckets in ``data``, its log beside it.
+
+    It lives in a session of its own: Ctrl-C does not reach it, ``stop`` does. Raises MinioStartError.
+    """
+    binary = find_or_build()
+    data.mkdir(parents=True, exist_ok=True)
+    log = data.with_name(f"{data.name}.log")
+    for attempt in range(1, START_ATTEMPTS + 1):
+        try:
+            return _start_once(binary, data, log)
+        except MinioStartError:
+            if attempt == START_ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _start_once(binary: Path, data: Path, log: Path) -> Server:
+    address = f"127.0.0.1:{_free_port()}"
+    access_key, secret_key = secrets.token_hex(8), secrets.token_hex(20)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("MINIO_")},
+        "MINIO_ROOT_USER": access_key,
+        "MINIO_ROOT_PASSWORD": secret_key,
+        "MINIO_BROWSER": "off",
+        "MINIO_UPDATE": "off",
+    }
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [binary, "server", "--quiet", "--address", address, data],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        started = psutil.Process(process.pid).create_time()
+        _wait_until_healthy(process, f"http://{address}", log)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    _children[process.pid] = process
+    return Server(f"http://{address}", access_key, secret_key, process.pid, started)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_healthy(process: "subprocess.Popen[bytes]", endpoint: str, log: Path) -> None:
+    try:
+        for attempt in tenacity.Retrying(
+            stop=tenacity.stop_after_delay(HEALTH_SECONDS),
+            wait=tenacity.wait_fixed(0.05),
+            retry=tenacity.retry_if_exception_type(OSError),
+            reraise=True,
+        ):
+            with attempt:
+                if process.poll() is not None:
+                    raise MinioStartError(f"MinIO ended at once with exit code {process.returncode}; its log is {log}")
+                urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=2).close()
+    except OSError as error:
+        raise MinioStartError(
+            f"MinIO did not become healthy within {HEALTH_SECONDS:.0f} s ({error}); its log is {log}"
+        ) from error
+
+
+def stop(server: Server) -> None:
+    """Ends exactly that process, politely first. Nothing happens when it is gone already."""
+    try:
+        process = psutil.Process(server.pid)
+        if process.create_time() != server.started:
+            return  # the pid belongs to someone else by now
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_SECONDS)
+    except psutil.NoSuchProcess:
+        return
+    finally:
+        child = _children.pop(server.pid, None)
+        if child is not None:
+            child.wait()
+
+
+def running(state: Path = STATE) -> Server | None:
+    """The server that the ``start`` command left running, or None."""
+    try:
+        server = Server(**json.loads((state / "server.json").read_text()))
+    except FileNotFoundError:
+        return None
+    try:
+        alive = psutil.Process(server.pid).create_time() == server.started
+    except psutil.NoSuchProcess:
+        alive = False
+    return server if alive else None
+
+
+def _command_start(data: Path) -> None:
+    server = running()
+    if server is None:
+        STATE.mkdir(parents=True, exist_ok=True)
+        server = start(data)
+        file = STATE / "server.json"
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            json.dump(asdict(server), out)
+    print(f"MinIO runs at {server.endpoint} (pid {server.pid}).")
+    print('Point a shell at it:  eval "$(.venv/bin/python scripts/minio_server.py env)"')
+
+
+def _command_env() -> None:
+    server = running()
+    if server is None:
+        raise FixConfigError("no MinIO runs from this folder: start it with `make minio`")
+    for name, value in server.environment().items():
+        print(f"export {name}={shlex.quote(value)}")
+
+
+def _command_stop() -> None:
+    server = running()
+    if server is not None:
+        stop(server)
+    (STATE / "server.json").unlink(missing_ok=True)
+    print("MinIO is stopped." if server else "No MinIO runs from this folder.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("path", help="print the binary's path, building it when there is none")
+    start_parser = commands.add_parser("start", help="start a server for this folder, or say where it runs")
+    start_parser.add_argument("--data", type=Path, default=STATE / "data")
+    commands.add_parser("env", help="print the AWS variables as shell exports (they hold the server's secret)")
+    commands.add_parser("stop", help="stop the server that start started")
+    arguments = parser.parse_args()
+    match arguments.command:
+        case "path":
+            print(find_or_build())
+        case "start":
+            _command_start(arguments.data)
+        case "env":
+            _command_env()
+        case "stop":
+            _command_stop()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (FixConfigError, RetryError) as error:
+        sys.exit(f"{error.code}: {error}")
