@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.errors import PipelineError
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, duration
@@ -30,9 +30,12 @@ GLOBAL_WINDOW = Window(MIN_INSTANT, GLOBAL_WINDOW_END)
 
 
 class WindowFn:
-    """What all window functions share. ``merges`` says whether windows of a key can merge."""
+    """What all window functions share."""
 
-    merges: ClassVar[bool] = False
+    @property
+    def merges(self) -> bool:
+        """Whether windows of a key can merge."""
+        return False
 
 
 def _positive(name: str, value: timedelta | int) -> Duration:
@@ -81,11 +84,14 @@ class Sessions(WindowFn):
 
     gap: Duration
     touching_merges: bool
-    merges: ClassVar[bool] = True
 
     def __init__(self, gap: timedelta | int, touching_merges: bool = False) -> None:
         object.__setattr__(self, "gap", _positive("the gap of sessions", gap))
         object.__setattr__(self, "touching_merges", touching_merges)
+
+    @property
+    def merges(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class MergeGroup(NamedTuple):
 
 
 class CustomWindows(WindowFn):
-    """A user's own window function: subclass it as a frozen dataclass, and set ``merges`` if windows can merge.
+    """A user's own window function: subclass it as a frozen dataclass, and override ``merges`` if windows can merge.
 
     Its methods are pure functions of their arguments and the fields: a retraction finds its windows by assigning again.
     """

@@ -13,8 +13,8 @@ Run a real pipeline::
     fold_current(pane for result in results for pane in result.panes)   # {(key, window): Pane}
 
 ``PipelineRun(pipeline).run(epoch)`` does the same one epoch at a time. Below that: ``Operator`` (one grouping, driven
-by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``evaluate`` (expressions), ``windows`` (assign
-and merge). The input of everything is values; nothing here has a clock, does I/O or draws random numbers.
+by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``evaluate`` (expressions), ``windows``
+(assign and merge). The input of everything is values; nothing here has a clock, does I/O or draws random numbers.
 """
 
 from headrace.reference.chain import Between, Chain

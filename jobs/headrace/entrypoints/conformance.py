@@ -1,0 +1,169 @@
+"""``headrace conformance``: run a file of conformance cases on an executor and say what passed.
+
+``python -m headrace.entrypoints.conformance FILE`` does the same. A case passes if everything that it expects came, and
+nothing else; one with ``expect_failure`` passes by failing with that message. Cases of a dialect (``broken_on:
+normative``) are skipped and do not count; anything else that is skipped does.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from headrace.entrypoints.conformance_cases import Case, ExpectState, Json
+from headrace.entrypoints.conformance_reference import ReferenceExecutor
+from headrace.entrypoints.conformance_replay import Executor, Replay, check
+from headrace.entrypoints.conformance_schema import (
+    CaseFormatError,
+    UnsupportedCaseError,
+    is_dialect,
+    read_case,
+)
+from headrace.errors import FixConfigError, HeadraceError
+
+SCHEMA_VERSION = 1
+
+EXECUTORS: Mapping[str, Callable[[], Executor]] = {"reference": ReferenceExecutor}
+"""How to make an executor, by the name that ``--engine`` gives it."""
+
+
+class Status(StrEnum):
+    """How a case ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """How one case ended; ``reason`` is the difference, why it was skipped, or what of it was not compared.
+
+    ``required`` cases must pass.
+    """
+
+    name: str
+    status: Status
+    reason: str = ""
+    required: bool = True
+
+
+def run_file(path: Path, executor: Executor, only: str | None = None) -> list[CaseResult]:
+    """Run the cases of ``path`` whose names match the glob ``only`` (None: all), in the order of the file.
+
+    Raises CaseFormatError if the file is no file of cases, or none matches.
+    """
+    raws = [raw for raw in _load(path) if only is None or fnmatchcase(str(raw.get("name")), only)]
+    if not raws:
+        raise CaseFormatError(f"{path} has no case whose name matches {only!r}")
+    read = [_read(raw) for raw in raws]
+    replays = iter(executor.replay([case for case in read if isinstance(case, Case)]))
+    return [case if isinstance(case, CaseResult) else _judge(case, next(replays)) for case in read]
+
+
+def _load(path: Path) -> list[Json]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CaseFormatError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CaseFormatError(f"{path} is no JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
+        raise CaseFormatError(f'{path} is no file of cases; it needs "schema_version": {SCHEMA_VERSION} and "cases"')
+    cases: list[Json] = document.get("cases", [])
+    return cases
+
+
+def _read(raw: Json) -> Case | CaseResult:
+    """The case, or its result if it cannot be run at all."""
+    name = str(raw.get("name"))
+    if is_dialect(raw):
+        return CaseResult(name, Status.SKIPPED, "broken_on: normative", required=False)
+    try:
+        return read_case(raw)
+    except UnsupportedCaseError as error:
+        return CaseResult(name, Status.SKIPPED, str(error))
+    except FixConfigError as error:
+        return CaseResult(name, Status.FAILED, str(error))
+
+
+def _judge(case: Case, replay: Replay) -> CaseResult:
+    if replay.unsupported:
+        return CaseResult(case.name, Status.SKIPPED, replay.unsupported)
+    problem = replay.error or check(case, replay.outcomes)
+    if case.expect_failure is not None:
+        return _judge_expected_failure(case, case.expect_failure, problem)
+    if problem:
+        return CaseResult(case.name, Status.FAILED, problem)
+    unchecked = any(isinstance(step, ExpectState) for step in case.steps)
+    return CaseResult(case.name, Status.PASSED, "state steps are not compared" if unchecked else "")
+
+
+def _judge_expected_failure(case: Case, message: str, problem: str | None) -> CaseResult:
+    if problem is None:
+        return CaseResult(case.name, Status.FAILED, f"passed, but should fail with: {message}")
+    if message.lower() not in problem.lower():
+        return CaseResult(case.name, Status.FAILED, f"failed, but not with: {message}\n{problem}")
+    return CaseResult(case.name, Status.PASSED)
+
+
+def all_required_passed(results: list[CaseResult]) -> bool:
+    """Whether every case passed, those of a dialect left out."""
+    return all(result.status is Status.PASSED for result in results if result.required)
+
+
+def summary(results: list[CaseResult]) -> str:
+    """``N passed, N failed, N skipped``."""
+    counts = [sum(result.status is status for result in results) for status in Status]
+    return ", ".join(f"{count} {status}" for count, status in zip(counts, Status, strict=True))
+
+
+def render_text(results: list[CaseResult]) -> str:
+    """One line per case, the reason below it, and the summary as the last line."""
+    lines: list[str] = []
+    for result in results:
+        lines.append(f"{result.status.upper():7} {result.name}")
+        lines += [f"        {line}" for line in result.reason.splitlines()]
+    return "\n".join([*lines, summary(results)])
+
+
+def render_json(results: list[CaseResult]) -> str:
+    """One object: ``cases``, the three counts, and the ``summary`` line."""
+    counts = {status.value: sum(result.status is status for result in results) for status in Status}
+    document = {"cases": [asdict(result) for result in results], **counts, "summary": summary(results)}
+    return json.dumps(document, indent=2)
+
+
+def conformance(file: Path, engine: str = "reference", only: str | None = None, output: str = "text") -> int:
+    """Run ``file`` on ``engine``, print the results as ``output`` ("text" or "json"); the exit code of the command.
+
+    0 if and only if every case that is not of a dialect passed. Raises FixConfigError for an unknown engine or file.
+    """
+    if engine not in EXECUTORS:
+        raise FixConfigError(f"there is no engine {engine!r} for conformance cases; use one of {', '.join(EXECUTORS)}")
+    results = run_file(file, EXECUTORS[engine](), only)
+    print(render_json(results) if output == "json" else render_text(results))
+    return 0 if all_required_passed(results) else 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of this module; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="headrace conformance", description="Run conformance cases.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--engine", choices=sorted(EXECUTORS), default="reference")
+    parser.add_argument("--only", metavar="GLOB", help="only cases whose names match")
+    parser.add_argument("--format", choices=("text", "json"), default="text", dest="output")
+    options = parser.parse_args(arguments)
+    try:
+        return conformance(options.file, options.engine, options.only, options.output)
+    except HeadraceError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Conformance cases as values: what a case configures, the steps of its script, and what they expect.
+
+All instants and durations are integer ticks, whatever a tick is. ``conformance_schema`` reads cases from neutral JSON.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.model.accumulation import How
+from headrace.model.combiners import Combiner
+from headrace.model.expr import DataType, Schema, columns_of
+from headrace.model.time import Instant
+from headrace.model.triggers import AfterPunctuation, Trigger
+from headrace.model.windows import CustomWindows, MergeGroup, Window, WindowFn
+from headrace.reference import windows as windowing
+
+Json = Mapping[str, Any]
+
+DEFAULT_KEY = "k"
+
+
+@dataclass(frozen=True)
+class MovedOutputTime(CustomWindows):
+    """``inner`` whose elements lend their panes a timestamp ``shift`` later (EARLIEST_TRANSFORMED)."""
+
+    inner: WindowFn
+    shift: int
+
+    @property
+    def merges(self) -> bool:
+        return self.inner.merges
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        return windowing.assign(self.inner, timestamp, record)
+
+    def merge(self, windows: Iterable[Window]) -> Iterable[MergeGroup]:
+        return windowing.merge(self.inner, list(windows))
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        del window
+        return Instant(timestamp + self.shift)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One grouping operator of a case. ``combine`` None means collect."""
+
+    where: WindowFn
+    when: Trigger
+    how: How
+    combine: Combiner | None
+
+    @property
+    def schema(self) -> Schema:
+        """Attributes that data-driven triggers read, all booleans."""
+        nodes = _nodes(self.when)
+        predicates = [node.predicate for node in nodes if isinstance(node, AfterPunctuation)]
+        return dict.fromkeys(frozenset().union(*map(columns_of, predicates)), DataType.BOOL)
+
+
+@dataclass(frozen=True)
+class Between:
+    """How a pane of the first stage becomes an element of the second: its key and its value."""
+
+    key_is_value: bool
+    value_is_one: bool
+
+
+@dataclass(frozen=True)
+class CaseElement:
+    """One element of an input step; ``attributes`` are what triggers may read, as booleans."""
+
+    key: str
+    value: Any
+    timestamp: Instant
+    is_retraction: bool = False
+    size: int = 0
+    attributes: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One bundle."""
+
+    elements: tuple[CaseElement, ...]
+
+
+@dataclass(frozen=True)
+class AdvanceWatermark:
+    """The input watermark, and percentile watermarks by percentile."""
+
+    to: Instant
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AdvanceProcessingTime:
+    """The processing-time clock."""
+
+    to: Instant
+
+
+@dataclass(frozen=True)
+class Expect:
+    """Exactly the panes since the last such step; of each only the listed attributes are compared."""
+
+    panes: tuple[Json, ...]
+    ordered: bool = False
+    ordered_per_window: bool = False
+
+
+@dataclass(frozen=True)
+class ExpectDropped:
+    """Drop counters from the beginning, by cause."""
+
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ExpectOutputWatermark:
+    """Output watermarks by stage (0, 1)."""
+
+    stages: Mapping[int, Instant]
+
+
+@dataclass(frozen=True)
+class ExpectState:
+    """Which windows have state: optional in the schema, and not compared here."""
+
+
+@dataclass(frozen=True)
+class ExpectAssigned:
+    """The windows of a timestamp."""
+
+    timestamp: Instant
+    windows: frozenset[Window]
+
+
+@dataclass(frozen=True)
+class ExpectMerged:
+    """What the windows of some timestamps become when merged together."""
+
+    timestamps: tuple[Instant, ...]
+    windows: frozenset[Window]
+
+
+@dataclass(frozen=True)
+class ExpectCombined:
+    """What a combiner gives for values in groups, less the uncombined ones."""
+
+    combiner: Combiner
+    groups: tuple[tuple[Any, ...], ...]
+    uncombine: tuple[Any, ...]
+    equals: Any
+
+
+Step = (
+    Input
+    | AdvanceWatermark
+    | AdvanceProcessingTime
+    | Expect
+    | ExpectDropped
+    | ExpectOutputWatermark
+    | ExpectState
+    | ExpectAssigned
+    | ExpectMerged
+    | ExpectCombined
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case. ``strict``: output may appear only directly before an ``Expect``.
+
+    ``expect_failure``: the replay must fail, with this text in its message.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    between: Between | None
+    steps: tuple[Step, ...]
+    initial_watermark: Instant
+    initial_processing_time: Instant
+    strict: bool
+    expect_failure: str | None
+
+
+def _nodes(trigger: Trigger) -> list[Trigger]:
+    return [trigger, *(node for child in trigger.children for node in _nodes(child))]
