@@ -1,0 +1,71 @@
+"""What the manifests of a branch tell about its epochs: clocks, event times and counts, as plain values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from headrace.model.time import Instant, parse
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class EpochFigures:
+    """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
+    that it accepted (None: none); ``counts`` are the manifest's."""
+
+    epoch: int
+    snapshot: str
+    processing_time: Instant
+    watermark: Instant
+    min_event_time: Instant | None
+    max_event_time: Instant | None
+    counts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "EpochFigures":
+        """The figures of ``manifest``."""
+        progress = manifest.progress
+        return cls(
+            epoch=manifest.epoch,
+            snapshot=manifest.snapshot_id,
+            processing_time=parse(progress["processing_time"]),
+            watermark=parse(progress["watermark"]),
+            min_event_time=_optional(progress["min_event_time"]),
+            max_event_time=_optional(progress["max_event_time"]),
+            counts=manifest.counts,
+        )
+
+
+def history(catalog: Catalog, snapshot: str, limit: int) -> list[EpochFigures]:
+    """The last ``limit`` epochs up to ``snapshot``, oldest first. One request per epoch."""
+    newest_first = islice(catalog.ancestry(snapshot, until=None), limit)
+    return [EpochFigures.of(manifest) for manifest in newest_first][::-1]
+
+
+def totals(epochs: Iterable[EpochFigures]) -> dict[str, int]:
+    """Counts summed over ``epochs``."""
+    sums: dict[str, int] = {}
+    for epoch in epochs:
+        for name, count in epoch.counts.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+SUMMARY: Sequence[tuple[str, str]] = (
+    ("records", "records read"),
+    ("accepted", "elements accepted"),
+    ("filtered", "filtered out"),
+    ("rejected", "rejected (dead letters)"),
+    ("late_dropped", "dropped as late"),
+    ("closed_dropped", "dropped, window closed"),
+    ("panes_early", "early panes"),
+    ("panes_on_time", "on-time panes"),
+    ("panes_late", "late panes"),
+    ("retractions", "retractions"),
+)
+"""Counts that answer how late the data is, with words for people."""
+
+
+def _optional(text: str | None) -> Instant | None:
+    return None if text is None else parse(text)

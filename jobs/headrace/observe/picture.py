@@ -1,0 +1,92 @@
+"""The lateness picture: event time against processing time, epoch by epoch, with the watermark."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+
+from headrace.errors import FixConfigError
+from headrace.model.time import Instant, to_datetime
+from headrace.observe.history import EpochFigures
+
+_BLUE, _RED, _ORANGE, _GREY = "#4878a8", "#c03a2b", "#e08a1e", "#7f7f7f"
+_DROPS = (
+    ("panes_late", "late panes", _ORANGE),
+    ("late_dropped", "dropped as late", _RED),
+    ("rejected", "dead letters", _GREY),
+)
+MAX_LABELS = 12
+
+
+def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
+    """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
+
+    Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red line
+    is the watermark after it. What lies left of the watermark of the epoch below came behind it. Right: what was late.
+    Raises FixConfigError for a suffix that cannot be drawn.
+    """
+    figure = Figure(figsize=(11, 6.5), layout="constrained")
+    times, counts = figure.subplots(1, 2, width_ratios=[4, 1], sharey=True)
+    _draw_times(times, epochs)
+    _draw_counts(counts, epochs)
+    figure.suptitle(title)
+    try:
+        figure.savefig(file, dpi=150)
+    except ValueError as error:
+        raise FixConfigError(f"{file} cannot be drawn ({error}); name a .png, .svg or .pdf file") from error
+
+
+def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
+    spans = [(e.epoch, _day(e.min_event_time), _day(e.max_event_time)) for e in epochs]
+    known = [(epoch, low, high) for epoch, low, high in spans if low is not None and high is not None]
+    axes.barh(
+        [epoch for epoch, _, _ in known],
+        [high - low for _, low, high in known],
+        left=[low for _, low, _ in known],
+        height=0.8,
+        color=_BLUE,
+        alpha=0.65,
+        label="event times accepted",
+    )
+    marks = [(e.epoch, _day(e.watermark)) for e in epochs]
+    axes.step(
+        [mark for _, mark in marks if mark is not None],
+        [epoch for epoch, mark in marks if mark is not None],
+        where="post",
+        color=_RED,
+        marker=".",
+        label="watermark",
+    )
+    locator = AutoDateLocator()
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.set_xlabel("event time (UTC)")
+    axes.set_ylabel("processing time (UTC), one line per epoch")
+    labelled = epochs[:: -(-len(epochs) // MAX_LABELS)] if epochs else []
+    axes.set_yticks([e.epoch for e in labelled], [_label(e) for e in labelled])
+    axes.legend(loc="upper left")
+
+
+def _draw_counts(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
+    left = [0] * len(epochs)
+    for name, what, color in _COUNTS:
+        widths = [e.counts.get(name, 0) for e in epochs]
+        axes.barh(
+            [e.epoch for e in epochs], widths, left=left, height=0.8, color=color, label=f"{label}: {sum(widths):,}"
+        )
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.set_xlabel("per epoch")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small")
+
+
+def _label(epoch: EpochFigures) -> str:
+    moment = to_datetime(epoch.processing_time)
+    return f"{epoch.epoch}" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}  epoch {epoch.epoch}"
+
+
+def _day(moment: Instant | None) -> float | None:
+    """Matplotlib's number of an instant; None for no instant and for an infinite one."""
+    found = None if moment is None else to_datetime(moment)
+    return None if found is None else float(date2num(found))
