@@ -12,7 +12,7 @@ from headrace.model.time import Instant, to_datetime
 from headrace.observe.history import EpochFigures
 
 _BLUE, _RED, _ORANGE, _GREY = "#4878a8", "#c03a2b", "#e08a1e", "#7f7f7f"
-_DROPS = (
+_COUNTS = (
     ("panes_late", "late panes", _ORANGE),
     ("late_dropped", "dropped as late", _RED),
     ("rejected", "dead letters", _GREY),
@@ -23,8 +23,8 @@ MAX_LABELS = 12
 def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
 
-    Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red line
-    is the watermark after it. What lies left of the watermark of the epoch below came behind it. Right: what was late.
+    Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
+    line is the watermark after it. What lies left of the watermark of the epoch below came behind it. Right: what was late.
     Raises FixConfigError for a suffix that cannot be drawn.
     """
     figure = Figure(figsize=(11, 6.5), layout="constrained")
@@ -73,9 +73,8 @@ def _draw_counts(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
     left = [0] * len(epochs)
     for name, what, color in _COUNTS:
         widths = [e.counts.get(name, 0) for e in epochs]
-        axes.barh(
-            [e.epoch for e in epochs], widths, left=left, height=0.8, color=color, label=f"{label}: {sum(widths):,}"
-        )
+        label = f"{what}: {sum(widths):,}"
+        axes.barh([e.epoch for e in epochs], widths, left=left, height=0.8, color=color, label=label)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.set_xlabel("per epoch")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small")
