@@ -1,0 +1,1 @@
+"""Headrace in Airflow: every registered pipeline becomes its DAGs; their tasks are thin, the catalog is the truth."""

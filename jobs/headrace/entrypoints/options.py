@@ -1,0 +1,47 @@
+"""What a run is asked to do: one frozen value that the command line, Airflow and tests fill alike."""
+
+import re
+from dataclasses import dataclass
+
+from headrace.errors import FixConfigError
+
+MAIN = "main"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+class RunOptionsError(FixConfigError):
+    """An option of a run that cannot be meant."""
+
+    code = "config.run_options"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of one run; a limit of None is the pipeline's own.
+
+    ``run_id`` names the result object, so it is new for every attempt. ``branch`` is what the run moves; a backfill
+    forks to it, and there ``main`` stands for a branch named after the run. ``publish`` ends the run with a publish if
+    its audit succeeded. ``snapshot`` is where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing
+    prefix instead of only its newest part.
+    Raises RunOptionsError.
+    """
+
+    run_id: str
+    max_epochs: int | None = None
+    files_per_epoch: int | None = None
+    bytes_per_epoch: int | None = None
+    branch: str = MAIN
+    publish: bool = False
+    snapshot: str | None = None
+    full_sweep: bool = False
+
+    def __post_init__(self) -> None:
+        if not _RUN_ID.fullmatch(self.run_id):
+            raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
+        if not _BRANCH.fullmatch(self.branch):
+            raise RunOptionsError(f"branch {self.branch!r}: use up to 100 letters, digits, _, . and -")
+        for name in ("max_epochs", "files_per_epoch", "bytes_per_epoch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RunOptionsError(f"{name} must be at least 1, not {value}")

@@ -1,0 +1,97 @@
+"""What spark-submit runs: one action of one pipeline, whose result object is written whatever happens."""
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.results import Action, RunError, RunResult, now, write
+from headrace.errors import FixConfigError, HeadraceError
+from headrace.pipeline.registry import resolve
+from headrace_snapshots.store import open_store
+
+ACTIONS: tuple[Action, ...] = ("process", "audit", "recover", "backfill")
+
+EntryPoint = Callable[[str, str, RunOptions], RunResult]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the action that ``arguments`` name; the exit code is 0 or that of the error's branch (headrace.errors)."""
+    given = _parser().parse_args(arguments)
+    started_at = now()
+    try:
+        result = _entry_point(given.action)(given.pipeline, given.root, _options(given))
+        exit_code = 0
+    except Exception as error:
+        exit_code = _report(error)
+        result = RunResult(
+            run_id=given.run_id,
+            pipeline=_name(given.pipeline),
+            action=given.action,
+            status="failed",
+            error=RunError.of(error),
+            started_at=started_at,
+            finished_at=now(),
+        )
+    try:
+        write(open_store(given.root), result)
+    except HeadraceError as error:
+        return exit_code or _report(error)
+    return exit_code
+
+
+def _report(error: Exception) -> int:
+    """Say on stderr what went wrong; the exit code of ``error``."""
+    if not isinstance(error, HeadraceError):
+        traceback.print_exception(error)
+        return HeadraceError.exit_code
+    print(f"{error.code}: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _entry_point(action: Action) -> EntryPoint:
+    return cast("EntryPoint", importlib.import_module(f"headrace.entrypoints.{action}").main)
+
+
+def _options(given: argparse.Namespace) -> RunOptions:
+    return RunOptions(
+        run_id=given.run_id,
+        max_epochs=given.max_epochs,
+        files_per_epoch=given.files_per_epoch,
+        bytes_per_epoch=given.bytes_per_epoch,
+        branch=given.branch,
+        snapshot=given.snapshot,
+        full_sweep=given.full_sweep,
+    )
+
+
+def _name(reference: str) -> str:
+    """The pipeline's name, or the best guess when the pipeline itself is what is broken."""
+    path, _, name = reference.partition(":")
+    try:
+        return resolve(reference).name
+    except FixConfigError:
+        return name or Path(path).stem
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=ACTIONS)
+    parser.add_argument("--pipeline", required=True, help="a registered name, or path/to/file.py[:name]")
+    parser.add_argument("--root", required=True, help="URI of the deployment's root")
+    parser.add_argument("--run-id", required=True, help="names the result object; new for every attempt")
+    parser.add_argument("--max-epochs", type=int)
+    parser.add_argument("--files-per-epoch", type=int)
+    parser.add_argument("--bytes-per-epoch", type=int)
+    parser.add_argument("--branch", default=MAIN)
+    parser.add_argument("--snapshot", help="recover: where main moves back to")
+    parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""The three DAGs of a pipeline: process what has landed, recover from an older snapshot, backfill from nothing.
+
+Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from airflow.sdk import DAG, Asset, Param, chain
+from airflow.utils.types import DagRunType
+
+from headrace_airflow.operators import AuditOperator, HeadraceOperator, ReplayOperator
+from headrace_airflow.preconditions import PreconditionsOperator
+from headrace_airflow.publishing import CutOverOperator, PublishOperator
+from headrace_airflow.registered import Registered, registered_files
+from headrace_airflow.settings import pool_name
+
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
+_BY_HAND = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
+_SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
+
+
+def build_dags() -> dict[str, DAG]:
+    """The DAGs of every usable registered pipeline by DAG id; for unusable files see raise_broken."""
+    families = (process_dag, recover_dag, backfill_dag)
+    dags = [family(found) for found in registered_files().pipelines.values() for family in families]
+    return {dag.dag_id: dag for dag in dags}
+
+
+def published_asset(pipeline: str) -> Asset:
+    """What readers of ``pipeline`` see; its events carry {epoch, snapshot, rows, watermark}."""
+    return Asset(name=pool_name(pipeline), uri=f"headrace://{pipeline}/published")
+
+
+def process_dag(registered: Registered) -> DAG:
+    """Drain what has landed in epochs of bounded size, see that it is audited, publish it."""
+    name = registered.pipeline.name
+    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, "--branch": "branch", "--full-sweep": "full_sweep"}
+    params = {
+        "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
+        **_size_params(),
+        "branch": Param(
+            "main", type="string", minLength=1, title="Branch", description="Only main is audited here and published."
+        ),
+        "full_sweep": Param(
+            False,
+            type="boolean",
+            title="Full sweep",
+            description="List the whole landing prefix, to find stragglers that sort before the newest files.",
+        ),
+    }
+    with _dag(
+        registered,
+        "process",
+        schedule=registered.pipeline.schedule,
+        params=params,
+        run_types=[DagRunType.SCHEDULED, *_BY_HAND],
+    ) as dag:
+        one_writer: dict[str, Any] = {"pool": pool_name(name)}
+        chain(
+            PreconditionsOperator(task_id="preconditions", pipeline=name),
+            HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags, **one_writer),
+            AuditOperator(task_id="audit", registered=registered, **one_writer),
+            PublishOperator(
+                task_id="publish", pipeline=name, asset=published_asset(name), producer="process", **one_writer
+            ),
+        )
+    return dag
+
+
+def recover_dag(registered: Registered) -> DAG:
+    """Move main back to a snapshot, read everything after it again, audit and publish the result."""
+    name = registered.pipeline.name
+    params = {
+        "snapshot": Param(
+            type="string",
+            minLength=1,
+            title="Snapshot",
+            description_md=f"Where main moves back to: an id from `headrace log {name}` or from an asset event.",
+        ),
+        "reason": _reason(),
+    }
+    with _dag(registered, "recover", schedule=None, params=params, run_types=_BY_HAND) as dag:
+        one_writer: dict[str, Any] = {"pool": pool_name(name)}
+        flags = {"--snapshot": "snapshot"}
+        chain(
+            PreconditionsOperator(task_id="preconditions", pipeline=name),
+            HeadraceOperator(task_id="recover", registered=registered, action="recover", flags=flags, **one_writer),
+            AuditOperator(task_id="audit", registered=registered, **one_writer),
+            PublishOperator(
+                task_id="publish", pipeline=name, asset=published_asset(name), producer="recover", **one_writer
+            ),
+        )
+    return dag
+
+
+def backfill_dag(registered: Registered) -> DAG:
+    """Replay everything on a branch beside the live pipeline, audit it, and make it main while processing is held.
+
+    Only the cut-over holds the pool: the replay writes nothing that the process DAG reads.
+    """
+    name = registered.pipeline.name
+    with _dag(
+        registered, "backfill", schedule=None, params={**_size_params(), "reason": _reason()}, run_types=_BY_HAND
+    ) as dag:
+        chain(
+            PreconditionsOperator(task_id="preconditions", pipeline=name),
+            ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
+            AuditOperator(task_id="audit", registered=registered, of_backfill=True),
+            CutOverOperator(task_id="cut_over", pipeline=name, asset=published_asset(name), pool=pool_name(name)),
+        )
+    return dag
+
+
+def _dag(
+    registered: Registered, family: str, *, schedule: str | None, params: dict[str, Any], run_types: list[DagRunType]
+) -> DAG:
+    pipeline = registered.pipeline
+    about = _FAMILIES[family].__doc__ or ""
+    return DAG(
+        dag_id=f"headrace_{pipeline.name}_{family}",
+        description=pipeline.description or about.splitlines()[0],
+        doc_md=f"{about}\n\n{pipeline.description}\n\nDefined in `{registered.file}`.",
+        schedule=schedule,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        params=params,
+        tags=["headrace", pipeline.name, family],
+        default_args=_RETRY,
+        allowed_run_types=run_types,
+    )
+
+
+_FAMILIES: dict[str, Callable[[Registered], DAG]] = {
+    "process": process_dag,
+    "recover": recover_dag,
+    "backfill": backfill_dag,
+}
+
+
+def _size_params() -> dict[str, Any]:
+    return {
+        "files_per_epoch": _limit("Files per epoch at most", "Empty: as the pipeline says."),
+        "bytes_per_epoch": _limit("Bytes per epoch at most", "Empty: as the pipeline says."),
+    }
+
+
+def _limit(title: str, description: str) -> Param:
+    return Param(None, type=["null", "integer"], minimum=1, title=title, description=description)
+
+
+def _reason() -> Param:
+    return Param("", type="string", title="Reason", description="For those who read this run later.")

@@ -1,0 +1,41 @@
+"""Typed errors in Airflow's terms: what a retry cannot help fails at once, the rest is retried."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from headrace.entrypoints.results import RunError
+from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
+
+_ADVICE = {
+    FixConfigError.remedy: "Change the configuration, then clear this task.",
+    FixDataError.remedy: "Correct the data, then trigger a new run.",
+    RetryError.remedy: "Airflow tries again.",
+    RestoreError.remedy: "Trigger the recover DAG with an older snapshot.",
+    GiveUpError.remedy: "Not retried: find out why before you trigger a new run.",
+}
+_REMEDIES = {
+    branch.exit_code: branch.remedy for branch in (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
+}
+
+
+def airflow_error(error: RunError) -> AirflowException:
+    """``error`` as what a task raises: AirflowException when a retry may help, else AirflowFailException."""
+    kind = AirflowException if error.remedy == RetryError.remedy else AirflowFailException
+    return kind(f"{error.code}: {error.message}\n{_ADVICE.get(error.remedy, '')}".rstrip())
+
+
+def error_of_exit_code(exit_code: int, detail: str) -> RunError:
+    """What is known of an application that left no result object; a code of its own making (137, say) is retried."""
+    remedy = _REMEDIES.get(exit_code, RetryError.remedy)
+    return RunError("no_result", remedy, f"the application ended with exit code {exit_code} and no result. {detail}")
+
+
+@contextmanager
+def headrace_errors() -> Iterator[None]:
+    """Raise what Headrace raises inside as what Airflow understands."""
+    try:
+        yield
+    except HeadraceError as error:
+        raise airflow_error(RunError.of(error)) from error

@@ -1,0 +1,50 @@
+"""What a deployment sets: environment variables of the Airflow processes and the names that follow from a pipeline's.
+
+Storage keys (``AWS_*``) are not here: the Spark application inherits them, nothing reads or renders them.
+"""
+
+import os
+from typing import Final
+
+from headrace.errors import FixConfigError
+
+ROOT: Final = "HEADRACE_ROOT"
+SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"
+API_CONNECTION: Final = "HEADRACE_API_CONN"
+DRIVER_MEMORY: Final = "HEADRACE_DRIVER_MEMORY"
+
+
+class DeploymentError(FixConfigError):
+    """An environment variable that Headrace needs is missing where the task runs."""
+
+    code = "config.environment"
+
+
+def root() -> str:
+    """URI of the deployment's root. Raises DeploymentError."""
+    if found := os.environ.get(ROOT):
+        return found
+    raise DeploymentError(
+        f"{ROOT} is not set where this task runs; set it for every Airflow process to the URI of the root, "
+        "file:///some/folder or s3://bucket/prefix"
+    )
+
+
+def spark_connection() -> str:
+    """Id of the Airflow connection that says where Spark is."""
+    return os.environ.get(SPARK_CONNECTION, "spark_default")
+
+
+def api_connection() -> str:
+    """Id of the Airflow connection with which tasks ask Airflow's own REST API about pools."""
+    return os.environ.get(API_CONNECTION, "headrace_api")
+
+
+def driver_memory() -> str:
+    """Memory of the driver's JVM; in local mode the executor's too."""
+    return os.environ.get(DRIVER_MEMORY, "2g")
+
+
+def pool_name(pipeline: str) -> str:
+    """The pool whose one slot every task holds that writes the state of ``pipeline``."""
+    return f"headrace_{pipeline}"

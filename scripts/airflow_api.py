@@ -1,0 +1,114 @@
+"""The few calls of Airflow's REST API that the demo, ``make up`` and the tests need, for an Airflow without login."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+_HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+_ENDED = ("success", "failed")
+
+
+class NotReadyError(Exception):
+    """What was asked about is not so yet."""
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """A DAG run that ended: ``state`` is success or failed, ``tasks`` maps task ids to states."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    tasks: dict[str, str]
+
+
+class AirflowApi:
+    """Airflow at ``url``; every call raises httpx.HTTPError when the API refuses or does not answer."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=30)
+
+    def check_health(self) -> None:
+        """Raise NotReadyError unless the API answers and every component is healthy."""
+        try:
+            health = self._get("/api/v2/monitor/health")
+        except httpx.HTTPError as error:
+            raise NotReadyError(f"the API server does not answer: {error!r}") from error
+        bad = [name for name in _HEALTHY if health[name]["status"] != "healthy"]
+        if bad:
+            raise NotReadyError(f"not healthy yet: {', '.join(bad)}")
+
+    def wait_for_dag(self, dag_id: str, seconds: float) -> None:
+        """Wait until the DAG processor has found a DAG. Raises NotReadyError after ``seconds``, with import errors."""
+        for attempt in _until(seconds):
+            with attempt:
+                if self._authorised().get(f"/api/v2/dags/{dag_id}").status_code != HTTPStatus.OK:
+                    raise NotReadyError(f"no DAG {dag_id}; import errors: {self.import_errors()}")
+
+    def import_errors(self) -> dict[str, str]:
+        """Stack traces of files that could not be imported, by file name."""
+        errors = self._get("/api/v2/importErrors")["import_errors"]
+        return {one["filename"]: one["stack_trace"] for one in errors}
+
+    def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
+        """Start a run now; its id."""
+        body = {"logical_date": None, "conf": conf or {}}
+        answer = self._authorised().post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+        answer.raise_for_status()
+        return str(answer.json()["dag_run_id"])
+
+    def wait_for_run(self, dag_id: str, run_id: str, seconds: float) -> EndedRun:
+        """Wait until a run ended, well or badly. Raises NotReadyError after ``seconds``."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}"
+        for attempt in _until(seconds):
+            with attempt:
+                state = self._get(path)["state"]
+                tasks = {
+                    one["task_id"]: str(one["state"]) for one in self._get(f"{path}/taskInstances")["task_instances"]
+                }
+                if state not in _ENDED:
+                    raise NotReadyError(f"{dag_id} {run_id} is {state} after {seconds} s: {tasks}")
+        return EndedRun(dag_id, run_id, state, tasks)
+
+    def log(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
+        """Lines of the log of a task's last try."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+        attempt = self._get(path)["try_number"]
+        content = self._get(f"{path}/logs/{attempt}", full_content=True)["content"]
+        return [_line(entry) for entry in content]
+
+    def asset_events(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Extras of the asset events that a run made, oldest first."""
+        found = self._get("/api/v2/assets/events", source_dag_id=dag_id, source_run_id=run_id, order_by="timestamp")
+        return [one["extra"] for one in found["asset_events"]]
+
+    def _get(self, path: str, **params: Any) -> Any:
+        answer = self._authorised().get(path, params=params)
+        answer.raise_for_status()
+        return answer.json()
+
+    def _authorised(self) -> httpx.Client:
+        """The client, with a token from the first call on."""
+        if "Authorization" not in self._client.headers:
+            answer = self._client.get("/auth/token")
+            answer.raise_for_status()
+            self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+        return self._client
+
+
+def _until(seconds: float) -> Retrying:
+    return Retrying(
+        stop=stop_after_delay(seconds), wait=wait_fixed(0.5), retry=retry_if_exception_type(NotReadyError), reraise=True
+    )
+
+
+def _line(entry: Any) -> str:
+    """One log entry as text: the message, and what it says of an exception."""
+    if isinstance(entry, str):
+        return entry
+    errors = [f"{one['exc_type']}: {one['exc_value']}" for one in entry.get("error_detail") or ()]
+    return "\n  ".join([str(entry.get("event", "")), *errors])
