@@ -1,26 +1,77 @@
-"""The expression tree as Spark columns (``headrace.model.expr`` says what each node means)."""
+"""The expression tree as Spark columns (``headrace.model.expr`` says what each node means).
 
-from collections.abc import Callable
+Only column expressions, never Python. Results equal those of ``headrace.reference.evaluate``; in particular no value
+depends on the day or the machine on which it is computed (Spark itself would read ``10:30`` as a time of today).
+"""
+
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import functions as f
 
 from headrace.engine.types import SPARK_TYPES, SparkColumn
-from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal
+from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema
 from headrace.model.time import Instant, to_datetime
+from headrace.model.typing import type_of
+
+Named = Callable[[str], SparkColumn]
+
+_NO_SCHEMA: Mapping[str, DataType] = {}
 
 
-def compile_expr(expr: Expr) -> SparkColumn:
-    """The Spark column that computes ``expr`` over columns of the same names."""
+def named(name: str) -> SparkColumn:
+    """The column called ``name``, whatever characters it has."""
+    return f.col(f"`{name.replace('`', '``')}`")
+
+
+def compile_expr(expr: Expr, schema: Schema = _NO_SCHEMA, column: Named = named) -> SparkColumn:
+    """The Spark column that computes ``expr``; ``column`` finds the columns that it reads.
+
+    ``schema`` gives their types. It is needed where ``expr`` casts, since a string is read by rules of its own.
+    """
     match expr:
         case Column(name):
-            return f.col(f"`{name}`")
+            return column(name)
         case Literal(value, kind):
             return _literal(value, kind)
         case Binary(op, left, right):
-            return _OPERATORS[op](compile_expr(left), compile_expr(right))
+            return _OPERATORS[op](compile_expr(left, schema, column), compile_expr(right, schema, column))
         case Function(name, args):
-            return _function(name, [compile_expr(a) for a in args])
+            operands = [compile_expr(a, schema, column) for a in args]
+            if name.startswith("cast_"):
+                return _cast(operands[0], type_of(args[0], schema), DataType(name.removeprefix("cast_")))
+            return _FUNCTIONS[name](*operands)
     raise TypeError(type(expr).__name__)
+
+
+def read_text(text: SparkColumn, kind: DataType) -> SparkColumn:
+    """The string ``text`` as ``kind``, NULL where it does not read as one. Blanks around it do not matter.
+
+    Integers are digits with a sign; floats may have a fraction, an exponent, or be inf or nan; booleans are t, true, y,
+    yes, 1 and f, false, n, no, 0 in any case; timestamps are ISO 8601: a date with or without a time, UTC unless they
+    name another zone.
+    """
+    trimmed = f.trim(text)
+    match kind:
+        case DataType.STRING:
+            return text
+        case DataType.TIMESTAMP:
+            return f.when(_starts_with_a_date(trimmed), trimmed.try_cast("timestamp"))
+        case DataType.FLOAT:
+            # Java also reads 1d and 2f, which are no numbers anywhere else.
+            lowered = f.lower(trimmed)
+            suffixed = f.substring(lowered, -1, 1).isin("d", "f") & ~lowered.isin("inf", "+inf", "-inf")
+            return f.when(~suffixed, trimmed.try_cast("double"))
+    return trimmed.try_cast(SPARK_TYPES[kind])
+
+
+def _starts_with_a_date(text: SparkColumn) -> SparkColumn:
+    """Whether ``text`` looks like yyyy-mm-dd...; a year or a time alone does not."""
+    # No regular expression: this runs for every record.
+    return (f.length(text) >= 10) & (f.substring(text, 5, 1) == "-") & (f.substring(text, 8, 1) == "-")
+
+
+def _cast(value: SparkColumn, source: DataType | None, to: DataType) -> SparkColumn:
+    return read_text(value, to) if source is DataType.STRING else value.try_cast(SPARK_TYPES[to])
 
 
 def _literal(value: object, kind: DataType | None) -> SparkColumn:
@@ -42,6 +93,10 @@ def _floor_mod(left: SparkColumn, right: SparkColumn) -> SparkColumn:
     return f.when((remainder != 0) & ((remainder < 0) != (right < 0)), remainder + right).otherwise(remainder)
 
 
+def _of_several(pick: Callable[..., SparkColumn]) -> Callable[..., SparkColumn]:
+    return lambda *args: pick(*args) if len(args) > 1 else args[0]
+
+
 _OPERATORS: dict[str, Callable[[SparkColumn, SparkColumn], SparkColumn]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -58,23 +113,16 @@ _OPERATORS: dict[str, Callable[[SparkColumn, SparkColumn], SparkColumn]] = {
     "or": lambda a, b: a | b,
 }
 
-
-def _function(name: str, args: list[SparkColumn]) -> SparkColumn:
-    if name.startswith("cast_"):
-        return args[0].try_cast(SPARK_TYPES[DataType(name.removeprefix("cast_"))])
-    if name == "plus_us":
-        return f.timestamp_micros(f.unix_micros(args[0]) + args[1])
-    if name == "if":
-        return f.when(args[0], args[1]).otherwise(args[2])
-    simple: dict[str, Callable[..., SparkColumn]] = {
-        "not": lambda a: ~a,
-        "is_null": lambda a: a.isNull(),
-        "coalesce": f.coalesce,
-        "least": f.least,
-        "greatest": f.greatest,
-        "abs": f.abs,
-        "lower": f.lower,
-        "upper": f.upper,
-        "concat": f.concat,
-    }
-    return simple[name](*args)
+_FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
+    "not": lambda a: ~a,
+    "is_null": lambda a: a.isNull(),
+    "coalesce": f.coalesce,
+    "if": lambda condition, then, otherwise: f.when(condition, then).otherwise(otherwise),
+    "least": _of_several(f.least),
+    "greatest": _of_several(f.greatest),
+    "abs": f.abs,
+    "lower": f.lower,
+    "upper": f.upper,
+    "concat": f.concat,
+    "plus_us": lambda time, microseconds: f.timestamp_micros(f.unix_micros(time) + microseconds),
+}

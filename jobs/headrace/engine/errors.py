@@ -1,0 +1,216 @@
+"""Errors of Spark, translated: what a caller can act on instead of a Java stack trace.
+
+Spark's own error conditions decide wherever there is one; texts of the JVM only where Spark has none. The original
+stays the cause of the translated error, for the log.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException
+
+from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
+
+SparkFailure = (PySparkException, Py4JError)
+"""What ``except`` should name around a Spark action."""
+
+
+class UnreadableFileError(FixDataError):
+    """An input file cannot be read. ``path`` is the file: relative to its source, or Spark's URI of it when that is all
+    that is known. ``reason`` is the same in a few words, as it would stand in a dead letter."""
+
+    code = "data.unreadable_file"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"file {path} cannot be read: {reason}. Land a corrected file under a new name and remove this one, "
+            "or set on_unreadable=DEAD_LETTER on the source"
+        )
+        self.path, self.reason = path, reason
+
+
+class FileColumnsError(UnreadableFileError):
+    """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
+
+    code = "data.file_columns"
+
+
+class VanishedFileError(FixDataError):
+    """A file was there when files were listed and is not there any more."""
+
+    code = "data.vanished_file"
+
+
+class ArithmeticDataError(FixDataError):
+    """An expression over the data left its type: an overflow, a division by zero, a cast that does not fit."""
+
+    code = "data.arithmetic"
+
+
+class LostBlockError(RestoreError):
+    """Spark lost state that it held only in memory (an executor died): restore the last snapshot, redo the epoch."""
+
+    code = "restore.lost_block"
+
+
+class OutOfMemoryError(FixConfigError):
+    """The JVM has too little memory for one epoch."""
+
+    code = "config.out_of_memory"
+
+
+class AccessDeniedError(FixConfigError):
+    """Storage refuses the credentials or their rights."""
+
+    code = "config.access_denied"
+
+
+class SparkStoppedError(RetryError):
+    """The JVM or its Spark context went away."""
+
+    code = "retry.spark_stopped"
+
+
+class SparkJobError(RetryError):
+    """A Spark job failed for a reason that none of the other errors names."""
+
+    code = "retry.spark_job"
+
+
+class EngineError(GiveUpError):
+    """Spark refused the engine's own plan: a defect of Headrace."""
+
+    code = "give_up.engine"
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Raise what Spark raises inside the block as one of these errors."""
+    try:
+        yield
+    except SparkFailure as error:
+        raise translate_spark_error(error) from error
+
+
+def translate_spark_error(exc: BaseException) -> HeadraceError:
+    """The error to raise instead of ``exc``, something that Spark or py4j raised; a HeadraceError is itself."""
+    if isinstance(exc, HeadraceError):
+        return exc
+    text = str(exc)
+    for pattern, make in _TRANSLATIONS:
+        found = pattern.search(text)
+        if found:
+            return make(found, text)
+    if isinstance(exc, Py4JNetworkError | ConnectionError):
+        return _stopped(None, text)
+    if isinstance(exc, AnalysisException):
+        return EngineError(f"Spark refuses the plan: {_summary(text)}. This is a defect of Headrace: please report it")
+    return SparkJobError(f"a Spark job failed: {_summary(text)}")
+
+
+_FILE = re.compile(
+    r"Encountered error while reading file (?P<uri>.+?)\.? +(?=SQLSTATE|File does not exist|Data type mism)"
+)
+_MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
+_CONDITION = re.compile(r"\[(?P<condition>[A-Z][A-Z_0-9]*(?:\.[A-Z_0-9]+)*)\] ?(?P<message>[^\n]*)")
+
+
+def _summary(text: str) -> str:
+    """One line for people: Spark's condition with its message, or the innermost cause, or the first line."""
+    found = _CONDITION.search(text)
+    if found:
+        return f"[{found['condition']}] {found['message']}".rstrip(" .")
+    return _root_cause(text) or next((line for line in text.splitlines() if line.strip()), "no message").rstrip(" .")
+
+
+def _root_cause(text: str) -> str:
+    causes = list(_CAUSE.finditer(text))
+    if not causes:
+        return ""
+    return ": ".join(part for part in (causes[-1]["kind"], causes[-1]["message"]) if part).rstrip(" .")
+
+
+def _file(text: str, pattern: re.Pattern[str]) -> str:
+    found = pattern.search(text)
+    return readable_uri(found["uri"]) if found else "(Spark does not say which)"
+
+
+def readable_uri(uri: str) -> str:
+    """Spark's URI of a file as ``hadoop_uri`` writes it: not percent-encoded, ``file:///`` with three slashes."""
+    decoded = unquote(uri)
+    return "file://" + decoded.removeprefix("file:") if re.match(r"file:/(?!/)", decoded) else decoded
+
+
+def _unreadable(_: re.Match[str] | None, text: str) -> HeadraceError:
+    return UnreadableFileError(_file(text, _FILE), _root_cause(text) or "Spark gives no cause")
+
+
+def _vanished(_: re.Match[str] | None, text: str) -> HeadraceError:
+    pattern = _MISSING if _MISSING.search(text) else _FILE
+    return VanishedFileError(
+        f"file {_file(text, pattern)} was listed and is gone. Put it back: "
+        "a file may be removed only once a snapshot holds its records"
+    )
+
+
+def _arithmetic(found: re.Match[str], text: str) -> HeadraceError:
+    condition = found["condition"]
+    kind = {
+        "ARITHMETIC_OVERFLOW": "an integer leaves 64 bits",
+        "DIVIDE_BY_ZERO": "a division by zero",
+        "REMAINDER_BY_ZERO": "a remainder by zero",
+    }.get(condition, "a value does not fit its type")
+    return ArithmeticDataError(
+        f"the data make an expression of the pipeline fail: {kind} ({_summary(text)}). "
+        "Cast its operands to float, filter such records out, or correct the data"
+    )
+
+
+def _lost_block(_: re.Match[str] | None, text: str) -> HeadraceError:
+    return LostBlockError(f"Spark lost rows that it held in memory: {_summary(text)}. Restore from the last snapshot")
+
+
+def _memory(_: re.Match[str] | None, text: str) -> HeadraceError:
+    return OutOfMemoryError(
+        f"Spark ran out of memory: {_summary(text)}. "
+        "Give the driver (or the executors) more, or take smaller epochs (max_files, max_bytes of the source)"
+    )
+
+
+def _denied(_: re.Match[str] | None, text: str) -> HeadraceError:
+    where = f" to {_file(text, _FILE)}" if _FILE.search(text) else ""
+    return AccessDeniedError(
+        f"storage denies access{where}: {_root_cause(text) or _summary(text)}. "
+        "Check the credentials (AWS_ACCESS_KEY_ID ...) and the rights of the file or bucket"
+    )
+
+
+def _stopped(_: re.Match[str] | None, text: str) -> HeadraceError:
+    return SparkStoppedError(f"Spark stopped in the middle of its work: {_summary(text)}. Run again")
+
+
+# The first that matches decides: what is most specific, and what explains the others, comes first.
+_TRANSLATIONS = [
+    (re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed .* memory"), _memory),
+    (
+        re.compile(
+            r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found|Could not get block|BlockNotFound"
+        ),
+        _lost_block,
+    ),
+    (re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"), _denied),
+    (re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST|\[PATH_NOT_FOUND\]|FileNotFoundException"), _vanished),
+    (re.compile(r"\[FAILED_READ_FILE[.\]]"), _unreadable),
+    (
+        re.compile(
+            r"\[(?P<condition>ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_OVERFLOW"
+            r"|CAST_INVALID_INPUT|DATETIME_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE)[.\]]"
+        ),
+        _arithmetic,
+    ),
+    (re.compile(r"SparkContext was shut ?down|stopped SparkContext|SparkContext has been shutdown"), _stopped),
+]

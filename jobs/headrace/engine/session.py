@@ -1,0 +1,133 @@
+"""The Spark session, the same everywhere: UTC, ANSI, no adaptive plans (they would exchange state again), S3A.
+
+Secrets never enter Spark's configuration: S3A takes them from the environment of the process.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from headrace.engine.jvm import JarsMissingError, driver_java_options, s3a_jars
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BACKGROUND_POOL = "background"
+"""The FAIR pool of jobs that write snapshots while the next epoch computes."""
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master, memory and jars
+_S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_ENVIRONMENT_CREDENTIALS = "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # nanoseconds are read as long and cut to microseconds by the source; Spark has no such timestamp
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    # no side files (.name.crc) beside data, and names with a colon work
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+
+
+def spark_session(
+    app_name: str,
+    *,
+    root_uri: str,
+    source_uris: Sequence[str] = (),
+    cores: int | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session of a Headrace application over storage at ``root_uri`` (``source_uris``: of sources elsewhere).
+
+    Under spark-submit the master is the one submitted to, else ``local[cores]``. ``cores`` (default: what the master
+    offers, or the machine's) is also the number of shuffle partitions. ``conf`` overrides anything.
+    Raises JarsMissingError when s3:// is needed and its jars are not there.
+    """
+    needs_s3 = any(uri.startswith(("s3://", "s3a://")) for uri in (root_uri, *source_uris))
+    settings = {**_CONF, **(_s3a_conf(os.environ) if needs_s3 else {})}
+    if _SUBMITTED not in os.environ:
+        settings |= _launch_conf(cores, needs_s3)
+    settings |= conf or {}
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    _silence_query_context()
+    spark = builder.getOrCreate()
+    if needs_s3:
+        _check_s3a(spark)
+    if "spark.sql.shuffle.partitions" not in settings:
+        spark.conf.set("spark.sql.shuffle.partitions", str(cores or spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, R]:
+    """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
+
+    def pooled(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            # the typing of pyspark forgets that None clears a property
+            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+    return pooled
+
+
+def _launch_conf(cores: int | None, needs_s3: bool) -> dict[str, str]:
+    """What only counts before the JVM starts."""
+    settings = {"spark.master": f"local[{cores or '*'}]"}
+    if needs_s3:
+        settings["spark.jars"] = ",".join(str(jar) for jar in s3a_jars())
+    options = driver_java_options()
+    if options:
+        settings["spark.driver.extraJavaOptions"] = options
+    return settings
+
+
+def _s3a_conf(environment: Mapping[str, str]) -> dict[str, str]:
+    """S3A as the standard AWS variables say it; endpoint and region only, keys stay in the environment."""
+    settings: dict[str, str] = {}
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        settings["spark.hadoop.fs.s3a.path.style.access"] = "true"
+        settings["spark.hadoop.fs.s3a.connection.ssl.enabled"] = str(endpoint.startswith("https://")).lower()
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    if region or endpoint:
+        settings["spark.hadoop.fs.s3a.endpoint.region"] = region or "us-east-1"
+    if "AWS_ACCESS_KEY_ID" in environment:
+        settings["spark.hadoop.fs.s3a.aws.credentials.provider"] = _ENVIRONMENT_CREDENTIALS
+    return settings
+
+
+def _check_s3a(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        jvm.java.lang.Class.forName(_S3A_CLASS, False, loader)
+    except Py4JError as error:
+        raise JarsMissingError(
+            f"this Spark has no {_S3A_CLASS}: run `make setup`, and give spark-submit its jars (--jars)"
+        ) from error
+
+
+def _silence_query_context() -> None:
+    """PySpark prints every failed query to stderr as JSON with its Java stack; the typed error says it in a line."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True

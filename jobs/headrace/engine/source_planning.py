@@ -1,0 +1,144 @@
+"""Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
+
+The driver's side of the file source, without Spark. Files are taken in the order of their names. ``Offsets`` is what a
+snapshot remembers: the names, sizes and ETags of the newest ``look_back`` files, and the mark below them from which
+listing starts; so it stays small whatever the number of files, and a run lists only what is new or nearly so.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import FixDataError
+from headrace.pipeline.sources import FileSource
+from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
+
+
+class ChangedFileError(FixDataError):
+    """A file that was already read has other content now."""
+
+    code = "data.changed_file"
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One landed file: its path in the source's store, its size in bytes and its ETag when it was listed."""
+
+    path: str
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """How far a source has been read.
+
+    ``recent``: the newest files read, by name, at most ``look_back``. ``mark``: the name after which listing starts;
+    every file read that is not in ``recent`` sorts at or before it. ``files`` and ``bytes``: read since the beginning.
+    """
+
+    mark: str = ""
+    recent: tuple[InputFile, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        recent = [[file.path, file.size, file.etag] for file in self.recent]
+        return {"mark": self.mark, "recent": recent, "files": self.files, "bytes": self.bytes}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Offsets":
+        """The inverse of ``to_json``."""
+        recent = tuple(InputFile(path, size, etag) for path, size, etag in value["recent"])
+        return cls(value["mark"], recent, value["files"], value["bytes"])
+
+
+def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
+    """The store that holds a source and the source's prefix in it; ``path`` is relative to ``root``, or a whole URI."""
+    if "://" in path:
+        return open_store(path), ""
+    return root, path.strip("/")
+
+
+def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[InputFile]:
+    """Files to read that sort after the mark of ``offsets``, in the order of their names.
+
+    Hidden names (a part that starts with ``_`` or ``.``) and names without one of the source's suffixes are left out.
+    Raises ChangedFileError if a file of ``offsets.recent`` has another size or ETag now.
+    """
+    known = {file.path: file for file in offsets.recent}
+    new: list[InputFile] = []
+    for file in _listed(store, prefix, offsets.mark, source):
+        seen = known.get(file.path)
+        if seen is None:
+            new.append(file)
+        elif seen != file:
+            raise ChangedFileError(
+                f"file {file.path} has changed since it was read: it was {_version(seen)}, now it is {_version(file)}. "
+                "Land corrections under a new name and put the old content back, or run a backfill"
+            )
+    return new
+
+
+def full_sweep(
+    store: ObjectStore, prefix: str, offsets: Offsets, known: Iterable[str], source: FileSource
+) -> list[InputFile]:
+    """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
+
+    ``known`` are the paths of all files that were read. Lists the whole prefix up to the mark.
+    """
+    read = frozenset(known)
+    stragglers: list[InputFile] = []
+    for file in _listed(store, prefix, "", source):
+        if file.path > offsets.mark:
+            break
+        if file.path not in read:
+            stragglers.append(file)
+    return stragglers
+
+
+def next_batch(files: Sequence[InputFile], max_files: int, max_bytes: int) -> list[InputFile]:
+    """The first of ``files`` that make one epoch of at most ``max_files`` and ``max_bytes``; a larger file is alone."""
+    batch: list[InputFile] = []
+    size = 0
+    for file in files[:max_files]:
+        if batch and size + file.size > max_bytes:
+            break
+        batch.append(file)
+        size += file.size
+    return batch
+
+
+def advance(offsets: Offsets, batch: Sequence[InputFile], look_back: int) -> Offsets:
+    """``offsets`` after ``batch`` has been read; the newest ``look_back`` files stay in the window."""
+    if not batch:
+        return offsets
+    by_name = sorted((*offsets.recent, *batch), key=lambda file: file.path)
+    cut = max(0, len(by_name) - look_back)
+    passed, recent = by_name[:cut], tuple(by_name[cut:])
+    return Offsets(
+        mark=max([offsets.mark, *(file.path for file in passed)]),
+        recent=recent,
+        files=offsets.files + len(batch),
+        bytes=offsets.bytes + sum(file.size for file in batch),
+    )
+
+
+def _listed(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[InputFile]:
+    folder = f"{prefix}/" if prefix else ""
+    for found in store.list(folder, start_after):
+        if _is_input(found, folder, source):
+            yield InputFile(found.path, found.size, found.etag)
+
+
+def _is_input(found: ObjectInfo, folder: str, source: FileSource) -> bool:
+    name = found.path.removeprefix(folder)
+    # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
+    if any(part.startswith(("_", ".")) for part in name.split("/")) or name.endswith(("/", "._COPYING_")):
+        return False
+    return not source.suffixes or name.endswith(source.suffixes)
+
+
+def _version(file: InputFile) -> str:
+    return f"{file.size} bytes with ETag {file.etag}"

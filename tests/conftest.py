@@ -1,0 +1,28 @@
+"""Fixtures that several folders of tests share: one Spark session per process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.engine.types import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small local session, as applications have it."""
+    from headrace.engine.session import spark_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "headrace tests",
+        root_uri=f"file://{folder}",
+        cores=2,
+        conf={
+            "spark.driver.memory": "1g",
+            "spark.local.dir": str(folder),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.log.level": "ERROR",
+        },
+    )
+    yield session
+    session.stop()
