@@ -15,12 +15,13 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from headrace_snapshots.catalog import Catalog
 
-from headrace.errors import FixConfigError, RestoreError
+from headrace.errors import FixConfigError
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.graph import Pipeline
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import iterate
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -53,12 +54,6 @@ class QueryError(FixConfigError):
     """A condition or an order that does not fit the view."""
 
     code = "config.query"
-
-
-class BrokenFileError(RestoreError):
-    """A file of a snapshot is not what its manifest says."""
-
-    code = "restore.broken_file"
 
 
 _TIME = pa.timestamp("us", "UTC")
@@ -117,7 +112,7 @@ def files(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch
 def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> pa.Table:
     """The rows of a view as of the head of ``branch``, ordered by window and key, or by epoch.
 
-    Raises UnknownBranchError, and BrokenFileError when a file is missing or not what the manifest says.
+    Raises UnknownBranchError, and BrokenObjectError when a file is missing or not what the manifest says.
     """
     store = open_store(root)
     named = _files_of(Catalog(store, pipeline.name), view, branch)
@@ -166,7 +161,8 @@ def _files_of(catalog: Catalog, view: View | str, branch: str) -> list[DataFile]
     if View(view) is View.CURRENT:
         return [file for layer in manifest.tables.get("current", ()) for file in layer.files]
     log = manifest.logs.get(View(view))
-    return [] if log is None else [file for record in iterate(log, catalog.read_node) for file in record.files]
+    records = () if log is None else iterate(log, catalog.read_node)
+    return [file for record in records for file in record.files if isinstance(file, DataFile)]
 
 
 def _absolute(root: str, path: str) -> str:
@@ -179,7 +175,7 @@ def _tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -
     def load(file: DataFile) -> pa.Table:
         data = store.read(file.path)
         if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-            raise BrokenFileError(
+            raise BrokenObjectError(
                 f"{file.path} under {store.uri} is not what was written ({len(data)} bytes, not {file.bytes}, or other "
                 "content): roll back to a snapshot without it, or restore the object"
             )

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from headrace.model.time import Instant, parse
 from headrace_snapshots.catalog import Catalog
+
+from headrace.model.time import Instant, parse
+from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.manifest import Manifest
 
 
@@ -29,8 +31,8 @@ class EpochFigures:
         return cls(
             epoch=manifest.epoch,
             snapshot=manifest.snapshot_id,
-            processing_time=parse(progress["processing_time"]),
-            watermark=parse(progress["watermark"]),
+            processing_time=parse(str(progress["processing_time"])),
+            watermark=parse(str(progress["watermark"])),
             min_event_time=_optional(progress["min_event_time"]),
             max_event_time=_optional(progress["max_event_time"]),
             counts=manifest.counts,
@@ -67,5 +69,5 @@ SUMMARY: Sequence[tuple[str, str]] = (
 """Counts that answer how late the data is, with words for people."""
 
 
-def _optional(text: str | None) -> Instant | None:
-    return None if text is None else parse(text)
+def _optional(text: JSON) -> Instant | None:
+    return None if text is None else parse(str(text))

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
 from headrace.errors import FixConfigError
-from headrace.model.time import Instant, to_datetime
+from headrace.model.expr import UNITS
+from headrace.model.time import Instant, is_finite, to_datetime
 from headrace.observe.history import EpochFigures
 
 _BLUE, _RED, _ORANGE, _GREY = "#4878a8", "#c03a2b", "#e08a1e", "#7f7f7f"
@@ -24,18 +25,19 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
 
     Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
-    line is the watermark after it. What lies left of the watermark of the epoch below came behind it. Right: what was late.
+    line is the watermark after it. What lies left of the watermark of the epoch below came behind it. Right: how much.
     Raises FixConfigError for a suffix that cannot be drawn.
     """
     figure = Figure(figsize=(11, 6.5), layout="constrained")
-    times, counts = figure.subplots(1, 2, width_ratios=[4, 1], sharey=True)
-    _draw_times(times, epochs)
-    _draw_counts(counts, epochs)
     figure.suptitle(title)
-    try:
-        figure.savefig(file, dpi=150)
-    except ValueError as error:
-        raise FixConfigError(f"{file} cannot be drawn ({error}); name a .png, .svg or .pdf file") from error
+    with rc_context({"date.converter": "concise"}):
+        times, counts = figure.subplots(1, 2, width_ratios=[4, 1], sharey=True)
+        _draw_times(times, epochs)
+        _draw_counts(counts, epochs)
+        try:
+            figure.savefig(file, dpi=150)
+        except ValueError as error:
+            raise FixConfigError(f"{file} cannot be drawn ({error}); name a .png, .svg or .pdf file") from error
 
 
 def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
@@ -59,9 +61,7 @@ def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
         marker=".",
         label="watermark",
     )
-    locator = AutoDateLocator()
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis_date()
     axes.set_xlabel("event time (UTC)")
     axes.set_ylabel("processing time (UTC), one line per epoch")
     labelled = epochs[:: -(-len(epochs) // MAX_LABELS)] if epochs else []
@@ -86,6 +86,5 @@ def _label(epoch: EpochFigures) -> str:
 
 
 def _day(moment: Instant | None) -> float | None:
-    """Matplotlib's number of an instant; None for no instant and for an infinite one."""
-    found = None if moment is None else to_datetime(moment)
-    return None if found is None else float(date2num(found))
+    """Days since 1970, as matplotlib counts dates; None for no instant and for an infinite one."""
+    return moment / UNITS["days"] if moment is not None and is_finite(moment) else None
