@@ -1,0 +1,301 @@
+"""The snapshot catalog of one pipeline: branches, tags and ``published`` over manifests. Git for dataflows.
+
+The imperative shell around the protocol: it reads the head, asks what may follow, and tries to append that; it writes
+manifests and index nodes before the entry that makes them visible.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headrace_snapshots import datafiles
+from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
+from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.log import CatalogLog
+from headrace_snapshots.protocol import (
+    MAIN,
+    PUBLISHED,
+    TAGS,
+    Append,
+    ClaimBranch,
+    Commit,
+    Conflict,
+    Drop,
+    Fenced,
+    Fork,
+    Head,
+    Init,
+    Intent,
+    Kind,
+    Need,
+    Promote,
+    Publish,
+    Refused,
+    Rollback,
+    Tag,
+    decide,
+)
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+__all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head"]
+
+_CACHED_MANIFESTS = 256
+_FENCE_SEARCH = 20
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to commit to ``branch`` until its generation changes; ``snapshot_id`` was its head at the claim."""
+
+    branch: str
+    generation: int
+    snapshot_id: str | None
+
+
+class Catalog:
+    """All that can be asked of, and done to, the snapshots of ``pipeline``. Usable from many threads.
+
+    Any method may raise what the store raises, and BrokenObjectError for a control object that is damaged.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        pipeline: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self.store = store
+        self.pipeline = pipeline
+        self._now, self._new_id = now, new_id
+        self._log = CatalogLog(store, pipeline)
+        self._manifests: dict[str, Manifest] = {}
+        self._lock = threading.Lock()
+
+    # Reading
+
+    def head(self) -> Head:
+        """Every ref and generation now; the cost does not grow with the log."""
+        last = self._log.last()
+        return Head() if last is None else last.head
+
+    def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
+        """At most ``limit`` entries below number ``before`` (default: all), newest first; one request each."""
+        end = before if before is not None else self.head().entry + 1
+        return [entry for entry, _ in zip(self._log.before(end), range(limit), strict=False)]
+
+    def manifest(self, snapshot_id: str) -> Manifest:
+        """The manifest of a snapshot. Raises MissingSnapshotError or BrokenObjectError."""
+        with self._lock:
+            if snapshot_id in self._manifests:
+                return self._manifests[snapshot_id]
+        path = self._manifest_path(snapshot_id)
+        try:
+            data = self.store.read(path)
+        except ObjectNotFoundError as error:
+            raise MissingSnapshotError(
+                f"pipeline {self.pipeline} has no snapshot {snapshot_id} (no object {self.store.uri}/{path}); "
+                "`headrace log` lists its snapshots; if it lists this one, roll back to an older one"
+            ) from error
+        manifest = Manifest.from_bytes(data, f"{self.store.uri}/{path}")
+        if manifest.snapshot_id != snapshot_id:
+            raise BrokenObjectError(f"{self.store.uri}/{path} is the manifest of {manifest.snapshot_id}")
+        self._remember(manifest)
+        return manifest
+
+    def ancestry(self, snapshot_id: str, until: str | None = None) -> Iterator[Manifest]:
+        """``snapshot_id`` and what came before it, newest first, down to but without ``until``.
+
+        Raises RefusedError at the end when ``until`` is no ancestor.
+        """
+        current: str | None = snapshot_id
+        while current is not None and current != until:
+            manifest = self.manifest(current)
+            yield manifest
+            current = manifest.parent
+        if current != until:
+            raise RefusedError(f"{until} is no ancestor of {snapshot_id} in pipeline {self.pipeline}")
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether ``ancestor`` is ``descendant`` or came before it; a request for each epoch between them."""
+        floor = self.manifest(ancestor).epoch
+        for manifest in self.ancestry(descendant):
+            if manifest.snapshot_id == ancestor or manifest.epoch <= floor:
+                return manifest.snapshot_id == ancestor
+        return False
+
+    def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
+        """Records of a file log, oldest first, of epochs after ``since_epoch``."""
+        return iterate(log, self.read_node, since_epoch)
+
+    def read_node(self, node_id: str) -> IndexNode:
+        """An inner node of a file log. Raises BrokenObjectError."""
+        path = self._node_path(node_id)
+        try:
+            return IndexNode.from_bytes(self.store.read(path), f"{self.store.uri}/{path}", node_id)
+        except ObjectNotFoundError as error:
+            raise BrokenObjectError(
+                f"{self.store.uri}/{path} is missing: restore it from a backup, or go on from an older snapshot"
+            ) from error
+
+    # Writing what is not visible yet
+
+    def new_snapshot_id(self) -> str:
+        """A fresh id for a snapshot, which also names its attempt at an epoch."""
+        return self._new_id()[:16]
+
+    def data_prefix(self, epoch: int, attempt: str) -> str:
+        """Where that attempt at that epoch puts its data files."""
+        return datafiles.data_prefix(self.pipeline, epoch, attempt)
+
+    def append_record(self, log: FileLog, record: FileRecord) -> FileLog:
+        """``log`` with ``record`` at its end; index nodes that this completes are stored."""
+        longer, nodes = append(log, record)
+        self.write_nodes(nodes)
+        return longer
+
+    def write_nodes(self, nodes: Iterable[IndexNode]) -> None:
+        """Store nodes of file logs; storing one again changes nothing."""
+        for node in nodes:
+            self.store.write(self._node_path(node.id), node.to_bytes())
+
+    # Appending
+
+    def claim(self, branch: str, owner: str) -> Claim:
+        """Become the only writer of ``branch`` and fence every other; makes the branch when there is none."""
+        entry = self._append(ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
+        return Claim(branch, entry.generations[branch], entry.refs.get(branch))
+
+    def commit(self, claim: Claim, manifest: Manifest) -> Entry:
+        """Store ``manifest`` and make it the head of the branch. Its data and index nodes must be stored already.
+
+        Raises FencedError when another writer claimed or moved the branch, RefusedError when it does not fit the claim.
+        """
+        self._check(claim, manifest)
+        self.store.write(self._manifest_path(manifest.snapshot_id), manifest.to_bytes())
+        entry = self._append(
+            Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
+            f"epoch {manifest.epoch}",
+            {"epoch": manifest.epoch},
+        )
+        self._remember(manifest)
+        return entry
+
+    def publish(self, snapshot_id: str, expected_published: str | None, detail: JSON = None) -> Entry:
+        """Let readers see ``snapshot_id``, which is on main and ahead of ``expected_published``.
+
+        Raises PublishConflictError when ``published`` is not what the caller expected, RefusedError.
+        """
+        message = f"published epoch {self.manifest(snapshot_id).epoch}"
+        return self._append(Publish(snapshot_id, expected_published), message, detail)
+
+    def release(self, snapshot_id: str, message: str) -> Entry:
+        """A person's decision, recorded with its reason, to publish what an audit did not pass. Raises RefusedError."""
+        if not message.strip():
+            raise RefusedError("a release needs a message that says who decided it and why")
+        expected = self.head().refs.get(PUBLISHED)
+        return self._append(Publish(snapshot_id, expected, Kind.RELEASE), message)
+
+    def rollback(self, branch: str, to: str | None, message: str) -> Entry:
+        """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
+
+        Raises RefusedError when ``to`` is no ancestor of the branch's head.
+        """
+        return self._append(Rollback(branch, to), message)
+
+    def fork(self, branch: str, from_snapshot: str | None) -> Entry:
+        """Make ``branch`` at a snapshot, or empty. Raises RefusedError when there is such a branch."""
+        if from_snapshot is None:
+            return self._append(Fork(branch, None), f"forked {branch} empty", begin=True)
+        epoch = self.manifest(from_snapshot).epoch
+        return self._append(Fork(branch, from_snapshot), f"forked {branch} at epoch {epoch}")
+
+    def promote(self, branch: str, *, expected_main: str | None) -> Entry:
+        """Make ``branch`` main and published in one entry; the branch ends, the writers of both are fenced.
+
+        Raises PublishConflictError when main is not at ``expected_main``, RefusedError.
+        """
+        return self._append(Promote(branch, expected_main), f"promoted {branch}", {"branch": branch})
+
+    def tag(self, name: str, snapshot_id: str) -> Entry:
+        """Keep ``snapshot_id`` under the ref ``tags/{name}``. Raises RefusedError when there is such a tag."""
+        epoch = self.manifest(snapshot_id).epoch
+        return self._append(Tag(name, snapshot_id), f"tagged epoch {epoch} as {name}")
+
+    def drop(self, ref: str, message: str = "") -> Entry:
+        """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones."""
+        return self._append(Drop(ref), message or f"dropped {ref}")
+
+    def _append(self, intent: Intent, message: str, detail: JSON = None, *, begin: bool = False) -> Entry:
+        """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty."""
+        write_id = self._new_id()
+        facts: dict[tuple[str, str], bool] = {}
+        # Ends: another turn means a new fact (at most two per head), or that somebody else's entry was stored.
+        while True:
+            head = self.head()
+            beginning = begin and head.entry < 0
+            match decide(head, Init() if beginning else intent, facts):
+                case Need(ancestor, descendant):
+                    facts[ancestor, descendant] = self.is_ancestor(ancestor, descendant)
+                case Fenced() as fenced:
+                    raise self._fenced(fenced)
+                case Conflict(reason):
+                    raise PublishConflictError(f"pipeline {self.pipeline}: {reason}; look again, then decide anew")
+                case Refused(reason):
+                    raise RefusedError(f"pipeline {self.pipeline}: {reason}")
+                case Append() as next_:
+                    text = f"began {self.pipeline}" if beginning else message
+                    entry = self._entry(head.entry + 1, write_id, next_, text, None if beginning else detail)
+                    if self._log.append(entry) and not beginning:
+                        return entry
+
+    def _entry(self, number: int, write_id: str, decided: Append, message: str, detail: JSON) -> Entry:
+        return Entry(
+            number,
+            write_id,
+            self._now().astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            decided.kind,
+            decided.branch,
+            decided.generation,
+            decided.moves,
+            decided.refs,
+            decided.generations,
+            message,
+            detail,
+        )
+
+    def _fenced(self, fenced: Fenced) -> FencedError:
+        """The error, saying who took the branch and when."""
+        entries = self.log(limit=_FENCE_SEARCH) if fenced.by is None else self.log(fenced.by + 1, 1)
+        by = next((entry for entry in entries if fenced.branch in {entry.branch, *entry.moves}), None)
+        who = f" since entry {by.number} ({by.kind}: {by.message}) at {by.at}" if by else ""
+        return FencedError(
+            f"pipeline {self.pipeline}: {fenced.reason}{who}. This writer was replaced and must stop; "
+            "nothing that it has not committed is visible"
+        )
+
+    def _check(self, claim: Claim, manifest: Manifest) -> None:
+        """Whether ``manifest`` is one of this pipeline, under this claim, following its parent."""
+        found = (manifest.pipeline, manifest.branch, manifest.generation)
+        if found != (self.pipeline, claim.branch, claim.generation):
+            raise RefusedError(f"manifest {manifest.snapshot_id} is of {found}, not of {self.pipeline} under {claim}")
+        if manifest.parent is not None and manifest.epoch != self.manifest(manifest.parent).epoch + 1:
+            raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
+
+    def _remember(self, manifest: Manifest) -> None:
+        with self._lock:
+            self._manifests[manifest.snapshot_id] = manifest
+            if len(self._manifests) > _CACHED_MANIFESTS:
+                del self._manifests[next(iter(self._manifests))]
+
+    def _manifest_path(self, snapshot_id: str) -> str:
+        return f"{self.pipeline}/manifests/{snapshot_id}.json"
+
+    def _node_path(self, node_id: str) -> str:
+        return f"{self.pipeline}/index/{node_id}.json"

@@ -1,0 +1,30 @@
+"""Data files of snapshots: where they are, and whether they still are what was written."""
+
+from headrace_snapshots.format.codec import BrokenObjectError, checksum
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+
+def data_prefix(pipeline: str, epoch: int, attempt: str) -> str:
+    """Where one attempt at one epoch puts its data files; ``attempt`` must be unique, as a snapshot id is."""
+    return f"{pipeline}/data/{epoch:08d}-{attempt}"
+
+
+def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) -> str:
+    """The path of the data file ``name`` of ``table``."""
+    return f"{data_prefix(pipeline, epoch, attempt)}/{table}-{name}.parquet"
+
+
+def verify(store: ObjectStore, file: DataFile) -> bytes:
+    """The content of ``file``, once its length and checksum are found right. Raises BrokenObjectError."""
+    where = f"{store.uri}/{file.path}"
+    remedy = "restore it from a backup, or go on from an older snapshot"
+    try:
+        data = store.read(file.path)
+    except ObjectNotFoundError as error:
+        raise BrokenObjectError(f"{where} is missing: {remedy}") from error
+    if len(data) != file.bytes:
+        raise BrokenObjectError(f"{where} has {len(data)} bytes, its manifest says {file.bytes}: {remedy}")
+    if checksum(data) != file.sha256:
+        raise BrokenObjectError(f"{where} has another content than its manifest says: {remedy}")
+    return data

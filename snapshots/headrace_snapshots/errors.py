@@ -1,0 +1,27 @@
+"""What the catalog may answer instead of doing it."""
+
+from headrace.errors import FixConfigError, GiveUpError, RestoreError, RetryError
+
+
+class FencedError(GiveUpError):
+    """Another writer has the branch: this one must stop; what it wrote is garbage, and nothing of it is visible."""
+
+    code = "give_up.fenced"
+
+
+class PublishConflictError(RetryError):
+    """``published`` or ``main`` moved since the caller looked: look again, audit that range, then decide anew."""
+
+    code = "retry.publish_conflict"
+
+
+class RefusedError(FixConfigError):
+    """What was asked makes no sense in the catalog's state."""
+
+    code = "config.refused"
+
+
+class MissingSnapshotError(RestoreError):
+    """There is no manifest of that snapshot."""
+
+    code = "restore.missing_snapshot"

@@ -1,0 +1,84 @@
+"""One entry of a catalog log: which refs it moved, and every ref and generation after it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace_snapshots.format.codec import JSON, Fields, MalformedError, decode, encode
+from headrace_snapshots.protocol import Head, Kind
+
+KIND = "entry"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Entry ``number``, written at ``at`` (ISO 8601, UTC). ``write_id`` tells its writer that it is its own.
+
+    ``branch`` and ``generation``: whose move it was, None for tags. ``moves``: ref -> (before, after), None where
+    there was or is no such ref. ``message`` is for people; ``detail`` is the caller's.
+    """
+
+    number: int
+    write_id: str
+    at: str
+    kind: Kind
+    branch: str | None
+    generation: int | None
+    moves: Mapping[str, tuple[str | None, str | None]]
+    refs: Mapping[str, str]
+    generations: Mapping[str, int]
+    message: str = ""
+    detail: JSON = None
+
+    @property
+    def head(self) -> Head:
+        """The head of the catalog when this is its last entry."""
+        return Head(self.number, self.refs, self.generations)
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {
+            "number": self.number,
+            "write_id": self.write_id,
+            "at": self.at,
+            "kind": self.kind.value,
+            "branch": self.branch,
+            "generation": self.generation,
+            "moves": {ref: list(move) for ref, move in self.moves.items()},
+            "refs": dict(self.refs),
+            "generations": dict(self.generations),
+            "message": self.message,
+            "detail": self.detail,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Entry":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(
+            number=fields.integer("number"),
+            write_id=fields.text("write_id"),
+            at=fields.text("at"),
+            kind=Kind(fields.text("kind")),
+            branch=fields.optional_text("branch"),
+            generation=fields.optional_integer("generation"),
+            moves=fields.mapping("moves", _move),
+            refs=fields.mapping("refs", Fields.text),
+            generations=fields.mapping("generations", Fields.integer),
+            message=fields.text("message"),
+            detail=fields.json("detail"),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        return encode(KIND, self.to_json())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> "Entry":
+        """The entry in object ``name``. Raises BrokenObjectError or NewerFormatError."""
+        return decode(KIND, data, name, cls.from_json)
+
+
+def _move(moves: Fields, ref: str) -> tuple[str | None, str | None]:
+    match moves.array(ref):
+        case [str() | None as before, str() | None as after]:
+            return before, after
+    raise MalformedError(f"{moves.where}.{ref} is no pair of snapshot ids")

@@ -1,0 +1,74 @@
+"""Files that a snapshot names: data files that Headrace wrote, input files that it read, and layers of data files."""
+
+from dataclasses import dataclass
+
+from headrace_snapshots.format.codec import JSON, Fields, MalformedError
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file: its path below the root, rows, length in bytes, and hex SHA-256 of its content."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"path": self.path, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "DataFile":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(fields.text("path"), fields.integer("rows"), fields.integer("bytes"), fields.text("sha256"))
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file of a source as it was when it was read: whatever its store says about it."""
+
+    path: str
+    size: int
+    etag: str
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"path": self.path, "size": self.size, "etag": self.etag}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "InputFile":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(fields.text("path"), fields.integer("size"), fields.text("etag"))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a layered table: files with the rows changed in ``first_epoch`` to ``last_epoch``, inclusive."""
+
+    files: tuple[DataFile, ...]
+    rows: int
+    first_epoch: int
+    last_epoch: int
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {
+            "files": [file.to_json() for file in self.files],
+            "rows": self.rows,
+            "first_epoch": self.first_epoch,
+            "last_epoch": self.last_epoch,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Layer":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        layer = cls(
+            fields.items("files", DataFile.from_json),
+            fields.integer("rows"),
+            fields.integer("first_epoch"),
+            fields.integer("last_epoch"),
+        )
+        if layer.rows != sum(file.rows for file in layer.files):
+            raise MalformedError(f"{fields.where} counts {layer.rows} rows, its files count others")
+        return layer

@@ -1,0 +1,83 @@
+"""The manifest of a global snapshot: everything that one needs to go on from it, to read it and to explain it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace_snapshots.format.codec import JSON, Fields, decode, encode
+from headrace_snapshots.format.filelog import FileLog
+from headrace_snapshots.format.files import Layer
+
+KIND = "manifest"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One snapshot. Immutable once stored.
+
+    ``progress`` is the engine's own (offsets, splits, watermark, clocks, next deadline); ``tables`` are layered
+    tables, oldest layer first; ``logs`` are file logs; ``counts`` are rows by what became of them, of this epoch
+    alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
+    """
+
+    snapshot_id: str
+    pipeline: str
+    fingerprint: str
+    branch: str
+    epoch: int
+    parent: str | None
+    generation: int
+    created_at: str
+    progress: Mapping[str, JSON]
+    tables: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
+    logs: Mapping[str, FileLog] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "pipeline": self.pipeline,
+            "fingerprint": self.fingerprint,
+            "branch": self.branch,
+            "epoch": self.epoch,
+            "parent": self.parent,
+            "generation": self.generation,
+            "created_at": self.created_at,
+            "progress": dict(self.progress),
+            "tables": {name: [layer.to_json() for layer in layers] for name, layers in self.tables.items()},
+            "logs": {name: log.to_json() for name, log in self.logs.items()},
+            "counts": dict(self.counts),
+            "timings": dict(self.timings),
+            "requests": dict(self.requests),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Manifest":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(
+            snapshot_id=fields.text("snapshot_id"),
+            pipeline=fields.text("pipeline"),
+            fingerprint=fields.text("fingerprint"),
+            branch=fields.text("branch"),
+            epoch=fields.integer("epoch"),
+            parent=fields.optional_text("parent"),
+            generation=fields.integer("generation"),
+            created_at=fields.text("created_at"),
+            progress=fields.fields("progress").value,
+            tables=fields.mapping("tables", lambda tables, name: tables.items(name, Layer.from_json)),
+            logs=fields.mapping("logs", lambda logs, name: FileLog.from_json(logs.fields(name))),
+            counts=fields.mapping("counts", Fields.integer),
+            timings=fields.mapping("timings", Fields.number),
+            requests=fields.mapping("requests", Fields.integer),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        return encode(KIND, self.to_json())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> "Manifest":
+        """The manifest in object ``name``. Raises BrokenObjectError or NewerFormatError."""
+        return decode(KIND, data, name, cls.from_json)

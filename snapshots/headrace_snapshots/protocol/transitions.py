@@ -1,0 +1,329 @@
+"""Which entry may follow which: the catalog's protocol as a pure table, without I/O, clock or ids.
+
+Theory of operation
+-------------------
+A catalog is a log of entries. Entry n is created by one conditional put, so it exists once and for all; whoever wants
+to append reads the last entry (the *head*: every ref and every generation), asks ``decide`` what may follow, and tries
+to create the next number. If somebody else was faster, the decision is void: read the new head and decide again. So
+every decision was made on exactly the head that it follows, and the log alone orders all writers. Nothing else changes
+what anyone can see.
+
+* A *ref* names a snapshot: a branch (``main`` and others), ``published`` (what readers of main see), or ``tags/...``.
+* Every branch has a *generation*: the number of the entry that last claimed it or took it from its writer (init,
+  claim, rollback, fork, and for main a promotion). Numbers only grow and no two entries share one, so an old writer
+  is recognised even after its branch was dropped and made again under the same name.
+* A *commit* follows only if its generation is the branch's and its parent is what the branch's ref names. Both are
+  read from the head that the entry follows: a writer that was stopped for an hour and continued cannot commit once
+  anybody claimed the branch.
+* ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote), or back
+  together with main in one entry (rollback below it). So ``published`` is always main's head or an ancestor of it.
+
+To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
+manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+MAIN, PUBLISHED, TAGS = "main", "published", "tags/"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
+
+
+class Kind(StrEnum):
+    """What an entry did."""
+
+    INIT = "init"
+    CLAIM = "claim"
+    COMMIT = "commit"
+    PUBLISH = "publish"
+    ROLLBACK = "rollback"
+    RELEASE = "release"
+    FORK = "fork"
+    PROMOTE = "promote"
+    TAG = "tag"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class Head:
+    """The state of a catalog after entry number ``entry`` (-1: none yet). A branch without a snapshot has no ref."""
+
+    entry: int = -1
+    refs: Mapping[str, str] = field(default_factory=dict)
+    generations: Mapping[str, int] = field(default_factory=dict)
+
+
+# Intents: what somebody wants to append.
+
+
+@dataclass(frozen=True)
+class Init:
+    """Begin the log, with an empty main."""
+
+
+@dataclass(frozen=True)
+class ClaimBranch:
+    """Become the only writer of ``branch``; makes it when there is none."""
+
+    branch: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Move ``branch`` from ``parent`` to ``snapshot``, as the writer of ``generation``."""
+
+    branch: str
+    generation: int
+    parent: str | None
+    snapshot: str
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Move ``published`` from ``expected`` forward to ``snapshot``; ``kind`` is PUBLISH or RELEASE."""
+
+    snapshot: str
+    expected: str | None
+    kind: Kind = Kind.PUBLISH
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Move ``branch`` back to ``to`` (None: before its first snapshot) and fence its writer."""
+
+    branch: str
+    to: str | None
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Make ``branch``, at ``snapshot`` or empty."""
+
+    branch: str
+    snapshot: str | None
+
+
+@dataclass(frozen=True)
+class Promote:
+    """Let main and published be ``branch``, which ends; fences the writers of both."""
+
+    branch: str
+    expected_main: str | None
+
+
+@dataclass(frozen=True)
+class Tag:
+    """Keep ``snapshot`` under ``tags/name``."""
+
+    name: str
+    snapshot: str
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Remove a tag (``tags/name``) or a branch; fences the branch's writer."""
+
+    ref: str
+
+
+Intent = Init | ClaimBranch | Commit | Publish | Rollback | Fork | Promote | Tag | Drop
+
+
+# Decisions: what may follow the head.
+
+
+@dataclass(frozen=True)
+class Append:
+    """The next entry, as far as the protocol decides it."""
+
+    kind: Kind
+    branch: str | None
+    generation: int | None
+    moves: Mapping[str, tuple[str | None, str | None]]
+    refs: Mapping[str, str]
+    generations: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Need:
+    """Ask again with ``facts[(ancestor, descendant)]``: whether the first is the second or an ancestor of it."""
+
+    ancestor: str
+    descendant: str
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """Somebody else has the branch since entry ``by`` (None: the branch is gone, or its ref was moved)."""
+
+    branch: str
+    by: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The ref was moved meanwhile: look again, then decide anew."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Not possible in this state, and waiting will not change it."""
+
+    reason: str
+
+
+Decision = Append | Need | Fenced | Conflict | Refused
+Facts = Mapping[tuple[str, str], bool]
+
+
+def decide(head: Head, intent: Intent, facts: Facts) -> Decision:
+    """What may follow ``head`` for ``intent``, given the ``facts`` about ancestry known so far."""
+    if (head.entry < 0) != isinstance(intent, Init):
+        return Refused("the catalog has no entry yet" if head.entry < 0 else "the catalog has begun already")
+    return _RULES[type(intent)](head, intent, facts)
+
+
+def _init(head: Head, intent: Init, facts: Facts) -> Decision:
+    return _append(head, Kind.INIT, MAIN, fences=[MAIN])
+
+
+def _claim(head: Head, intent: ClaimBranch, facts: Facts) -> Decision:
+    return _bad_name(intent.branch) or _append(head, Kind.CLAIM, intent.branch, fences=[intent.branch])
+
+
+def _commit(head: Head, intent: Commit, facts: Facts) -> Decision:
+    branch, generation = intent.branch, head.generations.get(intent.branch)
+    if generation is None:
+        return Fenced(branch, None, f"branch {branch} is gone")
+    if generation != intent.generation:
+        return Fenced(
+            branch, generation, f"branch {branch} has generation {generation}, not {intent.generation} any more"
+        )
+    if head.refs.get(branch) != intent.parent:
+        return Fenced(branch, None, f"branch {branch} is at {head.refs.get(branch)}, not at {intent.parent} any more")
+    return _append(head, Kind.COMMIT, branch, {branch: intent.snapshot})
+
+
+def _publish(head: Head, intent: Publish, facts: Facts) -> Decision:
+    main, published = head.refs.get(MAIN), head.refs.get(PUBLISHED)
+    if published != intent.expected:
+        return Conflict(f"published is at {published}, not at {intent.expected} any more")
+    if main is None or published == intent.snapshot:
+        return Refused("main has no snapshot" if main is None else f"{published} is published already")
+    obstacle = _unless(facts, intent.snapshot, main, f"{intent.snapshot} is not on main, whose head is {main}")
+    if obstacle is None and published is not None:
+        reason = f"{intent.snapshot} is behind {published}, which is published: that would be a rollback"
+        obstacle = _unless(facts, published, intent.snapshot, reason)
+    return obstacle or _append(head, intent.kind, MAIN, {PUBLISHED: intent.snapshot})
+
+
+def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
+    branch, to, current = intent.branch, intent.to, head.refs.get(intent.branch)
+    if branch not in head.generations:
+        return Refused(f"there is no branch {branch}; there are {', '.join(sorted(head.generations))}")
+    if current == to or current is None:
+        return Refused(f"branch {branch} is at {current} already")
+    moves: dict[str, str | None] = {branch: to}
+    published = head.refs.get(PUBLISHED) if branch == MAIN else None
+    if to is not None:
+        reason = f"{to} is no ancestor of {current}, the head of branch {branch}"
+        if obstacle := _unless(facts, to, current, reason):
+            return obstacle
+        if published is not None and (to, published) not in facts:
+            return Need(to, published)
+    if published is not None and published != to and (to is None or facts[to, published]):
+        moves[PUBLISHED] = to
+    return _append(head, Kind.ROLLBACK, branch, moves, fences=[branch])
+
+
+def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
+    if intent.branch in head.generations:
+        return Refused(f"there is a branch {intent.branch} already: drop it first, or choose another name")
+    moves = {} if intent.snapshot is None else {intent.branch: intent.snapshot}
+    return _bad_name(intent.branch) or _append(head, Kind.FORK, intent.branch, moves, fences=[intent.branch])
+
+
+def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
+    branch, snapshot = intent.branch, head.refs.get(intent.branch)
+    if branch not in head.generations or snapshot is None or branch == MAIN:
+        return Refused(f"there is no branch {branch} with a snapshot beside main")
+    if head.refs.get(MAIN) != intent.expected_main:
+        return Conflict(f"main is at {head.refs.get(MAIN)}, not at {intent.expected_main} any more")
+    moves = {MAIN: snapshot, PUBLISHED: snapshot, branch: None}
+    return _append(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
+
+
+def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
+    ref = TAGS + intent.name
+    if ref in head.refs:
+        return Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
+    return _bad_name(intent.name) or _append(head, Kind.TAG, None, {ref: intent.snapshot})
+
+
+def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
+    ref = intent.ref
+    if ref in {MAIN, PUBLISHED}:
+        return Refused(f"{ref} cannot be dropped; roll main back instead")
+    if ref not in head.refs and ref not in head.generations:
+        return Refused(f"there is no branch or tag {ref}")
+    moves = {ref: None} if ref in head.refs else {}
+    return _append(head, Kind.DROP, None if ref.startswith(TAGS) else ref, moves, ends=ref)
+
+
+_RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
+    Init: _init,
+    ClaimBranch: _claim,
+    Commit: _commit,
+    Publish: _publish,
+    Rollback: _rollback,
+    Fork: _fork,
+    Promote: _promote,
+    Tag: _tag,
+    Drop: _drop,
+}
+
+
+def _unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need | Refused | None:
+    """Nothing if ``ancestor`` is one, a refusal if it is not, the question if that is unknown."""
+    known = facts.get((ancestor, descendant))
+    if known is None:
+        return Need(ancestor, descendant)
+    return None if known else Refused(reason)
+
+
+def _bad_name(name: str) -> Refused | None:
+    if name == PUBLISHED or not _NAME.fullmatch(name):
+        return Refused(
+            f"{name!r} cannot name a branch or tag: use letters, digits and _.:+- (at most 200), not 'published'"
+        )
+    return None
+
+
+def _append(
+    head: Head,
+    kind: Kind,
+    branch: str | None,
+    moves: Mapping[str, str | None] | None = None,
+    *,
+    fences: list[str] | None = None,
+    ends: str = "",
+) -> Append:
+    """The entry that moves refs, gives ``fences`` its own number as generation, and ends the branch ``ends``."""
+    moves = moves or {}
+    refs = {ref: snapshot for ref, snapshot in {**head.refs, **moves}.items() if snapshot is not None}
+    generations = {**head.generations, **dict.fromkeys(fences or [], head.entry + 1)}
+    generations.pop(ends, None)
+    return Append(
+        kind,
+        branch,
+        generations.get(branch) if branch is not None else None,
+        {ref: (head.refs.get(ref), snapshot) for ref, snapshot in moves.items()},
+        refs,
+        generations,
+    )
