@@ -1,4 +1,6 @@
-"""Names of the columns that the engine adds to rows, in one place. They start with ``_``, which users' columns may not."""
+"""Names of the columns that the engine adds to rows, in one place. They start with ``_``, which users' columns may
+not.
+"""
 
 WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at codes below every real window
 WINDOW_END = "_we"

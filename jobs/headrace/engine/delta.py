@@ -1,8 +1,8 @@
 """An epoch's records, aggregated per (key, window) before they meet the state.
 
-One pass over the judged records gives both the delta and its accounting: records that take no part (rejected, filtered, late,
-in no window) are counted in groups of their own, whose key is NULL and whose "window" is a code, so that the largest event
-time of the epoch and all counts come out of the same shuffle as the data.
+One pass over the judged records gives both the delta and its accounting: records that take no part (rejected,
+filtered, late, in no window) are counted in groups of their own, whose key is NULL and whose "window" is a code, so
+that the largest event time of the epoch and all counts come out of the same shuffle as the data.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True)
 class Accounting:
-    """Counts of one epoch. ``rows`` counts records per fate, ``late`` drops per (record, window); times are granules."""
+    """Counts of one epoch. ``rows`` counts records per fate, ``late`` its drops; times in granules."""
 
     rows: dict[Fate, int]
     late: int
@@ -43,7 +43,9 @@ class Accounting:
 
 
 def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
-    """Judged records in their windows, one row per (record, window), with ``_fate``; late is judged by the own window (3.1a)."""
+    """Judged records in their windows, one row per (record, window), with ``_fate``; late is judged by the own window
+    (3.1a).
+    """
     windowed = _assign(plan, judged)
     expires = _expiry(plan)
     fate = (
@@ -95,7 +97,8 @@ def _expiry(plan: Plan) -> SparkColumn:
 def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
     """The delta: one row per (key, window) of accepted records and one per fate of the others.
 
-    Columns: keys, ``_ws``, ``_we``, ``_n`` (elements), accumulator parts, and the accounting. Partitioned as the state is.
+    Columns: keys, ``_ws``, ``_we``, ``_n`` (elements), accumulator parts, and the accounting. Partitioned as the
+    state is.
     """
     accepted = f.col("_fate") == int(Fate.ACCEPTED)
     code = f.lit(int(MIN_INSTANT)) - f.col("_fate").cast("long")

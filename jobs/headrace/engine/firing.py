@@ -1,8 +1,9 @@
 """What one (key, window) becomes in one epoch, as a column program (semantics, sections 3 to 5 and 12.1).
 
-The program reads the state of the window (merged already, if windows merged), the number of elements that the epoch brings, and
-the clocks: ``W`` before and after, ``P``. It says what the window emits at its two moments, the bundle (with due deadlines)
-under the old watermark and then the watermark step, and what is stored. A window can fire at both: coalescing them is wrong.
+The program reads the state of the window (merged already, if windows merged), the number of elements that the epoch
+brings, and the clocks: ``W`` before and after, ``P``. It says what the window emits at its two moments, the bundle
+(with due deadlines) under the old watermark and then the watermark step, and what is stored. A window can fire at
+both: coalescing them is wrong.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ class Clocks:
 
 @dataclass(frozen=True)
 class PaneColumns:
-    """Columns that describe one possible pane; ``emitted`` says whether it exists, ``cleared`` that its contents are empty."""
+    """Columns that describe one possible pane; ``emitted`` says whether it exists, ``cleared`` that its contents are
+    empty.
+    """
 
     emitted: Expr
     timing: Expr
@@ -72,7 +75,9 @@ class _Window:
         self.cleared: Expr = FALSE
 
     def emit(self, fires: Expr, last: Expr, behind: Expr, ahead: Expr) -> PaneColumns:
-        """Decide the pane of a firing (4.3, 5.5). ``behind``: W was past the end before this step; ``ahead``: W is not past it."""
+        """Decide the pane of a firing (4.3, 5.5). ``behind``: W was past the end before this step; ``ahead``: W is
+        not past it.
+        """
         let = self.program.let
         late = any_of(self.nonspeculative > 0, all_of(behind, negate(self.on_time)))
         timing = let("timing", choose(late, _LATE, choose(ahead, _EARLY, _ON_TIME)))
@@ -152,7 +157,10 @@ def compile_firing(node: Node, how: How, merging: bool, clocks: Clocks, inputs: 
     )
     keeps = let("keeps", status == c.OPEN)
     kept = {name: let("kept", choose(keeps, value, fresh(node)[name])) for name, value in state.items()}
-    changed = any_of(touched, fires, activated, all_of(col(c.WAS_CLOSED), expired), col(c.MERGED) if merging else FALSE)
+    dropped = let("dropped", choose(col(c.WAS_CLOSED), col(c.COUNT), 0))
+    changed = any_of(
+        touched, fires, activated, dropped > 0, all_of(col(c.WAS_CLOSED), expired), col(c.MERGED) if merging else FALSE
+    )
     stored = {
         c.STATUS: status,
         c.NEW: choose(keeps, window.new, 0),
@@ -173,7 +181,7 @@ def compile_firing(node: Node, how: How, merging: bool, clocks: Clocks, inputs: 
         stored,
         let("contents_gone", any_of(negate(keeps), window.cleared)),
         let("changed", changed),
-        choose(col(c.WAS_CLOSED), col(c.COUNT), 0),
+        dropped,
     )
 
 

@@ -1,7 +1,8 @@
-"""Column programs: straight-line code over the columns of one row, built once and run by Spark (or evaluated in a test).
+"""Column programs: straight-line code over the columns of one row, built once and run by Spark (or evaluated in a
+test).
 
-Every ``let`` names an intermediate result, so that a value used twice is computed once: expressions stay small where nested
-substitution would grow exponentially. ``phases`` groups the lets by depth; each phase becomes one projection.
+Every ``let`` names an intermediate result, so that a value used twice is computed once: expressions stay small where
+nested substitution would grow exponentially. ``phases`` groups the lets by depth; each phase becomes one projection.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,8 @@
 """What earlier epochs left: layers of state rows, of which the newest per (key, window) counts.
 
-Every layer is an immutable DataFrame that is materialised once and partitioned as the delta is, so that looking up the touched
-windows moves no state between partitions. An epoch adds one layer; layers of similar size are merged now and then.
+Every layer is an immutable DataFrame that is materialised once and partitioned as the delta is, so that looking up
+the touched windows moves no state between partitions. An epoch adds one layer; layers of similar size are merged now
+and then.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from headrace.model.time import NEVER, Instant
 
 @dataclass(frozen=True)
 class StateLayer:
-    """State rows written by epochs ``first_epoch`` to ``last_epoch``, and the earliest activation that any of them wants."""
+    """State rows written by epochs ``first_epoch`` to ``last_epoch``, and the earliest activation that any of them
+    wants.
+    """
 
     rows: DataFrame
     count: int
@@ -63,8 +66,8 @@ def lookup(plan: Plan, layers: Sequence[StateLayer], touched: DataFrame | None, 
     wanted += [layer.rows.where(due).select(*plan.partitioning) for layer in layers if layer.is_due(clocks)]
     if not layers or not wanted:
         return None
-    keys = union(wanted).hint("shuffle_hash")
-    return union([layer.rows.join(keys, plan.partitioning, "left_semi") for layer in layers])
+    rows = union([layer.rows for layer in layers])
+    return rows.join(union(wanted).hint("shuffle_hash"), plan.partitioning, "left_semi")
 
 
 def merge(plan: Plan, layers: Sequence[StateLayer], drop_deleted: bool) -> DataFrame:

@@ -1,4 +1,6 @@
-"""One epoch of the aggregation: the delta meets the state, windows merge and fire, and what changed becomes a new layer."""
+"""One epoch of the aggregation: the delta meets the state, windows merge and fire, and what changed becomes a new
+layer.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ _DELTA_EPOCH = 2**62
 
 @dataclass(frozen=True)
 class Step:
-    """The changed windows of one epoch: new state, panes, tombstones of merged-away windows, in one narrow DataFrame."""
+    """The changed windows of one epoch: new state, panes, tombstones of merged-away windows."""
 
     plan: Plan
     epoch: int
@@ -48,7 +50,11 @@ class Step:
         window = {c.WINDOW_START: f.col("_gone.ws"), c.WINDOW_END: f.col("_gone.we"), c.EPOCH: f.lit(self.epoch)}
         tombstones = gone.select(
             *[
-                ({**blank, **window}.get(field.name, f.col(field.name) if field.name in self.plan.keys else f.lit(None)))
+                (
+                    {**blank, **window}.get(
+                        field.name, f.col(field.name) if field.name in self.plan.keys else f.lit(None)
+                    )
+                )
                 .cast(field.dataType)
                 .alias(field.name)
                 for field in self.plan.state_schema.fields
@@ -70,7 +76,9 @@ class Step:
         return rows.select(*plan.keys, *values, *[info[name].alias(name) for name in PANE_COLUMNS])
 
     def summary(self) -> DataFrame:
-        """One row: counts of changed rows, panes by timing, retractions, closed drops, and the earliest activations wanted."""
+        """One row: counts of changed rows, panes by timing, retractions, closed drops, and the earliest activations
+        wanted.
+        """
         emits = f.col(_EMITS)
         counted = {timing.lower(): f.sum(f.size(f.filter(emits, _has_timing(timing)))) for timing in Timing}
         sources = f.sum(f.size(_SOURCES)) if self.plan.merging else f.lit(0)
@@ -142,7 +150,9 @@ def _matched(plan: Plan, found: DataFrame | None, touched: DataFrame | None) -> 
     if len(sides) == 2:
         below = f.lead(_STATE).over(order)
         rows = rows.withColumns({"_rank": f.row_number().over(order), "_below": below})
-        rows = rows.where(f.col("_rank") == 1).withColumn(_STATE, f.when(is_delta, f.col("_below")).otherwise(f.col(_STATE)))
+        rows = rows.where(f.col("_rank") == 1).withColumn(
+            _STATE, f.when(is_delta, f.col("_below")).otherwise(f.col(_STATE))
+        )
     elif found is not None:
         rows = newest(plan, rows)
     status = f.col(f"{_STATE}.{c.STATUS}")
@@ -256,10 +266,7 @@ def _mark_closed(plan: Plan, rows: DataFrame, markers: DataFrame) -> DataFrame:
     initial[_SOURCES] = f.array().cast(rows.schema[_SOURCES].dataType)
     kept = {c.INDEX, c.NONSPECULATIVE}
     alone = markers.select(
-        *[
-            f.col(name) if name in plan.identity or name in kept else initial[name].alias(name)
-            for name in rows.columns
-        ]
+        *[f.col(name) if name in plan.identity or name in kept else initial[name].alias(name) for name in rows.columns]
     )
     order = Window.partitionBy(*plan.identity).orderBy(c.WAS_CLOSED)
     both = rows.union(alone)

@@ -1,8 +1,8 @@
 """Trigger trees as column programs: each node's state is a few columns, each of its rules a column expression.
 
 The rules are the table of semantics 4.2; merging is 12.8: every state column folds over all merged open windows at once
-(``Fold``), then ``after_merge`` walks from the root down and resets what the table says. Nodes never look at each other's
-columns, so a new node is one class here and one line in ``compile_trigger``.
+(``Fold``), then ``after_merge`` walks from the root down and resets what the table says. Nodes never look at each
+other's columns, so a new node is one class here and one line in ``compile_trigger``.
 """
 
 from abc import ABC, abstractmethod
@@ -63,7 +63,7 @@ class Node(ABC):
         """State columns of the whole subtree."""
         return (*self.own, *(f for child in self.children for f in child.fields))
 
-    def finished(self, state: State) -> Expr:  # noqa: ARG002
+    def finished(self, state: State) -> Expr:
         """Whether the node has finished."""
         return FALSE
 
@@ -94,13 +94,13 @@ class Node(ABC):
 class DefaultNode(Node):
     """Ready whenever the watermark is past the end; never finishes."""
 
-    def on_element(self, state: State, count: Expr, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_element(self, state: State, count: Expr, when: Expr, moment: Moment) -> State:
         return state
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:  # noqa: ARG002
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.passed_end
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return state
 
 
@@ -120,13 +120,13 @@ class CountNode(Node):
     def finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def on_element(self, state: State, count: Expr, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_element(self, state: State, count: Expr, when: Expr, moment: Moment) -> State:
         return {**state, self._count: choose(when, state[self._count] + count, state[self._count])}
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:  # noqa: ARG002
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._count] >= self.threshold
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         count = choose(when, 0, state[self._count])
         return {**state, self._count: count, self._done: any_of(state[self._done], when)}
 
@@ -158,15 +158,15 @@ class ProcessingTimeNode(Node):
         starts = all_of(when, count > 0, old.is_null(), negate(state[self._done]))
         return {**state, self._deadline: choose(starts, self._deadline_from(moment.now), old)}
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:  # noqa: ARG002
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         deadline = state[self._deadline]
         return all_of(deadline.is_not_null(), moment.now >= deadline)
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         deadline = choose(when, NO_DEADLINE, state[self._deadline])
         return {**state, self._deadline: deadline, self._done: any_of(state[self._done], when)}
 
-    def after_merge(self, program: Program, state: State, passed_end: Expr) -> State:  # noqa: ARG002
+    def after_merge(self, program: Program, state: State, passed_end: Expr) -> State:
         return {**state, self._deadline: choose(state[self._done], NO_DEADLINE, state[self._deadline])}
 
 
@@ -197,13 +197,13 @@ class WatermarkNode(Node):
     def finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def on_element(self, state: State, count: Expr, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_element(self, state: State, count: Expr, when: Expr, moment: Moment) -> State:
         return state
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:  # noqa: ARG002
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.passed_end
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:  # noqa: ARG002
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return {**state, self._done: any_of(state[self._done], when)}
 
     def after_merge(self, program: Program, state: State, passed_end: Expr) -> State:

@@ -1,8 +1,8 @@
 """Data files of a snapshot, written by the tasks that hold the rows.
 
-Each task turns its Arrow batches into Parquet in memory and puts each file once, under a name of its own: no rename, no copy, no
-listing, and path, rows, bytes and checksum are known when the task ends. A task that Spark runs twice leaves garbage that no
-manifest names. Arrow arrives in batches, so there is no Python per row.
+Each task turns its Arrow batches into Parquet in memory and puts each file once, under a name of its own: no rename,
+no copy, no listing, and path, rows, bytes and checksum are known when the task ends. A task that Spark runs twice
+leaves garbage that no manifest names. Arrow arrives in batches, so there is no Python per row.
 """
 
 import hashlib
@@ -31,7 +31,9 @@ _RESULT = t.StructType(
 
 
 def write_files(rows: DataFrame, root: str, prefix: str, table: str) -> tuple[DataFile, ...]:
-    """Write ``rows`` as Parquet under ``prefix`` of the store at ``root`` (one Spark job); the files in order of partition."""
+    """Write ``rows`` as Parquet under ``prefix`` of the store at ``root`` (one Spark job); the files in order of
+    partition.
+    """
     written = rows.mapInArrow(_task(root, prefix, table), _RESULT).collect()
     files = [DataFile(path=r["path"], rows=r["rows"], bytes=r["bytes"], sha256=r["sha256"]) for r in written]
     return tuple(sorted(files, key=lambda file: file.path))

@@ -64,3 +64,12 @@ def render(value: Instant) -> str:
     if value >= GLOBAL_WINDOW_END:
         return "+inf"
     return (_EPOCH + value * _MICROSECOND).isoformat().replace("+00:00", "Z")
+
+
+def parse(text: str) -> Instant:
+    """The instant that ``render`` wrote. Raises ValueError for anything else."""
+    if text == "-inf":
+        return MIN_INSTANT
+    if text == "+inf":
+        return MAX_INSTANT
+    return instant(datetime.fromisoformat(text.replace("Z", "+00:00")))

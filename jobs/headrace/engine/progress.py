@@ -1,0 +1,59 @@
+"""How far a pipeline has come at a barrier: offsets, splits, clocks. Stored in the manifest, for people as well as
+machines.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.engine.source_planning import Offsets
+from headrace.model.time import MIN_INSTANT, NEVER, Instant, parse, render
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Source offsets, largest event time per split, clocks, and lower bounds of the next activations that windows want.
+
+    ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
+    none.
+    """
+
+    offsets: Offsets = field(default_factory=Offsets)
+    splits: Mapping[str, Instant] = field(default_factory=dict)
+    watermark: Instant = MIN_INSTANT
+    processing_time: Instant = MIN_INSTANT
+    due_event: Instant = NEVER
+    due_time: Instant = NEVER
+    min_event_time: Instant | None = None
+    max_event_time: Instant | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Instants as ISO 8601 in UTC, or -inf and +inf; a due that never comes is null."""
+        return {
+            "offsets": self.offsets.to_json(),
+            "splits": {name: render(value) for name, value in self.splits.items()},
+            "watermark": render(self.watermark),
+            "processing_time": render(self.processing_time),
+            "next_event_time_deadline": None if self.due_event >= NEVER else render(self.due_event),
+            "next_processing_time_deadline": None if self.due_time >= NEVER else render(self.due_time),
+            "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
+            "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Progress":
+        """The inverse of ``to_json``."""
+
+        def optional(name: str) -> Instant | None:
+            return None if value[name] is None else parse(value[name])
+
+        return cls(
+            offsets=Offsets.from_json(value["offsets"]),
+            splits={name: parse(text) for name, text in value["splits"].items()},
+            watermark=parse(value["watermark"]),
+            processing_time=parse(value["processing_time"]),
+            due_event=optional("next_event_time_deadline") or NEVER,
+            due_time=optional("next_processing_time_deadline") or NEVER,
+            min_event_time=optional("min_event_time"),
+            max_event_time=optional("max_event_time"),
+        )

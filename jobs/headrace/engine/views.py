@@ -1,0 +1,53 @@
+"""What readers see of a snapshot, as DataFrames: panes of a range of epochs, and the ``current`` rows that they
+change.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from headrace.engine.plan import Plan
+from headrace.engine.storage import spark_uri
+from headrace.engine.types import DataFrame, SparkSession
+from headrace_snapshots.format.files import DataFile
+
+_KINDS = {"string": "string", "int": "bigint", "float": "double", "bool": "boolean", "timestamp": "timestamp"}
+_PANE_INFO = (
+    "window_start timestamp, window_end timestamp, pane_time timestamp, timing string, pane_index bigint, "
+    "nonspeculative_index bigint, is_first boolean, is_last boolean, is_retraction boolean, "
+    "epoch bigint, sequence bigint"
+)
+
+
+def pane_schema(plan: Plan) -> str:
+    """Columns of panes as Spark DDL: keys, aggregates, pane columns."""
+    named = {**plan.pipeline.key_types, **plan.pipeline.value_types}
+    own = [f"`{name}` {_KINDS[kind.value]}" for name, kind in named.items()]
+    return ", ".join([*own, _PANE_INFO])
+
+
+def read_panes(spark: SparkSession, plan: Plan, root: str, files: Sequence[DataFile]) -> DataFrame:
+    """Rows of pane-shaped files of the store at ``root``."""
+    if not files:
+        return spark.createDataFrame([], pane_schema(plan))
+    return spark.read.schema(pane_schema(plan)).parquet(*[spark_uri(root, file.path) for file in files])
+
+
+def newest_records(plan: Plan, panes: DataFrame) -> DataFrame:
+    """The newest record of each (key, window), retraction or not."""
+    newest_first = (f.col("epoch").desc(), f.col("sequence").desc())
+    order = Window.partitionBy(*plan.keys, "window_start", "window_end").orderBy(*newest_first)
+    return panes.withColumn("_rank", f.row_number().over(order)).where(f.col("_rank") == 1).drop("_rank")
+
+
+def current(plan: Plan, panes: DataFrame) -> DataFrame:
+    """The latest pane of each (key, window) after retractions, folded from ``panes``."""
+    return newest_records(plan, panes).where(~f.col("is_retraction"))
+
+
+def changed_current(plan: Plan, panes: DataFrame, since_epoch: int) -> DataFrame:
+    """Of ``current`` the rows that epochs after ``since_epoch`` wrote: newest wins, so a changed row carries its
+    epoch.
+    """
+    return current(plan, panes).where(f.col("epoch") > since_epoch)

@@ -1,0 +1,105 @@
+"""Backfill: replay everything into a new branch with the pipeline as it is now, audit that, and cut over to it.
+
+Main goes on undisturbed until the cut-over, which is one catalog entry: main and published become the branch's head.
+It is refused while the branch is behind main's input, so that nothing that was visible is lost.
+"""
+
+from dataclasses import replace
+
+from headrace.engine.progress import Progress
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.audit_store import AuditFailedError, failure_message, read_audit
+from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.process import Listener, process
+from headrace.entrypoints.publish import AuditMissingError, reference
+from headrace.entrypoints.results import RunResult
+from headrace.entrypoints.results import now as timestamp
+from headrace.errors import FixConfigError, RetryError
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.registry import resolve
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+
+class BranchBehindError(RetryError):
+    """Main has taken in input that the branch has not."""
+
+    code = "retry.branch_behind"
+
+
+class UnknownBranchError(FixConfigError):
+    """There is no such branch."""
+
+    code = "config.unknown_branch"
+
+
+def main(reference: str, root: str, options: RunOptions) -> RunResult:
+    """Replay the pipeline that ``reference`` names into a branch (the action of ``submit.py``)."""
+    return backfill(resolve(reference), root, options)
+
+
+def branch_of(options: RunOptions) -> str:
+    """The branch that a backfill fills: the one asked for, or one named after the run."""
+    return f"backfill-{options.run_id}" if options.branch == MAIN else options.branch
+
+
+def backfill(
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    *,
+    listener: Listener | None = None,
+    spark: SparkSession | None = None,
+) -> RunResult:
+    """Fork an empty branch (or go on with it), replay all input there, audit the whole of it. Publishes nothing."""
+    branch = branch_of(options)
+    catalog = Catalog(open_store(root), pipeline.name)
+    if branch not in catalog.head().generations:
+        catalog.fork(branch, None)
+    result = process(pipeline, root, replace(options, branch=branch, publish=False), listener=listener, spark=spark)
+    return replace(result, action="backfill")
+
+
+def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over") -> RunResult:
+    """Make ``branch`` main and published, if its whole audit succeeded and it has taken in all that main has.
+
+    Raises UnknownBranchError, AuditMissingError, AuditFailedError, BranchBehindError. No Spark.
+    """
+    started_at = timestamp()
+    store = open_store(root)
+    catalog = Catalog(store, pipeline)
+    refs = catalog.head().refs
+    head, old_main = refs.get(branch), refs.get(MAIN)
+    if head is None:
+        raise UnknownBranchError(
+            f"pipeline {pipeline} has no snapshot on a branch {branch!r}; branches: {', '.join(sorted(refs)) or 'none'}"
+        )
+    outcome = read_audit(store, pipeline, None, head)
+    if outcome is None:
+        raise AuditMissingError(f"branch {branch} of {pipeline} at {head} has no audit; run the backfill again")
+    if not outcome.success:
+        raise AuditFailedError(failure_message(outcome))
+    manifest = catalog.manifest(head)
+    if old_main is not None:
+        taken = Progress.from_json(manifest.progress).offsets
+        wanted = Progress.from_json(catalog.manifest(old_main).progress).offsets
+        if (taken.files, taken.bytes) < (wanted.files, wanted.bytes):
+            raise BranchBehindError(
+                f"branch {branch} has read {taken.files} files and main {wanted.files}: main went on meanwhile. "
+                f"Run the backfill again with branch {branch}; it goes on where it stopped"
+            )
+    catalog.promote(branch, expected_main=old_main)
+    return RunResult(
+        run_id=run_id,
+        pipeline=pipeline,
+        action="cut_over",
+        status="succeeded",
+        started_at=started_at,
+        finished_at=timestamp(),
+        snapshot=head,
+        epoch=manifest.epoch,
+        published=head,
+        audit=reference(outcome),
+        rows=dict(manifest.counts),
+        watermark=manifest.progress["watermark"],
+    )

@@ -1,0 +1,151 @@
+"""Commits in the background: epoch n is written and committed while epoch n+1 computes, strictly in order, few in
+flight.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from headrace.engine.epochs import Computed, EpochEngine, Written
+from headrace.engine.session import in_background_pool
+from headrace.pipeline.fingerprint import fingerprint
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
+from headrace_snapshots.format.files import DataFile, InputFile, Layer
+from headrace_snapshots.format.layers import plan_merge
+from headrace_snapshots.format.manifest import Manifest
+
+MAX_IN_FLIGHT = 2
+LOGS = ("panes", "late", "rejected", "inputs")
+
+
+class Committer:
+    """Writes and commits computed epochs on one thread of its own.
+
+    ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
+    raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
+    """
+
+    def __init__(
+        self,
+        engine: EpochEngine,
+        catalog: Catalog,
+        claim: Claim,
+        base: Manifest | None,
+        on_commit: Callable[[Manifest], None],
+    ) -> None:
+        self.engine, self.catalog, self.claim = engine, catalog, claim
+        self.head = base
+        self.fingerprint = fingerprint(engine.pipeline)
+        self.on_commit = on_commit
+        self.committed: list[Manifest] = []
+        self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
+        self._failure: BaseException | None = None
+        self._pending: list[Future[None]] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+
+    def submit(self, computed: Computed) -> None:
+        """Queue an epoch. Raises the failure of an earlier one."""
+        self._slots.acquire()
+        self._raise_failure()
+        self._pending.append(self._thread.submit(in_background_pool(self.engine.spark, self._run), computed))
+
+    def drain(self) -> None:
+        """Wait until every submitted epoch is committed. Raises the first failure."""
+        for future in self._pending:
+            future.result()
+        self._pending.clear()
+        self._raise_failure()
+
+    def close(self) -> None:
+        """Stop the thread once what it is doing is done; raises nothing."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self, computed: Computed) -> None:
+        try:
+            if self._failure is None:
+                self._commit(computed)
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._slots.release()
+
+    def _commit(self, computed: Computed) -> None:
+        catalog, store = self.catalog, self.engine.store
+        started, before = time.monotonic(), store.requests.snapshot()
+        snapshot_id = catalog.new_snapshot_id()
+        prefix = catalog.data_prefix(computed.epoch, snapshot_id)
+        written = self.engine.write(computed, prefix)
+        parent = self.head
+        current = self._current_layers(parent, computed.epoch, written, prefix)
+        logs = self._logs(parent, computed, written)
+        manifest = Manifest(
+            snapshot_id=snapshot_id,
+            pipeline=self.engine.pipeline.name,
+            fingerprint=self.fingerprint,
+            branch=self.claim.branch,
+            epoch=computed.epoch,
+            parent=None if parent is None else parent.snapshot_id,
+            generation=self.claim.generation,
+            created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            progress=computed.progress.to_json(),
+            tables={"state": self._state_layers(parent, computed, written), "current": current},
+            logs=logs,
+            counts=computed.counts,
+            timings={**computed.timings, "write_seconds": time.monotonic() - started},
+            requests=_requests(store.requests.since(before), written),
+        )
+        catalog.commit(self.claim, manifest)
+        self.head = manifest
+        self.committed.append(manifest)
+        self.on_commit(manifest)
+
+    @staticmethod
+    def _state_layers(parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
+        layers = () if parent is None else parent.tables["state"]
+        kept = layers[: len(layers) - computed.replaces]
+        if not written.state:
+            return kept
+        first, last = computed.state_epochs
+        return (*kept, _layer(written.state, first, last))
+
+    def _current_layers(self, parent: Manifest | None, epoch: int, written: Written, prefix: str) -> tuple[Layer, ...]:
+        layers = () if parent is None else parent.tables["current"]
+        if not written.panes:
+            return layers
+        layers = (*layers, _layer(written.panes, epoch, epoch))
+        start = plan_merge([layer.rows for layer in layers])
+        if start is None:
+            return layers
+        files = self.engine.fold_current(layers[start:], prefix, bottom=start == 0)
+        return (*layers[:start], *([_layer(files, layers[start].first_epoch, epoch)] if files else []))
+
+    def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
+        logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
+        inputs = tuple(InputFile(file.path, file.size, file.etag) for file in computed.files)
+        added: dict[str, tuple[LoggedFile, ...]] = {
+            "panes": written.panes,
+            "late": written.late,
+            "rejected": written.rejected,
+            "inputs": inputs,
+        }
+        for name, files in added.items():
+            if files:
+                logs[name] = self.catalog.append_record(logs[name], FileRecord(computed.epoch, files))
+        return logs
+
+
+def _layer(files: tuple[DataFile, ...], first: int, last: int) -> Layer:
+    return Layer(files=files, rows=sum(file.rows for file in files), first_epoch=first, last_epoch=last)
+
+
+def _requests(driver: Mapping[str, int], written: Written) -> dict[str, int]:
+    """Requests of the driver plus one put per data file, which the tasks made."""
+    files = sum(len(part) for part in (written.state, written.panes, written.late, written.rejected))
+    return {**driver, "put": driver.get("put", 0) + files}

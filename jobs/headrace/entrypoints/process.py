@@ -1,0 +1,255 @@
+"""Process: drain what has landed, epoch by epoch, commit each as a global snapshot, then audit and (if asked) publish.
+
+The composition root of the main job: it ties the source, the engine, the catalog and the audit together and decides
+nothing about windows or storage itself. A run with nothing to do starts no JVM.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from headrace.engine.epochs import EpochEngine
+from headrace.engine.errors import LostBlockError
+from headrace.engine.plan import Plan
+from headrace.engine.progress import Progress
+from headrace.engine.session import spark_session
+from headrace.engine.source_planning import InputFile, discover, full_sweep, next_batch, open_source
+from headrace.engine.types import SparkSession
+from headrace.engine.views import changed_current, read_panes
+from headrace.entrypoints.audit import run_audit
+from headrace.entrypoints.audit_store import AuditOutcome, read_audit
+from headrace.entrypoints.commits import Committer
+from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.publish import PUBLISHED, publish_range, reference
+from headrace.entrypoints.results import RunResult
+from headrace.entrypoints.results import now as timestamp
+from headrace.errors import FixConfigError
+from headrace.model.time import instant
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.registry import resolve
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+
+MAX_RESTORES = 3
+
+
+class ChangedPipelineError(FixConfigError):
+    """The state of the snapshot was made by another definition of the pipeline."""
+
+    code = "config.changed_pipeline"
+
+
+class Listener(Protocol):
+    """What a run tells whoever watches it."""
+
+    def planned(self, files: int) -> None:
+        """``files`` new files were found."""
+
+    def committed(self, manifest: Manifest) -> None:
+        """An epoch became a snapshot."""
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def planned(self, files: int) -> None:
+        """Nothing."""
+
+    def committed(self, manifest: Manifest) -> None:
+        """Nothing."""
+
+
+def main(reference: str, root: str, options: RunOptions) -> RunResult:
+    """Process the pipeline that ``reference`` names (the action of ``submit.py``)."""
+    return process(resolve(reference), root, options)
+
+
+def process(
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    *,
+    listener: Listener | None = None,
+    spark: SparkSession | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> RunResult:
+    """Drain, audit, publish. ``now`` is the processing-time clock; ``spark`` a session to use instead of one of its
+    own.
+
+    Raises typed errors; what was committed before an error stays committed.
+    """
+    run = _Run(pipeline, root, options, listener or Silent(), now or (lambda: datetime.now(UTC)), spark)
+    try:
+        return run.execute()
+    finally:
+        run.close()
+
+
+@dataclass
+class _Run:
+    pipeline: Pipeline
+    root: str
+    options: RunOptions
+    listener: Listener
+    now: Callable[[], datetime]
+    borrowed: SparkSession | None
+
+    def __post_init__(self) -> None:
+        self.store = open_store(self.root)
+        self.source, self.prefix = open_source(self.store, self.pipeline.source.path)
+        self.catalog = Catalog(self.store, self.pipeline.name)
+        self.fingerprint = fingerprint(self.pipeline)
+        self.started_at = timestamp()
+        self._own: SparkSession | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, started at first use: a run with nothing to do needs none."""
+        if self.borrowed is not None:
+            return self.borrowed
+        if self._own is None:
+            name = f"headrace {self.pipeline.name}"
+            self._own = spark_session(name, root_uri=self.root, source_uris=(self.source.uri,))
+        return self._own
+
+    def close(self) -> None:
+        """Stop the session, if it is the run's own."""
+        if self._own is not None:
+            self._own.stop()
+
+    def execute(self) -> RunResult:
+        committed: list[Manifest] = []
+        if self._has_work(self._branch_head()):
+            committed = self._drain_input()
+        outcome = self._audited()
+        if self.options.publish and outcome is not None:
+            publish_range(self.catalog, outcome)
+        return self._result(committed, outcome)
+
+    def _branch_head(self) -> Manifest | None:
+        snapshot = self.catalog.head().refs.get(self.options.branch)
+        return None if snapshot is None else self._checked(self.catalog.manifest(snapshot))
+
+    def _checked(self, manifest: Manifest) -> Manifest:
+        if manifest.fingerprint != self.fingerprint:
+            raise ChangedPipelineError(
+                f"pipeline {self.pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch "
+                f"{manifest.epoch}): its state means something else now. Run the backfill DAG, which replays all "
+                "input into a new branch and cuts over, or take the change back"
+            )
+        return manifest
+
+    def _progress(self, manifest: Manifest | None) -> Progress:
+        return Progress() if manifest is None else Progress.from_json(manifest.progress)
+
+    def _has_work(self, manifest: Manifest | None) -> bool:
+        progress = self._progress(manifest)
+        return bool(self._new_files(manifest, progress)) or progress.due_time <= instant(self.now())
+
+    def _new_files(self, manifest: Manifest | None, progress: Progress) -> list[InputFile]:
+        files = discover(self.source, self.prefix, progress.offsets, self.pipeline.source)
+        if self.options.full_sweep and manifest is not None:
+            known = {file.path for record in self.catalog.files(manifest.logs["inputs"]) for file in record.files}
+            stragglers = full_sweep(self.source, self.prefix, progress.offsets, known, self.pipeline.source)
+            files = [*stragglers, *files]
+        return files
+
+    def _drain_input(self) -> list[Manifest]:
+        claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
+        head = None if claim.snapshot_id is None else self._checked(self.catalog.manifest(claim.snapshot_id))
+        engine = EpochEngine(self.spark, self.pipeline, self.store, self.source)
+        committed: list[Manifest] = []
+
+        def on_commit(manifest: Manifest) -> None:
+            committed.append(manifest)
+            self.listener.committed(manifest)
+
+        for attempt in range(MAX_RESTORES + 1):
+            committer = Committer(engine, self.catalog, claim, head, on_commit)
+            try:
+                self._epochs(engine, committer, len(committed))
+                committer.drain()
+                break
+            except LostBlockError:
+                if attempt == MAX_RESTORES:
+                    raise
+            finally:
+                committer.close()
+            head = committer.head
+        return committed
+
+    def _epochs(self, engine: EpochEngine, committer: Committer, done: int) -> None:
+        head = committer.head
+        progress = self._progress(head)
+        engine.restore(-1 if head is None else head.epoch, progress, () if head is None else head.tables["state"])
+        files = self._new_files(head, progress)
+        self.listener.planned(len(files))
+        source = self.pipeline.source
+        max_files = self.options.files_per_epoch or source.max_files
+        max_bytes = self.options.bytes_per_epoch or source.max_bytes
+        limit = self.options.max_epochs
+        while limit is None or done < limit:
+            clock = instant(self.now())
+            batch = next_batch(files, max_files, max_bytes)
+            if not batch and not engine.has_due(clock):
+                return
+            files = files[len(batch) :]
+            committer.submit(engine.compute(batch, clock, source.look_back))
+            done += 1
+
+    def _audited(self) -> AuditOutcome | None:
+        """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to
+        audit.
+        """
+        refs = self.catalog.head().refs
+        head = refs.get(self.options.branch)
+        published = refs.get(PUBLISHED) if self.options.branch == MAIN else None
+        if head is None or head == published:
+            return None
+        stored = read_audit(self.store, self.pipeline.name, published, head)
+        if stored is not None and stored.covers(self.pipeline.expectations):
+            return stored
+        return self._run_audit(published, head)
+
+    def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
+        plan, manifest = Plan(self.pipeline), self.catalog.manifest(head)
+        since = -1 if published is None else self.catalog.manifest(published).epoch
+        records = self.catalog.files(manifest.logs["panes"], since_epoch=since)
+        panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
+        layers = [file for layer in manifest.tables["current"] for file in layer.files]
+        return run_audit(
+            store=self.store,
+            pipeline=self.pipeline,
+            from_snapshot=published,
+            to_snapshot=head,
+            panes=read_panes(self.spark, plan, self.root, panes),
+            current=changed_current(plan, read_panes(self.spark, plan, self.root, layers), since),
+        )
+
+    def _result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:
+        refs = self.catalog.head().refs
+        head = refs.get(self.options.branch)
+        manifest = None if head is None else self.catalog.manifest(head)
+        rows: dict[str, int] = {}
+        for done in committed:
+            for name, count in done.counts.items():
+                rows[name] = rows.get(name, 0) + count
+        return RunResult(
+            run_id=self.options.run_id,
+            pipeline=self.pipeline.name,
+            action="process",
+            status="succeeded",
+            started_at=self.started_at,
+            finished_at=timestamp(),
+            epochs=tuple(m.epoch for m in committed),
+            snapshot=head,
+            epoch=None if manifest is None else manifest.epoch,
+            published=refs.get(PUBLISHED),
+            audit=None if outcome is None else reference(outcome),
+            rows=rows,
+            watermark=None if manifest is None else manifest.progress["watermark"],
+        )

@@ -1,0 +1,97 @@
+"""Publish: move what readers see to what was audited. No Spark: the stored audit of exactly the range decides,
+nothing else.
+"""
+
+from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
+from headrace.entrypoints.options import MAIN
+from headrace.entrypoints.results import AuditReference, RunResult
+from headrace.entrypoints.results import now as timestamp
+from headrace.errors import FixDataError, RetryError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+PUBLISHED = "published"
+
+
+class AuditMissingError(RetryError):
+    """The range that would be published has no stored audit."""
+
+    code = "retry.audit_missing"
+
+
+class NothingToPublishError(FixDataError):
+    """There is no snapshot yet."""
+
+    code = "data.nothing_to_publish"
+
+
+def stored_audit(pipeline: str, root: str) -> AuditOutcome | None:
+    """The stored audit of exactly (published, main] as they are now; None when there is none, or nothing to audit."""
+    store = open_store(root)
+    refs = Catalog(store, pipeline).head().refs
+    head, published = refs.get(MAIN), refs.get(PUBLISHED)
+    if head is None or head == published:
+        return None
+    return read_audit(store, pipeline, published, head)
+
+
+def publish_audited(
+    pipeline: str, root: str, *, run_id: str = "publish", expected_snapshot: str | None = None
+) -> RunResult:
+    """Publish main if the stored audit of (published, main] succeeded; nothing happens if that is published already.
+
+    ``expected_snapshot`` refuses to publish anything else than the snapshot that the caller has in mind.
+    Raises AuditMissingError, AuditFailedError, NothingToPublishError.
+    """
+    started_at = timestamp()
+    store = open_store(root)
+    catalog = Catalog(store, pipeline)
+    refs = catalog.head().refs
+    head, published = refs.get(MAIN), refs.get(PUBLISHED)
+    if head is None:
+        raise NothingToPublishError(f"pipeline {pipeline} has no snapshot under {root}; run its process DAG first")
+    if expected_snapshot is not None and head != expected_snapshot:
+        raise AuditMissingError(
+            f"main of {pipeline} is at {head}, not at {expected_snapshot} any more: another run moved it; "
+            "its own publish will follow, or run this DAG again"
+        )
+    outcome = None
+    if head != published:
+        outcome = read_audit(store, pipeline, published, head)
+        if outcome is None:
+            raise AuditMissingError(
+                f"there is no audit of ({published or 'the beginning'}, {head}] of {pipeline}; "
+                "run the process DAG again"
+            )
+        publish_range(catalog, outcome)
+    manifest = catalog.manifest(head)
+    epochs = [m.epoch for m in catalog.ancestry(head, until=published)] if head != published else []
+    return RunResult(
+        run_id=run_id,
+        pipeline=pipeline,
+        action="publish",
+        status="succeeded",
+        started_at=started_at,
+        finished_at=timestamp(),
+        epochs=tuple(reversed(epochs)),
+        snapshot=head,
+        epoch=manifest.epoch,
+        published=head,
+        audit=None if outcome is None else reference(outcome),
+        rows=dict(manifest.counts),
+        watermark=manifest.progress["watermark"],
+    )
+
+
+def publish_range(catalog: Catalog, outcome: AuditOutcome) -> None:
+    """Move ``published`` over the audited range by one catalog entry. Raises AuditFailedError."""
+    if not outcome.success:
+        raise AuditFailedError(failure_message(outcome))
+    catalog.publish(
+        outcome.to_snapshot, expected_published=outcome.from_snapshot, detail={"audit": outcome.path, "success": True}
+    )
+
+
+def reference(outcome: AuditOutcome) -> AuditReference:
+    """The audit as a run's result names it."""
+    return AuditReference(outcome.success, outcome.from_snapshot, outcome.to_snapshot, outcome.path)
