@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Asset, Param, chain
-from airflow.utils.types import DagRunType
+from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace_airflow.operators import AuditOperator, HeadraceOperator, ReplayOperator
+from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
-from headrace_airflow.publishing import CutOverOperator, PublishOperator
+from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.registered import Registered, registered_files
 from headrace_airflow.settings import pool_name
 
@@ -37,7 +37,7 @@ def published_asset(pipeline: str) -> Asset:
 def process_dag(registered: Registered) -> DAG:
     """Drain what has landed in epochs of bounded size, see that it is audited, publish it."""
     name = registered.pipeline.name
-    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, "--branch": "branch", "--full-sweep": "full_sweep"}
+    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, "--full-sweep": "full_sweep"}
     params = {
         "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
         **_size_params(),
@@ -102,14 +102,25 @@ def backfill_dag(registered: Registered) -> DAG:
     Only the cut-over holds the pool: the replay writes nothing that the process DAG reads.
     """
     name = registered.pipeline.name
-    with _dag(
-        registered, "backfill", schedule=None, params={**_size_params(), "reason": _reason()}, run_types=_BY_HAND
-    ) as dag:
+    params = {
+        **_size_params(),
+        "branch": Param(
+            None,
+            type=["null", "string"],
+            minLength=1,
+            title="Branch",
+            description="Empty: a new branch of this run. A branch of an earlier backfill goes on where it stopped.",
+        ),
+        "reason": _reason(),
+    }
+    with _dag(registered, "backfill", schedule=None, params=params, run_types=_BY_HAND) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", pipeline=name),
             ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
             AuditOperator(task_id="audit", registered=registered, of_backfill=True),
-            CutOverOperator(task_id="cut_over", pipeline=name, asset=published_asset(name), pool=pool_name(name)),
+            CutOverOperator(
+                task_id="cut_over", registered=registered, asset=published_asset(name), pool=pool_name(name)
+            ),
         )
     return dag
 

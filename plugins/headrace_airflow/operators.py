@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, Context
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
+from airflow.sdk import Asset, BaseHook, Context
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from headrace.engine.jvm import driver_java_options, s3a_jars
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import Action, RunResult, read
 from headrace.errors import FixConfigError
+from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
 from headrace_airflow.registered import Registered
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, root, spark_connection
@@ -59,16 +60,24 @@ class HeadraceOperator(SparkSubmitOperator):
         self.action = action
         self.flags = flags or {}
 
-    def execute(self, context: Context) -> Summary:
-        """Submit, wait, and read what the application says it did; raises its error in Airflow's terms."""
+    def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
+        """What the task leaves in XCom; raises typed errors in Airflow's terms."""
+        with headrace_errors():
+            return self.act(context)
+
+    def act(self, context: Context) -> Summary:
+        """The task: submit, wait, and read what the application says it did."""
         return summary(self.submit(context))
+
+    def branch(self, context: Context) -> str:
+        """The branch that the application moves."""
+        return str(context["params"].get("branch") or MAIN)
 
     def submit(self, context: Context) -> RunResult:
         """The result of one application, which succeeded."""
-        with headrace_errors():
-            where = root()
-            self._check_connection()
-            self._prepare_jvm(where)
+        where = root()
+        self._check_connection()
+        self._prepare_jvm(where)
         run_id = run_id_of(context)
         self.application_args = [self.action, *self._arguments(context, where, run_id)]
         failure: AirflowException | None = None
@@ -94,6 +103,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         arguments = ["--pipeline", self.registered.reference, "--root", where, "--run-id", run_id]
+        arguments += ["--branch", self.branch(context)]
         for flag, param in self.flags.items():
             value = context["params"].get(param)
             if value is True:
@@ -103,11 +113,10 @@ class HeadraceOperator(SparkSubmitOperator):
         return arguments
 
     def _result(self, where: str, run_id: str) -> RunResult | None:
-        with headrace_errors():
-            try:
-                return read(open_store(where), self.registered.pipeline.name, run_id)
-            except ObjectNotFoundError:
-                return None
+        try:
+            return read(open_store(where), self.registered.pipeline.name, run_id)
+        except ObjectNotFoundError:
+            return None
 
     def _exit_code(self) -> int:
         process = None if self._hook is None else self._hook._submit_sp  # the hook offers the code in a text alone
@@ -124,50 +133,79 @@ class HeadraceOperator(SparkSubmitOperator):
 
 
 class ReplayOperator(HeadraceOperator):
-    """Fork the DAG run's own branch from nothing and replay everything on it."""
+    """Replay everything on a backfill's branch, forked from nothing; an attempt goes on where the last one stopped."""
 
     def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
         super().__init__(registered=registered, action="backfill", **kwargs)
 
-    def _prepare_jvm(self, where: str) -> None:
-        """What depends on the worker: its class-data archive, and jars of its own for s3a:// where that is read."""
-        reads = (where, self.registered.pipeline.source.path)
-        if any(uri.startswith("s3://") for uri in reads):
-            self.jars = ",".join(str(jar) for jar in s3a_jars())
-        self.conf = dict(_SPARK_CONF)
-        if options := driver_java_options():
-            self.conf["spark.driver.extraJavaOptions"] = options
-
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        return [*super()._arguments(context, where, run_id), "--branch", backfill_branch(context)]
+    def branch(self, context: Context) -> str:
+        """The branch that the form names, or one of this DAG run's own."""
+        return backfill_branch(context)
 
 
 class AuditOperator(HeadraceOperator):
-    """See that everything in (published, main] has an audit that succeeded; audits it only when nobody has.
+    """See that what a branch has and readers have not was audited and found good; audit it only when nobody has.
 
-    ``of_backfill``: instead of main, everything on the DAG run's own branch.
+    ``of_backfill``: all of the backfill's branch, instead of (published, main].
     """
 
     def __init__(self, *, registered: Registered, of_backfill: bool = False, **kwargs: Any) -> None:
         super().__init__(registered=registered, action="audit", **kwargs)
         self.of_backfill = of_backfill
 
-    def execute(self, context: Context) -> Summary:
-        """Raises the failed expectations as AirflowFailException."""
-        from headrace.entrypoints.publish import check_audit
+    def branch(self, context: Context) -> str:
+        """The backfill's branch, or the one that this DAG run processed."""
+        return backfill_branch(context) if self.of_backfill else super().branch(context)
 
-        skip_unless_main(context)
-        with headrace_errors():
-            outcome = check_audit(self.registered.pipeline.name, root())
+    def act(self, context: Context) -> Summary:
+        """The range whose audit is good; raises its failed expectations."""
+        pipeline, branch = self.registered.pipeline, self.branch(context)
+        unpublished = unpublished_range(pipeline.name, root(), branch)
+        if unpublished is None:
+            self.log.info("readers see everything on branch %s already", branch)
+            return {}
+        outcome = stored_audit(pipeline, root(), unpublished)
         if outcome is None:
+            self.log.info("no audit of %s is stored yet: a Spark application makes it", unpublished)
             self.submit(context)
-        return {}
+            outcome = stored_audit(pipeline, root(), unpublished)
+        check_audit(pipeline.name, unpublished, outcome)
+        return {"from": unpublished.after, "to": unpublished.until, "success": True}
 
 
-def skip_unless_main(context: Context) -> None:
-    """Audits and publishing are about ``main``: a run on another branch has neither."""
-    if (branch := context["params"].get("branch") or MAIN) != MAIN:
-        raise AirflowSkipException(f"branch {branch} is not published; promote it to {MAIN} first")
+class CutOverOperator(HeadraceOperator):
+    """Make the branch of a backfill ``main`` and ``published`` in one catalog entry, while processing is held.
+
+    If main went on since the replay, the branch catches up first: this task holds the pool's slot, so main stays there.
+    """
+
+    def __init__(self, *, registered: Registered, asset: Asset, **kwargs: Any) -> None:
+        super().__init__(registered=registered, action="backfill", outlets=[asset], **kwargs)
+        self.asset = asset
+
+    def branch(self, context: Context) -> str:
+        """The backfill's branch."""
+        return backfill_branch(context)
+
+    def act(self, context: Context) -> Summary:
+        """Cut over and announce it; raises when the branch is not audited or its audit failed."""
+        from headrace.entrypoints.backfill import BranchBehindError, cut_over
+
+        name, branch = self.registered.pipeline.name, self.branch(context)
+        try:
+            result = cut_over(name, root(), branch)
+        except BranchBehindError as error:
+            self.log.info("%s: catching up while processing is held", error)
+            self.submit(context)
+            result = cut_over(name, root(), branch)
+        return announce(context, self.asset, result)
+
+
+def announce(context: Context, asset: Asset, result: RunResult) -> Summary:
+    """Give the event of ``asset`` its extra: {epoch, snapshot, rows, watermark} of what readers see now."""
+    small = summary(result)
+    context["outlet_events"][asset].extra = {key: small[key] for key in ("epoch", "snapshot", "rows", "watermark")}
+    return small
 
 
 def summary(result: RunResult) -> Summary:
@@ -188,16 +226,18 @@ def summary(result: RunResult) -> Summary:
 def run_id_of(context: Context) -> str:
     """A run id that no other attempt of any task has."""
     task = context["ti"]
-    return _plain_name(f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", unique=str(task.id))
+    return _plain_name(f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", 200, unique=str(task.id))
 
 
 def backfill_branch(context: Context) -> str:
-    """The branch of this DAG run: the same in every task and every attempt."""
+    """The branch that the form of a backfill names, or the DAG run's own: the same in every task and every attempt."""
+    if named := context["params"].get("branch"):
+        return str(named)
     run_id = context["ti"].run_id
-    return _plain_name(f"backfill-{run_id}", unique=run_id)
+    return _plain_name(f"backfill-{run_id}", 100, unique=run_id)
 
 
-def _plain_name(text: str, unique: str) -> str:
-    """``text`` in at most 100 plain characters, told apart from others alike by ``unique``."""
+def _plain_name(text: str, length: int, unique: str) -> str:
+    """``text`` in at most ``length`` plain characters, told apart from others alike by ``unique``."""
     digest = hashlib.sha256(unique.encode()).hexdigest()[:8]
-    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', text)[:90]}-{digest}"
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', text)[: length - 9]}-{digest}"
