@@ -4,7 +4,6 @@ Only files of the manifest are read, so that what a killed epoch left behind cha
 Rows are loaded into memory; for more, give ``files`` to a reader of your own and fold ``current`` by ``CURRENT``.
 """
 
-import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,19 +14,17 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from headrace_snapshots.catalog import Catalog
 
 from headrace.errors import FixConfigError
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.graph import Pipeline
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import iterate
+from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
+from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore, open_store
 
-MAIN, PUBLISHED = "main", "published"
 READERS = 8
 
 
@@ -51,7 +48,7 @@ class UnknownBranchError(FixConfigError):
 
 
 class QueryError(FixConfigError):
-    """A condition or an order that does not fit the view."""
+    """A view that does not exist, or a condition or an order that does not fit it."""
 
     code = "config.query"
 
@@ -85,6 +82,13 @@ select * exclude (newest) from (
   select *, row_number() over (partition by {identity} order by epoch desc, sequence desc) as newest from rows
 ) where newest = 1 and not is_retraction"""
 """How ``current`` is folded from its files; ``identity``: the key columns and the two ends of the window."""
+
+
+def view(name: str) -> View:
+    """The view of that name. Raises QueryError."""
+    if name not in list(View):
+        raise QueryError(f"there is no view {name!r}; there are {', '.join(View)}")
+    return View(name)
 
 
 def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
@@ -161,7 +165,7 @@ def _files_of(catalog: Catalog, view: View | str, branch: str) -> list[DataFile]
     if View(view) is View.CURRENT:
         return [file for layer in manifest.tables.get("current", ()) for file in layer.files]
     log = manifest.logs.get(View(view))
-    records = () if log is None else iterate(log, catalog.read_node)
+    records = () if log is None else catalog.files(log)
     return [file for record in records for file in record.files if isinstance(file, DataFile)]
 
 
@@ -173,13 +177,7 @@ def _absolute(root: str, path: str) -> str:
 
 def _tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
     def load(file: DataFile) -> pa.Table:
-        data = store.read(file.path)
-        if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-            raise BrokenObjectError(
-                f"{file.path} under {store.uri} is not what was written ({len(data)} bytes, not {file.bytes}, or other "
-                "content): roll back to a snapshot without it, or restore the object"
-            )
-        return pq.read_table(io.BytesIO(data), columns=columns.names).cast(columns)
+        return pq.read_table(io.BytesIO(verify(store, file)), columns=columns.names).cast(columns)
 
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
         yield from readers.map(load, named)

@@ -1,0 +1,336 @@
+"""The command line ``headrace``: every command, its arguments, and what it prints.
+
+Results go to stdout, everything else to stderr; the exit code is that of the error's branch (headrace.errors). Spark,
+Great Expectations, DuckDB and matplotlib are imported by the commands that need them: the others start at once.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, ParamSpec
+
+import typer
+
+from headrace.entrypoints.cli_output import (
+    Format,
+    notice,
+    print_fields,
+    print_json,
+    print_lines,
+    print_table,
+    reported,
+)
+from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.errors import FixConfigError
+from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
+from headrace.pipeline.registry import registered, resolve
+from headrace_snapshots.catalog import PUBLISHED, Catalog, Head
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import ObjectNotFoundError, open_store
+
+P = ParamSpec("P")
+BEGINNING = "beginning"
+SHOWN_ROWS = 20
+QUIET = frozenset(PANE_COLUMNS) - {WINDOW_START, WINDOW_END, "timing", "pane_index", "is_retraction", "epoch"}
+"""Pane columns that a table for people leaves out."""
+
+app = typer.Typer(
+    name="headrace",
+    help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="PIPELINE", help="A registered name, or path/to/file.py[:name].", show_default=False)
+]
+SnapshotArgument = Annotated[
+    str, typer.Argument(metavar="SNAPSHOT", help="A snapshot's id (see headrace log).", show_default=False)
+]
+Root = Annotated[
+    str,
+    typer.Option(
+        help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT", show_default=False
+    ),
+]
+Output = Annotated[Format, typer.Option("--format", help="Tables for people, or JSON for machines.")]
+ViewOption = Annotated[str, typer.Option("--view", help="current, panes, late or rejected.")]
+Branch = Annotated[str, typer.Option(help="published, main, or another branch or tag.")]
+
+
+def command(function: Callable[P, None]) -> Callable[P, None]:
+    """Register ``function`` as the command of its name, with errors reported in its ``output`` format."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        with reported(Format(str(kwargs["output"]))):
+            function(*args, **kwargs)
+
+    return app.command()(guarded)
+
+
+@command
+def run(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
+    files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
+    publish: Annotated[bool, typer.Option(help="Publish when the audit succeeds.")] = True,
+    output: Output = Format.TEXT,
+) -> None:
+    """Process what has landed, audit it, publish it."""
+    from headrace.entrypoints.cli_run import new_run_id, run_recorded, watching
+    from headrace.entrypoints.results import to_json
+
+    options = RunOptions(new_run_id(), max_epochs=max_epochs, files_per_epoch=files_per_epoch, publish=publish)
+    with watching() as watcher:
+        result = run_recorded(resolve(pipeline), root, options, watcher)
+    if output is Format.JSON:
+        print_lines([to_json(result).decode()])
+        return
+    shown = {"epochs": len(result.epochs), "snapshot": result.snapshot, "watermark": result.watermark, **result.rows}
+    published = "nothing yet" if result.published is None else f"snapshot {result.published}"
+    print_fields({**shown, "published": published}, f"run {result.run_id}")
+
+
+@command
+def read(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    view: ViewOption = "current",
+    branch: Branch = PUBLISHED,
+    where: Annotated[
+        str | None, typer.Option(help="A condition over the columns (SQL), such as 'flights > 20'.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="What to order by (SQL), such as 'max_delay desc'.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help=f"Rows; {SHOWN_ROWS} in a table, all in JSON.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the rows of a view: what a pipeline has found."""
+    from headrace.entrypoints import reading
+
+    found = resolve(pipeline)
+    rows = reading.query(reading.read(found, root, reading.view(view), branch), where, order)
+    if output is Format.JSON:
+        print_json(rows.slice(0, limit).to_pylist())
+        return
+    shown = rows.slice(0, SHOWN_ROWS if limit is None else limit)
+    first = [*found.key, WINDOW_START, WINDOW_END]
+    columns = sorted((n for n in rows.schema.names if n not in QUIET), key=lambda n: n not in first)
+    print_table(columns, ([row[name] for name in columns] for row in shown.to_pylist()))
+    notice(f"{shown.num_rows:,} of {rows.num_rows:,} rows of {view} on {branch}")
+
+
+@command
+def files(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    view: ViewOption = "current",
+    branch: Branch = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the Parquet files of a view, for readers of your own."""
+    from headrace.entrypoints import reading
+
+    named = reading.files(resolve(pipeline), root, reading.view(view), branch)
+    if output is Format.JSON:
+        print_json(named)
+    else:
+        print_lines(named)
+
+
+@command
+def log(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    limit: Annotated[int, typer.Option(min=1, help="Entries to print.")] = 20,
+    before: Annotated[int | None, typer.Option(help="Only entries with a lower number.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the catalog log, newest entry first: commits, publishes, rollbacks."""
+    entries = _catalog(pipeline, root).log(before, limit)
+    if output is Format.JSON:
+        print_json([entry.to_json() for entry in entries])
+        return
+    columns = ["entry", "at", "kind", "moves", "message"]
+    print_table(columns, ([e.number, e.at, e.kind.value, _moves(e), e.message] for e in entries))
+
+
+@command
+def show(
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    pipeline: Annotated[
+        str | None, typer.Option(help="The snapshot's pipeline; else registered ones are searched.")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print a snapshot: clocks, counts, tables, timings, storage requests. With --pipeline also a branch or a tag."""
+    manifest = _find(snapshot, root, pipeline)
+    if output is Format.JSON:
+        print_json(manifest.to_json())
+        return
+    own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
+    clocks = {name: value for name, value in manifest.progress.items() if name not in ("offsets", "splits")}
+    print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
+    stored = [
+        (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
+    ]
+    stored += [(name, "files", log.files, log.rows) for name, log in manifest.logs.items()]
+    print_table(["table", "", "number", "rows"], stored, "tables")
+    print_fields(manifest.counts, "counts of this epoch")
+    print_fields({**manifest.timings, **{f"{kind} requests": n for kind, n in manifest.requests.items()}}, "costs")
+
+
+@command
+def rollback(
+    pipeline: PipelineArgument,
+    snapshot: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help=f"An id, a tag, or {BEGINNING!r}.", show_default=False)
+    ],
+    *,
+    root: Root,
+    branch: Annotated[str, typer.Option(help="The branch to move back.")] = MAIN,
+    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "rolled back by hand",
+    output: Output = Format.TEXT,
+) -> None:
+    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
+    catalog = _catalog(pipeline, root)
+    to = None if snapshot == BEGINNING else _id(catalog.head(), snapshot)
+    _print_entry(catalog.rollback(branch, to, message), output)
+
+
+@command
+def release(
+    pipeline: PipelineArgument,
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    message: Annotated[str, typer.Option(help="Who decided it, and why; kept in the log.", show_default=False)],
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
+    catalog = _catalog(pipeline, root)
+    _print_entry(catalog.release(_id(catalog.head(), snapshot), message), output)
+
+
+@command
+def plot(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    out: Annotated[Path | None, typer.Option(help="Draw event time against processing time into this file.")] = None,
+    branch: Branch = MAIN,
+    epochs: Annotated[int, typer.Option(min=1, help="The last so many epochs.")] = 200,
+    output: Output = Format.TEXT,
+) -> None:
+    """Sum up how late the data was, epoch by epoch; draw it with --out."""
+    from headrace.entrypoints.reading import manifest_of
+    from headrace.observe.history import SUMMARY, history, totals
+
+    catalog = _catalog(pipeline, root)
+    head = manifest_of(catalog, branch)
+    found = [] if head is None else history(catalog, head.snapshot_id, epochs)
+    if out is not None:
+        from headrace.observe.picture import draw
+
+        draw(found, f"{catalog.pipeline} on {branch}: event time, processing time, watermark", out)
+    sums = totals(found)
+    if output is Format.JSON:
+        print_json({"epochs": len(found), "counts": sums, "picture": None if out is None else str(out)})
+        return
+    print_fields({words: sums.get(name, 0) for name, words in SUMMARY}, f"{catalog.pipeline}: {len(found)} epochs")
+    if out is not None:
+        notice(f"drawn: {out}")
+
+
+@command
+def pipelines(
+    root: Annotated[
+        str | None, typer.Option(help="Also say how far each is under this root.", envvar="HEADRACE_ROOT")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES."""
+    rows = []
+    for name, pipeline in registered().items():
+        row = {"name": name, "description": pipeline.description, "source": pipeline.source.path}
+        rows.append(row if root is None else {**row, **_refs(Catalog(open_store(root), name))})
+    if output is Format.JSON:
+        print_json(rows)
+    else:
+        columns = list(rows[0]) if rows else ["name"]
+        print_table(columns, ([row[column] for column in columns] for row in rows))
+
+
+@command
+def conformance(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of conformance cases.", show_default=False)],
+    engine: Annotated[str, typer.Option(help="Which executor runs them.")] = "reference",
+    only: Annotated[str | None, typer.Option(help="Only cases whose name matches this glob.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Run conformance cases of the Dataflow Model on an executor."""
+    from headrace.entrypoints.conformance import conformance as run_cases
+
+    raise typer.Exit(run_cases(file, engine, only, output.value))
+
+
+def main() -> None:
+    """The entry point of the command ``headrace``."""
+    app()
+
+
+def _catalog(pipeline: str, root: str) -> Catalog:
+    return Catalog(open_store(root), resolve(pipeline).name)
+
+
+def _id(head: Head, snapshot: str) -> str:
+    """``snapshot`` itself, or what the branch or tag of that name points to."""
+    return head.refs.get(snapshot) or head.refs.get(f"tags/{snapshot}") or snapshot
+
+
+def _find(snapshot: str, root: str, pipeline: str | None) -> Manifest:
+    if pipeline is not None:
+        catalog = _catalog(pipeline, root)
+        return catalog.manifest(_id(catalog.head(), snapshot))
+    store = open_store(root)
+    for name in registered():
+        try:
+            store.stat(f"{name}/manifests/{snapshot}.json")
+        except ObjectNotFoundError:
+            continue
+        return Catalog(store, name).manifest(snapshot)
+    raise FixConfigError(
+        f"no registered pipeline has a snapshot {snapshot!r} under {root}; `headrace log PIPELINE` lists ids, "
+        "--pipeline names a pipeline that is not registered"
+    )
+
+
+def _moves(entry: Entry) -> str:
+    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in entry.moves.items())
+
+
+def _print_entry(entry: Entry, output: Format) -> None:
+    if output is Format.JSON:
+        print_json(entry.to_json())
+    else:
+        print_fields(
+            {"entry": entry.number, "kind": entry.kind.value, "moves": _moves(entry), "message": entry.message}
+        )
+
+
+def _refs(catalog: Catalog) -> dict[str, str | int | None]:
+    """Where main and published are: the epochs, and the watermark of main."""
+    refs = catalog.head().refs
+    found = {ref: catalog.manifest(refs[ref]) if ref in refs else None for ref in (MAIN, PUBLISHED)}
+    epochs: dict[str, str | int | None] = {ref: None if m is None else m.epoch for ref, m in found.items()}
+    main_head = found[MAIN]
+    return {**epochs, "watermark": None if main_head is None else str(main_head.progress["watermark"])}
