@@ -234,7 +234,6 @@ class Catalog:
 
     def _append(self, intent: Intent, message: str, detail: JSON = None, *, begin: bool = False) -> Entry:
         """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty."""
-        write_id = self._new_id()
         facts: dict[tuple[str, str], bool] = {}
         # Ends: another turn means a new fact (at most two per head), or that somebody else's entry was stored.
         while True:
@@ -251,14 +250,14 @@ class Catalog:
                     raise RefusedError(f"pipeline {self.pipeline}: {reason}")
                 case Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
-                    entry = self._entry(head.entry + 1, write_id, next_, text, None if beginning else detail)
+                    entry = self._entry(head.entry + 1, next_, text, None if beginning else detail)
                     if self._log.append(entry) and not beginning:
                         return entry
 
-    def _entry(self, number: int, write_id: str, decided: Append, message: str, detail: JSON) -> Entry:
+    def _entry(self, number: int, decided: Append, message: str, detail: JSON) -> Entry:
         return Entry(
             number,
-            write_id,
+            self._new_id(),
             self._now().astimezone(UTC).isoformat().replace("+00:00", "Z"),
             decided.kind,
             decided.branch,

@@ -12,7 +12,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from headrace.errors import RetryError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, ObjectStore, UnknownOutcomeError
+from headrace_snapshots.store import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectStore,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
 
 HINT_EVERY = 4
 """Entries per hint written: a put saved per entry, two or three more probes for a newcomer."""
@@ -77,13 +83,7 @@ class CatalogLog:
         put is repeated, which is safe however late the first one lands. Raises UnknownOutcomeError when that does not
         settle it.
         """
-        retrying = Retrying(
-            retry=retry_if_exception_type(UnknownOutcomeError),
-            wait=wait_random_exponential(multiplier=0.02, max=2),
-            stop=stop_after_attempt(_ATTEMPTS),
-            reraise=True,
-        )
-        if not retrying(self._create, entry):
+        if not self._create_surely(entry):
             return False
         if entry.number > _number(self._newest):
             self._newest = entry
@@ -91,13 +91,40 @@ class CatalogLog:
             self._write_hint(entry.number)
         return True
 
+    def _create_surely(self, entry: Entry) -> bool:
+        in_doubt = False
+
+        def attempt() -> bool:
+            nonlocal in_doubt
+            try:
+                return self._create(entry)
+            except (UnknownOutcomeError, StoreUnavailableError) as error:
+                in_doubt = in_doubt or isinstance(error, UnknownOutcomeError)
+                if in_doubt:  # a later put that certainly failed says nothing about an earlier one
+                    where = f"{self._store.uri}/{self._path(entry.number)}"
+                    raise UnknownOutcomeError(
+                        f"whether {where} was stored is unknown; look at the log: {error}"
+                    ) from error
+                raise
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(UnknownOutcomeError),
+            wait=wait_random_exponential(multiplier=0.02, max=2),
+            stop=stop_after_attempt(_ATTEMPTS),
+            reraise=True,
+        )
+        return retrying(attempt)
+
     def _create(self, entry: Entry) -> bool:
         try:
             self._store.create(self._path(entry.number), entry.to_bytes())
         except (ObjectExistsError, UnknownOutcomeError) as error:
-            found = self.find(entry.number)
+            try:
+                found = self.find(entry.number)
+            except StoreUnavailableError as unreadable:
+                raise UnknownOutcomeError(str(unreadable)) from unreadable
             if found is None:
-                raise UnknownOutcomeError(f"whether entry {entry.number} was stored is unknown: {error}") from error
+                raise UnknownOutcomeError(str(error)) from error
             return found.write_id == entry.write_id
         return True
 

@@ -1,0 +1,150 @@
+"""A store that fails on purpose: requests fail, answers are lost, puts land late, operations are held in place."""
+
+import random
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from headrace_snapshots.store.port import (
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectStore,
+    RequestCounts,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is about to be asked of the store: its kind (as requests are counted), path, and how many came before."""
+
+    kind: str
+    path: str
+    number: int
+
+
+class Fault(Enum):
+    """What goes wrong once."""
+
+    FAIL = "it does not happen, and the caller is told"
+    LOSE_REQUEST = "it does not happen, and the caller is not told so"
+    LOSE_ANSWER = "it happens, and the caller is not told so"
+
+
+@dataclass(frozen=True)
+class LandLate:
+    """The answer is lost at once; the request happens only before the ``after``-th operation that follows."""
+
+    after: int
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The operation waits until ``wait`` returns, then happens."""
+
+    wait: Callable[[], object]
+
+
+Plan = Callable[[Operation], Fault | LandLate | Hold | None]
+
+
+class FaultyStore:
+    """``inner``, with what ``plan`` says for each operation. Safe to use from many threads if the plan is."""
+
+    def __init__(self, inner: ObjectStore, plan: Plan) -> None:
+        self.inner = inner
+        self.uri = inner.uri
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._number = 0
+        self._late: list[tuple[int, Callable[[], object]]] = []
+
+    @property
+    def requests(self) -> RequestCounts:
+        return self.inner.requests
+
+    def read(self, path: str) -> bytes:
+        return self._do("get", path, lambda: self.inner.read(path))
+
+    def stat(self, path: str) -> ObjectInfo:
+        return self._do("stat", path, lambda: self.inner.stat(path))
+
+    def write(self, path: str, data: bytes) -> ObjectInfo:
+        return self._do("put", path, lambda: self.inner.write(path, data))
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        return self._do("create", path, lambda: self.inner.create(path, data))
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        return self._do("list", prefix, lambda: self.inner.list(prefix, start_after))
+
+    def delete(self, path: str) -> None:
+        self._do("delete", path, lambda: self.inner.delete(path))
+
+    def _do(self, kind: str, path: str, request: Callable[[], Result]) -> Result:
+        with self._lock:
+            operation = Operation(kind, path, self._number)
+            self._number += 1
+            due = [late for at, late in self._late if at <= operation.number]
+            self._late = [(at, late) for at, late in self._late if at > operation.number]
+        for late in due:
+            _without_answer(late)
+        fault = self._plan(operation)
+        if fault is None:
+            return request()
+        if isinstance(fault, Hold):
+            fault.wait()
+            return request()
+        if fault is Fault.FAIL:
+            raise StoreUnavailableError(f"{kind} of {self.uri}/{path} failed on purpose")
+        if fault is Fault.LOSE_ANSWER:
+            _without_answer(request)
+        if isinstance(fault, LandLate):
+            with self._lock:
+                self._late.append((operation.number + fault.after, request))
+        lost = UnknownOutcomeError if kind == "create" else StoreUnavailableError
+        raise lost(f"the answer to {kind} of {self.uri}/{path} was lost on purpose")
+
+
+def _without_answer(request: Callable[[], object]) -> None:
+    with suppress(ObjectExistsError):  # a server's "exists already" is an answer too, and nobody is there to hear it
+        request()
+
+
+def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> Plan:
+    """A plan that fails operations of ``kinds`` with probability ``rate``, at most ``in_a_row`` in succession."""
+    source, lock = random.Random(seed), threading.Lock()
+    row = 0
+
+    def plan(operation: Operation) -> Fault | LandLate | None:
+        nonlocal row
+        if operation.kind not in kinds:
+            return None
+        with lock:
+            row = row + 1 if row < in_a_row and source.random() < rate else 0
+            faults = [*Fault, LandLate(source.randint(1, 4))] if operation.kind == "create" else [Fault.FAIL]
+            return source.choice(faults) if row else None
+
+    return plan
+
+
+def hold_first(kind: str, part: str, wait: Callable[[], object]) -> Plan:
+    """A plan that holds the first operation of ``kind`` whose path contains ``part`` until ``wait`` returns."""
+    lock = threading.Lock()
+    held = False
+
+    def plan(operation: Operation) -> Hold | None:
+        nonlocal held
+        with lock:
+            if held or operation.kind != kind or part not in operation.path:
+                return None
+            held = True
+        return Hold(wait)
+
+    return plan

@@ -1,0 +1,95 @@
+"""File logs: everything appended is listed, little is in the manifest, and old epochs cost nothing to skip."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate
+from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.testing.strategies import records
+
+
+class Nodes:
+    """Stored nodes, and which were read."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+        self.reads: list[str] = []
+
+    def append(self, log: FileLog, record: FileRecord) -> FileLog:
+        log, nodes = append(log, record)
+        self.stored.update({node.id: node.to_bytes() for node in nodes})
+        return log
+
+    def read(self, node_id: str) -> IndexNode:
+        self.reads.append(node_id)
+        return IndexNode.from_bytes(self.stored[node_id], node_id, node_id)
+
+
+def one_file(epoch: int) -> FileRecord:
+    return FileRecord(epoch, (DataFile(f"e/{epoch}", epoch, 10, "0" * 64),))
+
+
+@given(records(), st.integers(-1, 60))
+def test_what_was_appended_is_listed(appended: list[FileRecord], since: int) -> None:
+    nodes, log = Nodes(), FileLog()
+    for record in appended:
+        log = nodes.append(log, record)
+        assert sum(max(1, len(r.files)) for r in log.tail) < 64
+        assert all(len(level) < 64 for level in log.levels)
+    assert list(iterate(log, nodes.read)) == appended
+    assert list(iterate(log, nodes.read, since)) == [r for r in appended if r.epoch > since]
+    assert log.files == sum(len(r.files) for r in appended)
+    assert log.rows == sum(f.rows for r in appended for f in r.files if isinstance(f, DataFile))
+
+
+def test_old_logs_stay_valid_while_new_ones_grow() -> None:
+    nodes, logs = Nodes(), [FileLog()]
+    for epoch in range(300):
+        logs.append(nodes.append(logs[-1], one_file(epoch)))
+    for length in (0, 1, 63, 64, 65, 200, 300):
+        assert [r.epoch for r in iterate(logs[length], nodes.read)] == list(range(length))
+    fork = nodes.append(logs[100], one_file(999))
+    assert [r.epoch for r in iterate(fork, nodes.read)] == [*range(100), 999]
+
+
+def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
+    nodes, log = Nodes(), FileLog()
+    for epoch in range(10_000):
+        log = nodes.append(log, one_file(epoch))
+    assert len(log.levels) == 2
+    assert len(log.tail) + sum(len(level) for level in log.levels) <= 63 * 3
+    assert len(nodes.stored) <= math.ceil(10_000 / 64 * 64 / 63)
+    nodes.reads.clear()
+    assert [r.epoch for r in iterate(log, nodes.read, since_epoch=9_900)] == list(range(9_901, 10_000))
+    assert len(nodes.reads) <= 3
+
+
+def test_a_record_with_many_files_does_not_fill_the_manifest() -> None:
+    nodes, log = Nodes(), FileLog()
+    files = tuple(InputFile(f"landing/{n}", n, "etag") for n in range(500))
+    for epoch in range(10):
+        log = nodes.append(log, FileRecord(epoch, files))
+    assert (log.tail, len(log.levels[0])) == ((), 10)
+    assert [f for r in iterate(log, nodes.read, 8) for f in r.files] == list(files)
+
+
+def test_epochs_do_not_go_back() -> None:
+    nodes = Nodes()
+    log = nodes.append(FileLog(), one_file(5))
+    with pytest.raises(ValueError, match="epoch 4 cannot follow one of epoch 5"):
+        append(log, one_file(4))
+    for epoch in range(6, 70):
+        log = nodes.append(log, one_file(epoch))
+    full = FileLog((), log.levels)
+    with pytest.raises(ValueError, match="cannot follow"):
+        append(full, one_file(5))
+
+
+def test_a_node_that_is_another_is_noticed() -> None:
+    one, two = IndexNode(records=(one_file(1),)), IndexNode(records=(one_file(2),))
+    with pytest.raises(BrokenObjectError, match="the/name is another node"):
+        IndexNode.from_bytes(one.to_bytes(), "the/name", two.id)

@@ -1,0 +1,93 @@
+"""Manifests, entries and index nodes survive storage, and say what is wrong when they do not."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import RestoreError
+from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.testing.strategies import manifests
+
+SAMPLE = Manifest("s1", "p", "f", "main", 3, "s0", 2, "2026-01-01T00:00:00Z", {"watermark": None}, counts={"rows": 7})
+ENTRY = Entry(4, "w", "2026-01-01T00:00:00Z", Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main": "s"}, {"main": 2})
+
+
+@given(manifests())
+def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
+    assert Manifest.from_bytes(manifest.to_bytes(), "x") == manifest
+
+
+@given(
+    st.builds(
+        Entry,
+        st.integers(0),
+        st.text(),
+        st.text(),
+        st.sampled_from(Kind),
+        st.none() | st.text(),
+        st.none() | st.integers(),
+        st.dictionaries(st.text(), st.tuples(st.none() | st.text(), st.none() | st.text())),
+        st.dictionaries(st.text(), st.text()),
+        st.dictionaries(st.text(), st.integers()),
+        st.text(),
+        st.none() | st.lists(st.integers()),
+    )
+)
+def test_an_entry_is_read_as_it_was_written(entry: Entry) -> None:
+    assert Entry.from_bytes(entry.to_bytes(), "x") == entry
+
+
+@given(st.data())
+def test_any_changed_byte_is_noticed(data: st.DataObject) -> None:
+    stored = SAMPLE.to_bytes()
+    position = data.draw(st.integers(0, len(stored) - 1))
+    changed = bytearray(stored)
+    changed[position] ^= data.draw(st.integers(1, 255))
+    try:
+        assert Manifest.from_bytes(bytes(changed), "the/object.json") == SAMPLE  # a byte of white space
+    except RestoreError as error:
+        assert "the/object.json" in str(error)
+
+
+@given(st.integers(0, len(SAMPLE.to_bytes()) - 2))
+def test_a_cut_off_object_is_broken(length: int) -> None:
+    with pytest.raises(BrokenObjectError, match=r"the/object\.json is broken"):
+        Manifest.from_bytes(SAMPLE.to_bytes()[:length], "the/object.json")
+
+
+def test_an_object_of_another_kind_or_a_newer_format() -> None:
+    with pytest.raises(BrokenObjectError, match="it is a entry, not a manifest"):
+        Manifest.from_bytes(ENTRY.to_bytes(), "x")
+    newer = json.loads(SAMPLE.to_bytes()) | {"format": 2}
+    with pytest.raises(NewerFormatError, match="x has format 2"):
+        Manifest.from_bytes(json.dumps(newer).encode(), "x")
+
+
+def test_a_field_of_a_wrong_type_is_named() -> None:
+    from headrace_snapshots.format.codec import encode
+
+    content = SAMPLE.to_json()
+    for change, said in [
+        ({"epoch": "3"}, r"content\.epoch is of type str, not an integer"),
+        ({"tables": {"t": [{"files": []}]}}, r"content\.tables\.t\[0\] has no field 'rows'"),
+        ({"parent": 1}, r"content\.parent is of type int"),
+        ({"counts": {"x": True}}, r"content\.counts\.x is of type bool"),
+    ]:
+        with pytest.raises(BrokenObjectError, match=said):
+            Manifest.from_bytes(encode("manifest", content | change), "x")
+
+
+def test_what_is_stored_today_is_readable_for_ever() -> None:
+    """The bytes of format 1, written down: this test changes only when a new format is added beside it."""
+    stored = (
+        b'{"format":1,"kind":"manifest","sha256":"%s","content":{"branch":"main","counts":{"rows":7},'
+        b'"created_at":"2026-01-01T00:00:00Z","epoch":3,"fingerprint":"f","generation":2,"logs":{},"parent":"s0",'
+        b'"pipeline":"p","progress":{"watermark":null},"requests":{},"snapshot_id":"s1","tables":{},"timings":{}}}\n'
+    ) % b"3355bec53c08049659e5308bb0987cba22cb2414271be0cbfedfb1883316b8ce"
+    assert stored == SAMPLE.to_bytes()
+    assert Manifest.from_bytes(stored, "x") == SAMPLE

@@ -1,0 +1,63 @@
+"""The merge policy: few layers, and every row rewritten only a logarithmic number of times."""
+
+import math
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from headrace_snapshots.format.layers import plan_merge
+
+SIZES = st.integers(0, 8) | st.integers(0, 100_000) | st.sampled_from([8**k + d for k in range(7) for d in (-1, 0, 1)])
+
+
+def simulate(arrivals: list[int]) -> tuple[int, int]:
+    """(most layers after any append, most rewrites of any row) when no row replaces another."""
+    layers: list[tuple[int, int]] = []
+    most = rewrites = 0
+    for rows in arrivals:
+        layers.append((rows, 0))
+        start = plan_merge([r for r, _ in layers])
+        if start is not None:
+            merged = layers[start:]
+            layers = [*layers[:start], (sum(r for r, _ in merged), max(n for _, n in merged) + 1)]
+        most, rewrites = max(most, len(layers)), max(rewrites, *(n for _, n in layers))
+    return most, rewrites
+
+
+def bound(total: int) -> float:
+    return 8 * (math.log(max(total, 1), 8) + 2)
+
+
+@settings(max_examples=300)
+@given(st.lists(SIZES, max_size=400))
+@example([1] * 400)
+@example([7, 9] * 200)
+@example([1] * 7 + [15] + [1] * 7 + [59] + [1] * 7 + [15] + [1] * 7 + [10_000] + [1] * 100)
+@example([8**k for k in range(8)] * 20)
+@example([8**k for k in reversed(range(8))] * 20)
+@example(([8**5] + [1] * 7) * 40)
+def test_layers_and_rewrites_grow_with_the_logarithm(arrivals: list[int]) -> None:
+    layers, rewrites = simulate(arrivals)
+    assert layers <= bound(sum(arrivals))
+    assert rewrites <= bound(sum(arrivals))
+
+
+@given(st.lists(SIZES, max_size=60), st.data())
+def test_layers_stay_few_when_merging_removes_rows(arrivals: list[int], data: st.DataObject) -> None:
+    layers: list[int] = []
+    for rows in arrivals:
+        layers.append(rows)
+        start = plan_merge(layers)
+        if start is not None:
+            layers[start:] = [data.draw(st.integers(0, sum(layers[start:])))]
+        assert len(layers) <= bound(sum(arrivals))
+
+
+def test_small_lists_are_left_alone_and_steady_streams_merge_in_eights() -> None:
+    assert plan_merge([]) is None
+    assert plan_merge([5] * 7) is None
+    assert plan_merge([5] * 8) == 0
+    assert plan_merge([1000, *[5] * 8]) == 1
+    assert plan_merge([1000, *[5] * 7, 1000]) == 0  # small ones shut in between large ones
+    assert plan_merge([*[64] * 7, *[8] * 7, *[1] * 8]) == 0  # one cascade, one rewrite
+    assert simulate([100] * 512)[1] == 3
