@@ -1,0 +1,141 @@
+"""A deployment written by hand: real Parquet files and real catalog entries under a root, without Spark."""
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.entrypoints.reading import View, schema
+from headrace.pipeline import Pipeline
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.registry import resolve
+from headrace_snapshots.catalog import MAIN, Catalog, Claim
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+
+PIPELINE_FILE = '''"""A pipeline for tests: events per user and hour."""
+
+from datetime import timedelta
+
+from headrace.pipeline import (
+    AfterCount, AfterWatermark, BoundedOutOfOrderness, DataType, EventTime, FileFormat, FileSource, FixedWindows,
+    Pipeline, col, count, retracting, sum_of,
+)
+
+clicks = Pipeline(
+    name="clicks",
+    description="Clicks per user and hour.",
+    source=FileSource(
+        path="landing/clicks",
+        format=FileFormat.JSON,
+        schema={"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT},
+    ),
+    event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(minutes=10))),
+    key={"user": col("user")},
+    where=FixedWindows(timedelta(hours=1)),
+    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
+    how=retracting(allowed_lateness=timedelta(days=1)),
+    what={"clicks": count(), "amount": sum_of(col("amount"))},
+)
+'''
+Row = dict[str, Any]
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def hour(number: int) -> datetime:
+    """The start of an hour of the test's day."""
+    return START + timedelta(hours=number)
+
+
+def pane(
+    user: str, window: int, clicks: int, *, index: int = 0, retraction: bool = False, **more: Any
+) -> dict[str, Any]:
+    """A pane of the hour ``window``; ``sequence`` puts a retraction before what follows it."""
+    return {
+        "user": user,
+        "clicks": clicks,
+        "amount": None,
+        "window_start": hour(window),
+        "window_end": hour(window + 1),
+        "pane_time": hour(window + 1) - timedelta(microseconds=1),
+        "timing": "EARLY",
+        "pane_index": index,
+        "nonspeculative_index": -1,
+        "is_first": index == 0,
+        "is_last": False,
+        "is_retraction": retraction,
+        "sequence": 0 if retraction else 1,
+        **more,
+    }
+
+
+class Deployment:
+    """One pipeline under one root. ``reference`` names its file, as on the command line."""
+
+    def __init__(self, folder: Path, root: str | None = None) -> None:
+        file = folder / "clicks.py"
+        file.write_text(PIPELINE_FILE)
+        self.reference = str(file)
+        self.root = (folder / "root").as_uri() if root is None else root
+        self.pipeline: Pipeline = resolve(self.reference)
+        self.store = open_store(self.root)
+        self.catalog = Catalog(self.store, "clicks")
+        self.head: Manifest | None = None
+        self.claim: Claim | None = None
+
+    def commit(self, **rows: Sequence[Mapping[str, Any]]) -> str:
+        """Commit one epoch that adds ``rows`` to the views of those names; the snapshot's id."""
+        epoch = 0 if self.head is None else self.head.epoch + 1
+        snapshot = self.catalog.new_snapshot_id()
+        prefix = self.catalog.data_prefix(epoch, snapshot)
+        added = {name: self.write(f"{prefix}/{name}-0.parquet", name, rows[name], epoch) for name in rows}
+        logs = {} if self.head is None else dict(self.head.logs)
+        for name in ("panes", "late", "rejected"):
+            log = logs.get(name, FileLog())
+            logs[name] = self.catalog.append_record(log, FileRecord(epoch, (added[name],))) if name in added else log
+        layers = () if self.head is None else self.head.tables["current"]
+        if "panes" in added:
+            layers = (*layers, Layer((added["panes"],), added["panes"].rows, epoch, epoch))
+        claim = self.claim = self.claim or self.catalog.claim(MAIN, "test")
+        manifest = Manifest(
+            snapshot_id=snapshot,
+            pipeline="clicks",
+            fingerprint=fingerprint(self.pipeline),
+            branch=MAIN,
+            epoch=epoch,
+            parent=None if self.head is None else self.head.snapshot_id,
+            generation=claim.generation,
+            created_at="2026-03-01T12:00:00Z",
+            progress={
+                "watermark": f"2026-03-01T{epoch:02}:50:00Z",
+                "processing_time": f"2026-03-02T00:00:{epoch:02}Z",
+                "min_event_time": f"2026-03-01T{epoch:02}:00:00Z",
+                "max_event_time": f"2026-03-01T{epoch + 1:02}:00:00Z",
+            },
+            tables={"state": (), "current": layers},
+            logs=logs,
+            counts={"records": 10, "panes_late": 1, "late_dropped": len(rows.get("late", ()))},
+            timings={"write_seconds": 0.5},
+            requests={"put": 3},
+        )
+        self.catalog.commit(claim, manifest)
+        self.head = manifest
+        return snapshot
+
+    def write(self, path: str, view: str, rows: Sequence[Mapping[str, Any]], epoch: int) -> DataFile:
+        """A Parquet file of a view."""
+        table = pa.Table.from_pylist(
+            [{**row, "epoch": epoch} for row in rows], schema=schema(self.pipeline, View(view))
+        )
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        data = buffer.getvalue()
+        self.store.write(path, data)
+        return DataFile(path, len(rows), len(data), hashlib.sha256(data).hexdigest())

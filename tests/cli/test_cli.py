@@ -1,0 +1,186 @@
+"""The command line: its output for people and machines, its exit codes, and what it does not import."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deployments import Deployment, pane
+from typer.testing import CliRunner, Result
+
+from headrace.entrypoints.cli import app
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    found = Deployment(tmp_path)
+    found.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 1500)])
+    found.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
+    return found
+
+
+def headrace(deployment: Deployment, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "--root", deployment.root])
+
+
+def parsed(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_read_prints_tables_and_json(deployment: Deployment) -> None:
+    text = headrace(deployment, "read", deployment.reference, "--branch", "main")
+    assert text.exit_code == 0
+    assert "1,500" in text.stdout
+    assert "2026-03-01 01:00:00Z" in text.stdout
+    assert "2 of 2 rows of current on main" in text.stderr
+    rows = parsed(headrace(deployment, "read", deployment.reference, "--branch", "main", "--format", "json"))
+    assert [(r["user"], r["clicks"], r["amount"], r["window_start"]) for r in rows] == [
+        ("ann", 3, None, "2026-03-01T01:00:00Z"),
+        ("bob", 1500, None, "2026-03-01T01:00:00Z"),
+    ]
+
+
+def test_read_takes_a_condition_an_order_and_a_limit(deployment: Deployment) -> None:
+    common = ("read", deployment.reference, "--view", "panes", "--branch", "main", "--format", "json")
+    rows = parsed(
+        headrace(deployment, *common, "--where", "not is_retraction", "--order", "clicks desc", "--limit", "2")
+    )
+    assert [row["clicks"] for row in rows] == [1500, 3]
+
+
+def test_files_prints_one_path_a_line(deployment: Deployment) -> None:
+    result = headrace(deployment, "files", deployment.reference, "--branch", "main")
+    assert result.exit_code == 0
+    assert [Path(line).is_file() for line in result.stdout.splitlines()] == [True, True]
+    assert parsed(headrace(deployment, "files", deployment.reference, "--branch", "main", "--format", "json")) == (
+        result.stdout.splitlines()
+    )
+
+
+def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> None:
+    entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
+    assert [entry["kind"] for entry in entries] == ["commit", "commit", "claim", "init"]
+    assert "epoch 1" in headrace(deployment, "log", deployment.reference, "--limit", "1").stdout
+    head = deployment.catalog.head().refs["main"]
+    manifest = parsed(headrace(deployment, "show", head, "--pipeline", deployment.reference, "--format", "json"))
+    assert manifest["epoch"] == 1
+    by_branch = headrace(deployment, "show", "main", "--pipeline", deployment.reference)
+    assert head in by_branch.stdout
+    assert "2026-03-01T01:50:00Z" in by_branch.stdout
+
+
+def test_show_finds_the_pipeline_of_a_snapshot_among_the_registered(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = deployment.catalog.head().refs["main"]
+    unknown = headrace(deployment, "show", head)
+    assert unknown.exit_code == 10
+    assert "--pipeline names a pipeline that is not registered" in unknown.stderr
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path))
+    assert parsed(headrace(deployment, "show", head, "--format", "json"))["pipeline"] == "clicks"
+
+
+def test_rollback_moves_main_and_published_back(deployment: Deployment) -> None:
+    head, first = (m.snapshot_id for m in deployment.catalog.ancestry(deployment.catalog.head().refs["main"]))
+    deployment.catalog.publish(head, None)
+    entry = parsed(
+        headrace(deployment, "rollback", deployment.reference, first, "--message", "why", "--format", "json")
+    )
+    assert entry["kind"] == "rollback"
+    assert deployment.catalog.head().refs == {"main": first, "published": first}
+    assert headrace(deployment, "rollback", deployment.reference, "beginning").exit_code == 0
+    assert deployment.catalog.head().refs == {}
+
+
+def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment) -> None:
+    refused = headrace(deployment, "release", deployment.reference, "main", "--message", " ")
+    assert refused.exit_code == 10
+    assert "who decided it and why" in refused.stderr
+    assert headrace(deployment, "release", deployment.reference, "main", "--message", "Ann: known gap").exit_code == 0
+    refs = deployment.catalog.head().refs
+    assert refs["published"] == refs["main"]
+    assert deployment.catalog.log(limit=1)[0].message == "Ann: known gap"
+
+
+def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path) -> None:
+    picture = tmp_path / "lateness.png"
+    result = headrace(deployment, "plot", deployment.reference, "--out", str(picture))
+    assert result.exit_code == 0, result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "late panes" in result.stdout
+    sums = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))
+    assert sums == {"epochs": 2, "counts": {"records": 20, "panes_late": 2, "late_dropped": 0}, "picture": None}
+    wrong = headrace(deployment, "plot", deployment.reference, "--out", str(tmp_path / "lateness.doc"))
+    assert wrong.exit_code == 10
+    assert "name a .png, .svg or .pdf file" in wrong.stderr
+
+
+def test_pipelines_says_how_far_each_is(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path))
+    rows = {row["name"]: row for row in parsed(headrace(deployment, "pipelines", "--format", "json"))}
+    assert rows["clicks"]["main"] == 1
+    assert rows["clicks"]["published"] is None
+    assert rows["clicks"]["watermark"] == "2026-03-01T01:50:00Z"
+    assert rows["aircraft_sessions"]["main"] is None
+
+
+def test_an_error_is_one_message_an_exit_code_and_json_for_machines(deployment: Deployment) -> None:
+    text = headrace(deployment, "read", deployment.reference, "--view", "state")
+    assert text.exit_code == 10
+    assert text.stdout == ""
+    assert "there is no view 'state'; there are current, panes, late, rejected (config.query)" in text.stderr
+    assert "Traceback" not in text.stderr
+    machine = headrace(deployment, "read", deployment.reference, "--view", "state", "--format", "json")
+    assert machine.exit_code == 10
+    assert json.loads(machine.stdout)["error"]["code"] == "config.query"
+
+
+def test_a_snapshot_that_is_not_there_asks_to_restore(deployment: Deployment) -> None:
+    result = headrace(deployment, "show", "0123", "--pipeline", deployment.reference)
+    assert result.exit_code == 40
+    assert "has no snapshot 0123" in result.stderr
+
+
+def test_the_root_can_come_from_the_environment_and_must_come(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_ROOT", raising=False)
+    missing = CliRunner().invoke(app, ["log", deployment.reference])
+    assert missing.exit_code == 2
+    assert "--root" in missing.stderr
+    monkeypatch.setenv("HEADRACE_ROOT", deployment.root)
+    assert CliRunner().invoke(app, ["log", deployment.reference]).exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["log"], ["show"], ["pipelines"]])
+def test_commands_that_only_look_import_nothing_heavy(deployment: Deployment, arguments: list[str]) -> None:
+    if arguments == ["log"]:
+        arguments = ["log", deployment.reference, "--root", deployment.root]
+    elif arguments == ["show"]:
+        arguments = ["show", "main", "--pipeline", deployment.reference, "--root", deployment.root]
+    code = (
+        "import sys\nfrom headrace.entrypoints.cli import app\n"
+        f"app({arguments!r}, standalone_mode=False)\n"
+        "heavy = {'pyspark', 'duckdb', 'pandas', 'pyarrow', 'matplotlib', 'great_expectations', 'airflow', 'minio'}\n"
+        "print('heavy:', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_the_command_is_installed(deployment: Deployment) -> None:
+    command = Path(sys.executable).with_name("headrace")
+    done = subprocess.run(
+        [command, "read", deployment.reference, "--root", deployment.root, "--branch", "nowhere"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 10
+    assert "there is no branch or tag 'nowhere'" in done.stderr
+    assert done.stdout == ""

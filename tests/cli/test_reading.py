@@ -1,0 +1,173 @@
+"""Reading without Spark: ``current`` folds to the newest pane, and only files that the manifest names are read."""
+
+from itertools import count
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deployments import Deployment, hour, pane
+
+from headrace.entrypoints.reading import CURRENT, QueryError, UnknownBranchError, View, files, query, read, schema, view
+from headrace_snapshots.format.codec import BrokenObjectError
+
+_names = count()
+
+
+@pytest.fixture(params=["file", "memory"])
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
+    """A deployment in a folder whose name needs quoting, and one in a store whose files have no path."""
+    if request.param == "memory":
+        return Deployment(tmp_path, f"memory://reading-{next(_names)}")
+    folder = tmp_path / "a [1] b%41 é"
+    folder.mkdir()
+    return Deployment(folder)
+
+
+def current(deployment: Deployment, branch: str = "main") -> list[tuple[str, int, int]]:
+    rows = read(deployment.pipeline, deployment.root, "current", branch).to_pylist()
+    return [(row["user"], row["window_start"].hour, row["clicks"]) for row in rows]
+
+
+def test_current_is_the_newest_pane_of_each_key_and_window(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5), pane("ann", 0, 1)])
+    deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
+    assert current(deployment) == [("ann", 0, 1), ("ann", 1, 3), ("bob", 1, 5)]
+
+
+def test_a_window_whose_newest_record_is_a_retraction_has_no_row(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2), pane("ann", 2, 4)])
+    deployment.commit(panes=[pane("ann", 1, 2, retraction=True, sequence=7)])
+    assert current(deployment) == [("ann", 2, 4)]
+
+
+def test_within_an_epoch_the_sequence_decides(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, n, index=n, sequence=n) for n in (2, 4, 0, 3, 1)])
+    assert current(deployment) == [("ann", 1, 4)]
+
+
+def test_panes_come_in_the_order_in_which_they_were_emitted(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)])
+    deployment.commit(panes=[pane("ann", 1, 3, index=1), pane("ann", 1, 2, retraction=True)])
+    rows = read(deployment.pipeline, deployment.root, "panes", "main").to_pylist()
+    assert [(r["epoch"], r["user"], r["clicks"], r["is_retraction"]) for r in rows] == [
+        (0, "ann", 2, False),
+        (0, "bob", 5, False),
+        (1, "ann", 2, True),
+        (1, "ann", 3, False),
+    ]
+
+
+def test_files_that_no_manifest_names_change_nothing(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    before = read(deployment.pipeline, deployment.root, "panes", "main")
+    prefix = deployment.catalog.data_prefix(1, "killed")
+    deployment.write(f"{prefix}/panes-0.parquet", "panes", [pane("ann", 1, 999)], 1)
+    deployment.store.write(f"{prefix}/panes-1.parquet", b"half a file")
+    assert read(deployment.pipeline, deployment.root, "panes", "main").equals(before)
+    assert len(files(deployment.pipeline, deployment.root, "current", "main")) == 1
+
+
+def test_readers_see_published_unless_they_ask_for_main(deployment: Deployment) -> None:
+    first = deployment.commit(panes=[pane("ann", 1, 2)])
+    assert current(deployment, "published") == []
+    deployment.catalog.publish(first, None)
+    deployment.commit(panes=[pane("ann", 1, 3, index=1)])
+    assert current(deployment, "published") == [("ann", 1, 2)]
+    assert current(deployment, "main") == [("ann", 1, 3)]
+
+
+@pytest.mark.parametrize("name", list(View))
+def test_a_branch_without_snapshots_gives_an_empty_table_with_the_right_columns(
+    deployment: Deployment, name: View
+) -> None:
+    rows = read(deployment.pipeline, deployment.root, name, "published")
+    assert rows.num_rows == 0
+    assert rows.schema == schema(deployment.pipeline, name)
+    assert files(deployment.pipeline, deployment.root, name, "published") == []
+
+
+def test_late_and_rejected_rows_are_read_from_their_logs(deployment: Deployment) -> None:
+    late = {
+        "user": "ann",
+        "event_time": hour(1),
+        "window_start": hour(1),
+        "window_end": hour(2),
+        "file": "f",
+        "raw": "{}",
+    }
+    deployment.commit(late=[{**late, "reason": "window expired"}])
+    deployment.commit(
+        rejected=[{"file": "f", "position": n, "reason": "key is null: user", "raw": "{}"} for n in (2, 1)]
+    )
+    assert read(deployment.pipeline, deployment.root, "late", "main")["event_time"].to_pylist() == [hour(1)]
+    assert read(deployment.pipeline, deployment.root, "rejected", "main")["position"].to_pylist() == [1, 2]
+
+
+def test_a_log_longer_than_a_manifest_holds_is_read_whole(deployment: Deployment) -> None:
+    for number in range(70):
+        deployment.commit(panes=[pane("ann", number % 20, number, index=number)])
+    rows = read(deployment.pipeline, deployment.root, "panes", "main")
+    assert rows["clicks"].to_pylist() == list(range(70))
+    assert len(current(deployment)) == 20
+
+
+def test_unknown_branches_and_views_are_clear_errors(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    with pytest.raises(UnknownBranchError, match=r"no branch or tag 'mian'; there are main"):
+        read(deployment.pipeline, deployment.root, "current", "mian")
+    with pytest.raises(QueryError, match="there are current, panes, late, rejected"):
+        view("state")
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "deleted"])
+def test_a_damaged_file_is_named(deployment: Deployment, damage: str) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    path = next(info.path for info in deployment.store.list("clicks/data/"))
+    data = deployment.store.read(path)
+    if damage == "deleted":
+        deployment.store.delete(path)
+    else:
+        deployment.store.write(path, data[:-9] if damage == "cut" else data.replace(b"ann", b"Ann"))
+    with pytest.raises(BrokenObjectError, match=r"panes-0\.parquet"):
+        read(deployment.pipeline, deployment.root, "panes", "main")
+
+
+def test_query_filters_orders_and_limits(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", n, n) for n in range(6)])
+    rows = read(deployment.pipeline, deployment.root, "current", "main")
+    assert query(rows, "clicks > 1", "clicks desc", 2)["clicks"].to_pylist() == [5, 4]
+    assert query(rows).equals(rows)
+
+
+@pytest.mark.parametrize(
+    "where", ["clikcs > 1", "clicks >", "1; drop table rows", "exists (from read_text('/etc/hosts'))"]
+)
+def test_a_query_that_does_not_fit_is_a_clear_error(deployment: Deployment, where: str) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    with pytest.raises(QueryError, match="the columns are user, clicks, amount, window_start"):
+        query(read(deployment.pipeline, deployment.root, "current", "main"), where)
+
+
+def test_the_documented_way_with_duckdb_alone(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
+    deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
+    named = files(deployment.pipeline, deployment.root, "current", "main")
+    assert all(Path(name).is_file() for name in named)
+    with duckdb.connect() as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        connection.execute("create view rows as from read_parquet($files)".replace("$files", repr(named)))
+        folded: pa.Table = connection.sql(CURRENT.format(identity='"user", window_start, window_end')).to_arrow_table()
+    assert sorted(zip(folded["user"].to_pylist(), folded["clicks"].to_pylist(), strict=True)) == [
+        ("ann", 3),
+        ("bob", 5),
+    ]
+
+
+def test_files_of_an_object_store_are_uris(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, "memory://uris")
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    (uri,) = files(deployment.pipeline, deployment.root, "panes", "main")
+    assert uri.startswith("memory://uris/clicks/data/00000000-")
+    assert uri.endswith("/panes-0.parquet")
