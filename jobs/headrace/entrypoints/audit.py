@@ -1,0 +1,62 @@
+"""Audit: what the epochs of a range wrote, held against the pipeline's expectations; kept for publish.
+
+Great Expectations is imported only when there is something to expect.
+"""
+
+from collections.abc import Mapping
+
+from headrace.engine.types import DataFrame
+from headrace.entrypoints.audit_store import AuditOutcome, Finding, audit_path, write_audit
+from headrace.entrypoints.results import now
+from headrace.pipeline.expectations import View
+from headrace.pipeline.graph import Pipeline
+from headrace_snapshots.store import ObjectStore
+
+
+def run_audit(
+    *,
+    store: ObjectStore,
+    pipeline: Pipeline,
+    from_snapshot: str | None,
+    to_snapshot: str,
+    panes: DataFrame,
+    current: DataFrame,
+) -> AuditOutcome:
+    """Audit the range (``from_snapshot``, ``to_snapshot``], keep data docs and then the result, and return the outcome.
+
+    ``panes`` are the panes of the range's epochs, ``current`` the ``current`` rows that they change. A failed
+    expectation is an outcome, no error. Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
+    """
+    frames: Mapping[View, DataFrame] = {View.PANES: panes, View.CURRENT: current}
+    found: dict[View, tuple[Finding, ...]] = {}
+    rows: dict[View, int] = {}
+    for view, frame in frames.items():
+        expectations = [expectation for expectation in pipeline.expectations if expectation.view == view]
+        if not expectations:
+            continue
+        from headrace.entrypoints.gx_runner import evaluate
+
+        frame.persist()
+        try:
+            rows[view] = frame.count()
+            report = evaluate(view, expectations, frame)
+        finally:
+            frame.unpersist()
+        found[view] = report.findings
+        store.write(f"{audit_path(pipeline.name, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
+    outcome = AuditOutcome(
+        pipeline=pipeline.name,
+        from_snapshot=from_snapshot,
+        to_snapshot=to_snapshot,
+        success=all(finding.success for findings in found.values() for finding in findings),
+        findings=_as_declared(pipeline, found),
+        finished_at=now(),
+        rows=rows,
+    )
+    write_audit(store, outcome)
+    return outcome
+
+
+def _as_declared(pipeline: Pipeline, found: Mapping[View, tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    remaining = {view: iter(findings) for view, findings in found.items()}
+    return tuple(next(remaining[expectation.view]) for expectation in pipeline.expectations)

@@ -1,0 +1,169 @@
+"""What an audit found, and where it is kept beside the snapshots.
+
+Publish imports this: it needs neither Great Expectations nor Spark.
+
+An audit belongs to a range of snapshots (``from_snapshot``, ``to_snapshot``]; None is the beginning.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from headrace.errors import FixConfigError, FixDataError, RestoreError
+from headrace.model.expr import Scalar
+from headrace.pipeline.expectations import Argument, Expectation, View
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+FORMAT: Final = 1
+
+
+class AuditFailedError(FixDataError):
+    """The output does not meet the pipeline's expectations: it stays in quarantine on its branch."""
+
+    code = "data.audit_failed"
+
+
+class AuditFormatError(FixConfigError):
+    """A stored audit of a format that this version cannot read."""
+
+    code = "config.audit_format"
+
+
+class AuditDamagedError(RestoreError):
+    """A stored audit that is not what was written."""
+
+    code = "restore.audit_damaged"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one expectation found, without any row.
+
+    ``observed`` is the aggregate that the expectation looked at (a mean, a row count), None when it looks at values;
+    ``unexpected_count`` says how many values (of ``element_count``, where that is counted) are not as expected, None
+    when it looks at an aggregate.
+    """
+
+    name: str
+    arguments: Mapping[str, Argument]
+    view: View
+    success: bool
+    observed: Scalar = None
+    unexpected_count: int | None = None
+    element_count: int | None = None
+
+    @property
+    def expectation(self) -> Expectation:
+        """What was expected."""
+        return Expectation(self.name, self.arguments, self.view)
+
+    def describe(self) -> str:
+        """For people: what was expected and what was found, on one line."""
+        if self.unexpected_count is not None:
+            total = "" if self.element_count is None else f" of {self.element_count}"
+            return f"{self.expectation.describe()}: {self.unexpected_count}{total} values are unexpected"
+        return f"{self.expectation.describe()}: observed {self.observed!r}"
+
+
+@dataclass(frozen=True)
+class AuditOutcome:
+    """The audit of one range. ``findings`` are in the order in which the pipeline declares its expectations.
+
+    ``rows`` counts the rows of each view that was audited; a view without expectations is not read.
+    """
+
+    pipeline: str
+    from_snapshot: str | None
+    to_snapshot: str
+    success: bool
+    findings: tuple[Finding, ...]
+    finished_at: str
+    rows: Mapping[View, int] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Where the audit is kept: the folder of ``result.json`` and ``docs/``, relative to the root."""
+        return audit_path(self.pipeline, self.from_snapshot, self.to_snapshot)
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The findings that keep the range from being published."""
+        return tuple(finding for finding in self.findings if not finding.success)
+
+    def covers(self, expectations: Iterable[Expectation]) -> bool:
+        """Whether exactly these expectations were audited: no longer so after a person has changed them."""
+        return [finding.expectation for finding in self.findings] == [
+            Expectation(expectation.name, dict(expectation.arguments), expectation.view) for expectation in expectations
+        ]
+
+
+def audit_path(pipeline: str, from_snapshot: str | None, to_snapshot: str) -> str:
+    """The folder of the audit of (``from_snapshot``, ``to_snapshot``], relative to the root."""
+    return f"{pipeline}/audits/{from_snapshot or 'none'}--{to_snapshot}"
+
+
+def read_audit(store: ObjectStore, pipeline: str, from_snapshot: str | None, to_snapshot: str) -> AuditOutcome | None:
+    """The stored audit of exactly that range, or None. Raises AuditFormatError, AuditDamagedError."""
+    path = f"{audit_path(pipeline, from_snapshot, to_snapshot)}/result.json"
+    try:
+        data = store.read(path)
+    except ObjectNotFoundError:
+        return None
+    outcome = _from_json(data, pipeline, path)
+    if (outcome.from_snapshot, outcome.to_snapshot) != (from_snapshot, to_snapshot):
+        raise AuditDamagedError(f"{path} is the audit of another range: delete it and run the audit again")
+    return outcome
+
+
+def write_audit(store: ObjectStore, outcome: AuditOutcome) -> None:
+    """Keep ``outcome``, by one put: from then on publish may trust it, so its data docs must be there already."""
+    store.write(f"{outcome.path}/result.json", _to_json(outcome))
+
+
+def failure_message(outcome: AuditOutcome) -> str:
+    """For people: which expectations failed, on what, and the ways out of the quarantine."""
+    found = "; ".join(finding.describe() for finding in outcome.failed)
+    return (
+        f"pipeline {outcome.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
+        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished: {found}. "
+        "Land a correction and run again, or roll back, or release the range on the command line; "
+        f"data docs: {outcome.path}/docs"
+    )
+
+
+def _to_json(outcome: AuditOutcome) -> bytes:
+    document = {
+        "format": FORMAT,
+        "from": outcome.from_snapshot,
+        "to": outcome.to_snapshot,
+        "success": outcome.success,
+        "expectations": [asdict(finding) for finding in outcome.findings],
+        "rows": dict(outcome.rows),
+        "finished_at": outcome.finished_at,
+    }
+    return json.dumps(document, indent=1).encode()
+
+
+def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
+    try:
+        document: dict[str, Any] = json.loads(data)
+        if document["format"] != FORMAT:
+            raise AuditFormatError(
+                f"{path} has format {document['format']}; this version reads {FORMAT}: upgrade Headrace"
+            )
+        return AuditOutcome(
+            pipeline=pipeline,
+            from_snapshot=document["from"],
+            to_snapshot=document["to"],
+            success=document["success"],
+            findings=tuple(_finding(entry) for entry in document["expectations"]),
+            finished_at=document["finished_at"],
+            rows={View(view): rows for view, rows in document["rows"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AuditDamagedError(f"{path} cannot be read ({error!r}): delete it and run the audit again") from error
+
+
+def _finding(entry: dict[str, Any]) -> Finding:
+    return Finding(**{**entry, "view": View(entry["view"])})

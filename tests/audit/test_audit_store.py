@@ -1,0 +1,124 @@
+"""What is kept of an audit, and what publish and people read from it. No Great Expectations, no Spark."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from headrace.entrypoints.audit_store import (
+    AuditDamagedError,
+    AuditFormatError,
+    AuditOutcome,
+    Finding,
+    audit_path,
+    failure_message,
+    read_audit,
+    write_audit,
+)
+from headrace.pipeline import expect
+from headrace.pipeline.expectations import View
+from headrace_snapshots.store import MemoryStore
+
+POSITIVE = Finding(
+    "expect_column_values_to_be_between", {"column": "flights", "min_value": 0}, View.CURRENT, True, None, 0, 7
+)
+MEAN = Finding("expect_column_mean_to_be_between", {"column": "delay", "max_value": 60}, View.PANES, False, 61.5)
+NULLS = Finding("expect_column_values_to_not_be_null", {"column": "delay"}, View.CURRENT, False, None, 2, 7)
+
+
+def outcome(*findings: Finding, since: str | None = "s1", until: str = "s2") -> AuditOutcome:
+    success = all(finding.success for finding in findings)
+    return AuditOutcome("flights", since, until, success, findings, "2026-11-21T00:00:00Z", {View.CURRENT: 7})
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.mark.parametrize("since", [None, "s1"])
+def test_an_audit_is_read_back_as_it_was(store: MemoryStore, since: str | None) -> None:
+    kept = outcome(POSITIVE, MEAN, NULLS, since=since)
+    write_audit(store, kept)
+    assert read_audit(store, "flights", since, "s2") == kept
+
+
+def test_the_stored_document_is_the_one_that_the_architecture_promises(store: MemoryStore) -> None:
+    write_audit(store, outcome(MEAN, since=None))
+    document = json.loads(store.read("flights/audits/none--s2/result.json"))
+    assert document == {
+        "format": 1,
+        "from": None,
+        "to": "s2",
+        "success": False,
+        "expectations": [
+            {
+                "name": "expect_column_mean_to_be_between",
+                "arguments": {"column": "delay", "max_value": 60},
+                "view": "panes",
+                "success": False,
+                "observed": 61.5,
+                "unexpected_count": None,
+                "element_count": None,
+            }
+        ],
+        "rows": {"current": 7},
+        "finished_at": "2026-11-21T00:00:00Z",
+    }
+
+
+def test_only_the_audit_of_exactly_the_range_counts(store: MemoryStore) -> None:
+    write_audit(store, outcome(POSITIVE))
+    assert read_audit(store, "flights", None, "s2") is None
+    assert read_audit(store, "flights", "s1", "s3") is None
+    assert read_audit(store, "delays", "s1", "s2") is None
+
+
+def test_an_audit_copied_to_another_range_is_not_believed(store: MemoryStore) -> None:
+    write_audit(store, outcome(POSITIVE))
+    copied = store.read(f"{audit_path('flights', 's1', 's2')}/result.json")
+    store.write(f"{audit_path('flights', 's1', 's9')}/result.json", copied)
+    with pytest.raises(AuditDamagedError, match="another range"):
+        read_audit(store, "flights", "s1", "s9")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "from": "s1", "to": "s2"}'])
+def test_a_damaged_audit_is_named_not_believed(store: MemoryStore, data: bytes) -> None:
+    store.write(f"{audit_path('flights', 's1', 's2')}/result.json", data)
+    with pytest.raises(AuditDamagedError, match=r"flights/audits/s1--s2/result\.json"):
+        read_audit(store, "flights", "s1", "s2")
+
+
+def test_an_audit_of_a_newer_format_asks_for_an_upgrade(store: MemoryStore) -> None:
+    store.write(f"{audit_path('flights', 's1', 's2')}/result.json", b'{"format": 2}')
+    with pytest.raises(AuditFormatError, match="upgrade"):
+        read_audit(store, "flights", "s1", "s2")
+
+
+def test_the_message_names_what_failed_with_what_was_observed_and_the_ways_out() -> None:
+    message = failure_message(outcome(POSITIVE, MEAN, NULLS))
+    assert "2 of 3 expectations failed on (s1, s2]" in message
+    assert "expect_column_mean_to_be_between(column='delay', max_value=60) on panes: observed 61.5" in message
+    assert "expect_column_values_to_not_be_null(column='delay') on current: 2 of 7 values are unexpected" in message
+    assert "min_value=0" not in message  # what held is not a reason
+    assert "Land a correction" in message
+    assert "flights/audits/s1--s2/docs" in message
+
+
+def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() -> None:
+    made = outcome(POSITIVE, NULLS)
+    declared = expect("column_values_to_be_between", column="flights", min_value=0)
+    nulls = expect("column_values_to_not_be_null", column="delay")
+    assert made.covers([declared, nulls])
+    assert not made.covers([declared])
+    assert not made.covers([declared, expect("column_values_to_not_be_null", view="panes", column="delay")])
+    assert not made.covers([expect("column_values_to_be_between", column="flights", min_value=1), nulls])
+
+
+def test_what_publish_imports_brings_neither_spark_nor_great_expectations() -> None:
+    program = (
+        "import sys, headrace.entrypoints.audit_store;"
+        "print([name for name in ('pyspark', 'great_expectations') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"

@@ -1,0 +1,237 @@
+"""Audits by the real Great Expectations over real Spark DataFrames."""
+
+import json
+import logging
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from headrace.engine.types import DataFrame, SparkSession
+from headrace.entrypoints.audit import run_audit
+from headrace.entrypoints.audit_store import AuditOutcome, failure_message, read_audit
+from headrace.errors import PipelineError
+from headrace.model.time import duration
+from headrace.pipeline import (
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    DataType,
+    EventTime,
+    Expectation,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    Pipeline,
+    accumulating,
+    col,
+    expect,
+    mean_of,
+)
+from headrace_snapshots.store import MemoryStore, ObjectStore
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "origin string, delay double"
+ROWS = [("EWR", 12.0), ("JFK", None), ("LGA", -3.5)]
+
+
+def pipeline(*expectations: Expectation) -> Pipeline:
+    return Pipeline(
+        name="delays",
+        source=FileSource(
+            "landing/x",
+            FileFormat.JSON,
+            {"at": DataType.TIMESTAMP, "origin": DataType.STRING, "delay": DataType.FLOAT},
+        ),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(duration(timedelta(hours=1)))),
+        key={"origin": col("origin")},
+        where=FixedWindows(timedelta(hours=1)),
+        when=AfterWatermark(),
+        how=accumulating(),
+        what={"delay": mean_of(col("delay"))},
+        expectations=expectations,
+    )
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def current(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(ROWS, COLUMNS)
+
+
+@pytest.fixture
+def panes(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([*ROWS, ("EWR", 4.0)], COLUMNS)
+
+
+def audit(store: ObjectStore, panes: DataFrame, current: DataFrame, *expectations: Expectation) -> AuditOutcome:
+    return run_audit(
+        store=store,
+        pipeline=pipeline(*expectations),
+        from_snapshot=None,
+        to_snapshot="s1",
+        panes=panes,
+        current=current,
+    )
+
+
+def test_what_holds_passes_on_both_views_and_is_kept(store: MemoryStore, panes: DataFrame, current: DataFrame) -> None:
+    outcome = audit(
+        store,
+        panes,
+        current,
+        expect("column_values_to_be_between", column="delay", min_value=-60, max_value=60),
+        expect("table_row_count_to_be_between", view="panes", min_value=1),
+        expect("column_values_to_be_in_set", column="origin", value_set=["EWR", "JFK", "LGA"]),
+    )
+    assert outcome.success
+    assert outcome.rows == {"panes": 4, "current": 3}
+    assert [(f.view, f.name, f.observed, f.unexpected_count) for f in outcome.findings] == [
+        ("current", "expect_column_values_to_be_between", None, 0),
+        ("panes", "expect_table_row_count_to_be_between", 4, None),
+        ("current", "expect_column_values_to_be_in_set", None, 0),
+    ]
+    assert read_audit(store, "delays", None, "s1") == outcome
+    names = [info.path for info in store.list("delays/audits/")]
+    assert names == [
+        "delays/audits/none--s1/docs/current.html",
+        "delays/audits/none--s1/docs/panes.html",
+        "delays/audits/none--s1/result.json",
+    ]
+
+
+def test_what_fails_is_named_with_what_was_observed_and_no_row_leaves(
+    store: MemoryStore, panes: DataFrame, current: DataFrame
+) -> None:
+    outcome = audit(
+        store,
+        panes,
+        current,
+        expect("column_values_to_not_be_null", column="delay"),
+        expect("column_values_to_be_in_set", column="origin", value_set=["EWR"]),
+        expect("column_distinct_values_to_equal_set", column="origin", value_set=["EWR"]),
+        expect("column_mean_to_be_between", column="delay", max_value=0),
+        expect("column_values_to_be_between", column="delay", min_value=-60),
+    )
+    assert not outcome.success
+    assert [(f.success, f.unexpected_count, f.element_count, f.observed) for f in outcome.findings] == [
+        (False, 1, 3, None),
+        (False, 2, 3, None),
+        (False, 2, None, None),
+        (False, None, None, 4.25),
+        (True, 0, 3, None),
+    ]
+    assert "expect_column_mean_to_be_between(column='delay', max_value=0) on current: observed 4.25" in failure_message(
+        outcome
+    )
+    for info in store.list("delays/audits/"):
+        text = store.read(info.path).decode()
+        assert "LGA" not in text, f"{info.path} shows a value of a row"
+        assert "EWR" in text  # what the pipeline itself says is shown
+
+
+def test_a_frame_without_rows_is_judged_too(store: MemoryStore, panes: DataFrame, current: DataFrame) -> None:
+    outcome = audit(
+        store,
+        panes,
+        current.limit(0),
+        expect("column_values_to_be_between", column="delay", min_value=0),
+        expect("column_values_to_not_be_null", column="delay"),
+        expect("table_row_count_to_be_between", min_value=1),
+    )
+    assert [(f.success, f.unexpected_count, f.observed) for f in outcome.findings] == [
+        (True, 0, None),
+        (True, 0, None),
+        (False, None, 0),
+    ]
+    assert outcome.rows == {"current": 0}
+
+
+@pytest.mark.parametrize(
+    ("expectation", "reason"),
+    [
+        (expect("column_values_to_be_betwen", column="delay"), "did you mean expect_column_values_to_be_between"),
+        (expect("nothing_like_it"), "Great Expectations has no expect_nothing_like_it"),
+        (expect("column_values_to_be_between", column="delay", least=0), "least extra fields not permitted"),
+        (expect("column_values_to_be_between", column="delay"), "min_value and max_value cannot both be None"),
+        (expect("column_values_to_not_be_null"), "column field required"),
+        (expect("column_values_to_not_be_null", column="dealy"), "no column 'dealy'; it has origin, delay"),
+        (expect("compound_columns_to_be_unique", column_list=["origin", "dest"]), "no column 'dest'"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Expectation) else "",
+)
+def test_a_mistake_in_an_expectation_says_what_to_change_and_keeps_no_result(
+    store: MemoryStore, panes: DataFrame, current: DataFrame, expectation: Expectation, reason: str
+) -> None:
+    with pytest.raises(PipelineError, match=reason):
+        audit(store, panes, current, expectation)
+    assert read_audit(store, "delays", None, "s1") is None
+
+
+def test_an_expectation_that_does_not_suit_its_column_is_no_failed_audit(
+    store: MemoryStore, panes: DataFrame, current: DataFrame
+) -> None:
+    from headrace.entrypoints.gx_runner import ExpectationNotEvaluatedError
+
+    with pytest.raises(ExpectationNotEvaluatedError, match=r"expect_column_mean_to_be_between.*cannot be evaluated"):
+        audit(store, panes, current, expect("column_mean_to_be_between", column="origin", min_value=0))
+    assert read_audit(store, "delays", None, "s1") is None
+
+
+def test_the_result_is_written_last(panes: DataFrame, current: DataFrame) -> None:
+    class Watched(MemoryStore):
+        written: list[str] = []
+
+        def write(self, path: str, data: bytes) -> object:
+            self.written.append(path)
+            return super().write(path, data)
+
+    watched = Watched()
+    audit(watched, panes, current, expect("table_row_count_to_be_between", min_value=1))
+    assert watched.written == ["delays/audits/none--s1/docs/current.html", "delays/audits/none--s1/result.json"]
+    assert json.loads(watched.read(watched.written[-1]))["success"] is True
+
+
+def test_the_session_is_left_as_it_was(
+    spark: SparkSession, store: MemoryStore, panes: DataFrame, current: DataFrame
+) -> None:
+    before = dict(spark.conf.getAll)
+    audit(store, panes, current, expect("table_row_count_to_be_between", min_value=1))
+    assert dict(spark.conf.getAll) == before
+    assert not current.is_cached
+    assert current.count() == len(ROWS)
+
+
+def test_great_expectations_says_nothing_in_the_log_and_draws_no_progress_bar(
+    store: MemoryStore,
+    panes: DataFrame,
+    current: DataFrame,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with caplog.at_level(logging.INFO):
+        outcome = audit(
+            store, panes, current, expect("column_distinct_values_to_equal_set", column="origin", value_set=["EWR"])
+        )
+    assert not outcome.success
+    assert [record.message for record in caplog.records if record.name.startswith("great_expectations")] == []
+    assert "Calculating Metrics" not in "".join(capfd.readouterr())
+
+
+def test_a_pipeline_without_expectations_passes_without_great_expectations() -> None:
+    program = """
+import sys
+from headrace.entrypoints.audit import run_audit
+from headrace_snapshots.store import MemoryStore
+from tests.audit.test_run_audit import pipeline
+outcome = run_audit(
+    store=MemoryStore(), pipeline=pipeline(), from_snapshot="s1", to_snapshot="s2", panes=None, current=None
+)
+print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "True () False"
