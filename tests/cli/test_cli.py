@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deployments import Deployment, pane
 from typer.testing import CliRunner, Result
 
 from headrace.entrypoints.cli import app
+from tests.cli.deployments import Deployment, pane
 
 
 @pytest.fixture

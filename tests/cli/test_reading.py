@@ -6,10 +6,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from deployments import Deployment, hour, pane
 
 from headrace.entrypoints.reading import CURRENT, QueryError, UnknownBranchError, View, files, query, read, schema, view
 from headrace_snapshots.format.codec import BrokenObjectError
+from tests.cli.deployments import Deployment, hour, pane
 
 _names = count()
 

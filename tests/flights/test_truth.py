@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import duckdb
-import flight_truth
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -21,6 +20,7 @@ from headrace.entrypoints.reading import read
 from headrace.entrypoints.results import RunResult
 from headrace.pipeline import Pipeline
 from headrace.pipeline.registry import resolve
+from tests.flights import flight_truth
 
 pytestmark = pytest.mark.spark
 
