@@ -10,7 +10,7 @@ from typing import cast
 
 from headrace.entrypoints.options import MAIN, RunOptions
 from headrace.entrypoints.results import Action, RunError, RunResult, now, write
-from headrace.errors import FixConfigError, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.store import open_store
 
@@ -74,7 +74,7 @@ def _name(reference: str) -> str:
     path, _, name = reference.partition(":")
     try:
         return resolve(reference).name
-    except FixConfigError:
+    except Exception:  # its own error is the one that the run reports
         return name or Path(path).stem
 
 

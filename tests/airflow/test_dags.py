@@ -1,0 +1,106 @@
+"""The DAGs of registered pipelines: what they are made of, what parsing them imports, what a broken file does."""
+
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
+
+PARSE = f"""
+import json, sys
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(dag_folder={str(REPOSITORY / "dags")!r})
+def about(dag):
+    return {{
+        "schedule": dag.schedule, "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
+        "tags": sorted(dag.tags), "params": sorted(dag.params), "run_types": sorted(dag.allowed_run_types),
+        "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
+                  "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
+    }}
+print(json.dumps({{
+    "dags": {{k: about(v) for k, v in bag.dags.items()}},
+    "errors": bag.import_errors,
+    "heavy": [m for m in ("pyspark", "great_expectations", "pandas", "pyarrow") if m in sys.modules],
+}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A folder with a scheduled pipeline, a file that raises, and one that repeats a name, parsed by Airflow."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    write_pipeline(folder, "clicks", options='schedule="@hourly"')
+    (folder / "broken.py").write_text("raise ZeroDivisionError('a mistake of mine')\n")
+    (folder / "zz_again.py").write_text((folder / "clicks.py").read_text())
+    return python(PARSE, tmp_path_factory.mktemp("airflow"), {"HEADRACE_PIPELINES": str(folder)})
+
+
+def test_every_pipeline_has_three_dags(parsed: Any) -> None:
+    names = ("clicks", "aircraft_sessions", "flights_departures")
+    families = ("process", "recover", "backfill")
+    assert set(parsed["dags"]) == {f"headrace_{name}_{family}" for name in names for family in families}
+
+
+def test_parsing_imports_no_engine(parsed: Any) -> None:
+    assert parsed["heavy"] == []
+
+
+def test_broken_files_are_import_errors_that_name_them(parsed: Any) -> None:
+    (error,) = parsed["errors"].values()
+    assert "broken.py: ZeroDivisionError: a mistake of mine" in error
+    assert "zz_again.py: pipeline clicks is also defined in" in error
+
+
+def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
+    for dag in parsed["dags"].values():
+        assert dag["max_active_runs"] == 1
+        assert not dag["catchup"]
+        assert "headrace" in dag["tags"]
+        assert "backfill" not in dag["run_types"]
+
+
+def test_only_process_is_scheduled(parsed: Any) -> None:
+    schedules = {name: dag["schedule"] for name, dag in parsed["dags"].items() if dag["schedule"]}
+    assert schedules == {"headrace_clicks_process": "@hourly"}
+
+
+@pytest.mark.parametrize(
+    ("family", "tasks", "params"),
+    [
+        (
+            "process",
+            ["preconditions", "process", "audit", "publish"],
+            {"max_epochs", "files_per_epoch", "bytes_per_epoch", "branch", "full_sweep"},
+        ),
+        ("recover", ["preconditions", "recover", "audit", "publish"], {"snapshot", "reason"}),
+        (
+            "backfill",
+            ["preconditions", "replay", "audit", "cut_over"],
+            {"files_per_epoch", "bytes_per_epoch", "branch", "reason"},
+        ),
+    ],
+)
+def test_tasks_of_a_family(parsed: Any, family: str, tasks: list[str], params: set[str]) -> None:
+    dag = parsed["dags"][f"headrace_clicks_{family}"]
+    befores: list[list[str]] = [[], *([task] for task in tasks[:-1])]
+    assert {name: task["after"] for name, task in dag["tasks"].items()} == dict(zip(tasks, befores, strict=True))
+    assert set(dag["params"]) == params
+    assert dag["tasks"][tasks[-1]]["outlets"] == ["headrace_clicks"]
+
+
+def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
+    holders = {
+        f"{dag_id.removeprefix('headrace_clicks_')}.{name}"
+        for dag_id, dag in parsed["dags"].items()
+        for name, task in dag["tasks"].items()
+        if task["pool"] == "headrace_clicks"
+    }
+    assert holders == {
+        "process.process", "process.audit", "process.publish",
+        "recover.recover", "recover.audit", "recover.publish",
+        "backfill.cut_over",
+    }  # fmt: skip
+
+
+def test_every_task_is_retried(parsed: Any) -> None:
+    assert {task["retries"] for dag in parsed["dags"].values() for task in dag["tasks"].values()} == {2}

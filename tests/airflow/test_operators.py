@@ -1,0 +1,189 @@
+"""What a task makes of the result object that its application left, and of one that left none.
+
+The operator, its hook, the pipeline, the store and the result objects are real; ``spark-submit`` is a script that
+leaves the result that a case asks for and ends with its exit code, so that no JVM starts.
+"""
+
+import json
+import os
+import stat
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.entrypoints.results import RunError, RunResult
+from headrace.errors import FixConfigError, FixDataError, GiveUpError, RestoreError, RetryError
+from tests.airflow.subprocesses import python, write_pipeline
+
+SPARK_SUBMIT = """#!{python}
+import json, os, sys
+from headrace.entrypoints.results import RunError, RunResult, write
+from headrace_snapshots.store import open_store
+case = json.load(open(os.environ["CASE"]))
+given = sys.argv[sys.argv.index("process"):]
+option = lambda name: given[given.index(name) + 1]
+json.dump(sys.argv[1:], open(f"{{os.environ['CASE']}}.{{case['name']}}.argv", "w"))
+if case["result"]:
+    fields = case["result"] | {{"run_id": option("--run-id")}}
+    fields["error"] = fields["error"] and RunError(**fields["error"])
+    write(open_store(option("--root")), RunResult(**fields))
+print("something that Spark says")
+sys.exit(case["exit_code"])
+"""
+
+EXECUTE = """
+import json, os, types, uuid
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from headrace_airflow.operators import HeadraceOperator
+from headrace_airflow.registered import registered_files
+ExecutorSafeguard.test_mode = True
+registered = registered_files().pipelines["clicks"]
+flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep"}
+task = {"dag_id": "headrace_clicks_process", "run_id": "manual__2026-11-21T01:00:00+00:00", "task_id": "process"}
+params = {"max_epochs": 3, "files_per_epoch": None, "full_sweep": True, "branch": "main"}
+def run(case):
+    for name in case["unset"]:
+        del os.environ[name]
+    with open(os.environ["CASE"], "w") as file:
+        json.dump(case, file)
+    operator = HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags)
+    ti = types.SimpleNamespace(**task, try_number=1, id=uuid.uuid4())
+    try:
+        return {"xcom": operator.execute({"ti": ti, "params": params})}
+    except Exception as error:
+        return {"raised": type(error).__name__, "message": str(error)}
+    finally:
+        os.environ.update(before)
+before = dict(os.environ)
+with open(os.environ["CASE"] + "s") as file:
+    cases = json.load(file)
+print(json.dumps({name: run(case) for name, case in cases.items()}))
+"""
+
+SUCCEEDED = RunResult(
+    run_id="set by the case",
+    pipeline="clicks",
+    action="process",
+    status="succeeded",
+    started_at="2026-11-21T01:00:00Z",
+    finished_at="2026-11-21T01:00:09Z",
+    epochs=(3, 4),
+    snapshot="s4",
+    epoch=4,
+    rows={"panes": 7},
+    watermark="2026-11-20T00:00:00Z",
+)
+
+
+def failed(error: RunError) -> RunResult:
+    """A result with ``error``."""
+    return RunResult("", "clicks", "process", "failed", SUCCEEDED.started_at, SUCCEEDED.finished_at, error)
+
+
+BRANCHES = (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
+
+CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...]]] = {
+    "succeeded": (SUCCEEDED, 0, ()),
+    **{
+        branch.code: (failed(RunError.of(branch("column x is missing from a.json"))), branch.exit_code, ())
+        for branch in BRANCHES
+    },
+    "failed, exit code 0": (failed(RunError.of(FixDataError("bad rows"))), 0, ()),
+    "no result, exit code 0": (None, 0, ()),
+    "no result, exit code 10": (None, 10, ()),
+    "no result, exit code 137": (None, 137, ()),
+    "succeeded, exit code 137": (SUCCEEDED, 137, ()),
+    "no root": (SUCCEEDED, 0, ("HEADRACE_ROOT",)),
+    "no connection": (SUCCEEDED, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
+}
+"""What the application leaves, its exit code, and which variables the worker lacks."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pipeline and a ``spark-submit`` that does as told."""
+    folder = tmp_path_factory.mktemp("operators")
+    write_pipeline(folder, "clicks")
+    binary = folder / "bin" / "spark-submit"
+    binary.parent.mkdir()
+    binary.write_text(SPARK_SUBMIT.format(python=sys.executable))
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> Any:
+    """What the operator's execute returned or raised in each case; one process for all: Airflow is slow to import."""
+    cases = {
+        name: {"name": name, "result": result and asdict(result), "exit_code": exit_code, "unset": unset}
+        for name, (result, exit_code, unset) in CASES.items()
+    }
+    (folder / "cases").write_text(json.dumps(cases))
+    environment = {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "CASE": str(folder / "case"),
+        "HEADRACE_PIPELINES": str(folder),
+        "HEADRACE_ROOT": (folder / "root").as_uri(),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "AWS_SECRET_ACCESS_KEY": "hunter2hunter2",
+    }
+    return python(EXECUTE, folder / "airflow", environment)
+
+
+def test_the_figures_of_the_result_are_the_xcom(answers: Any) -> None:
+    xcom = dict(answers["succeeded"]["xcom"])
+    assert xcom.pop("run_id").startswith("headrace_clicks_process.manual__2026-11-21T01-00-00-00-00.process.1-")
+    assert xcom == {
+        "epochs": 2, "epoch": 4, "snapshot": "s4", "published": None, "rows": {"panes": 7},
+        "watermark": "2026-11-20T00:00:00Z",
+    }  # fmt: skip
+
+
+def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: Path) -> None:
+    assert "xcom" in answers["succeeded"]
+    argv = json.loads((folder / "case.succeeded.argv").read_text())
+    given = argv[argv.index("process") :]
+    assert given[given.index("--max-epochs") + 1] == "3"
+    assert given[given.index("--branch") + 1] == "main"
+    assert "--full-sweep" in given
+    assert "--files-per-epoch" not in given
+    assert given[given.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
+    assert not any("hunter2" in argument for argument in argv)
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_the_result_decides_how_the_task_fails(answers: Any, branch: type[FixConfigError]) -> None:
+    answer = answers[branch.code]
+    assert answer["raised"] == ("AirflowException" if branch is RetryError else "AirflowFailException")
+    assert answer["message"].startswith(f"{branch.code}: column x is missing from a.json")
+
+
+def test_a_result_of_failure_counts_even_when_spark_says_all_is_well(answers: Any) -> None:
+    assert answers["failed, exit code 0"]["message"].startswith("data: bad rows")
+
+
+@pytest.mark.parametrize(("exit_code", "raised"), [(10, "AirflowFailException"), (137, "AirflowException")])
+def test_without_a_result_the_exit_code_decides(answers: Any, exit_code: int, raised: str) -> None:
+    answer = answers[f"no result, exit code {exit_code}"]
+    assert answer["raised"] == raised
+    assert f"exit code {exit_code}" in answer["message"]
+    assert "something that Spark says" in answer["message"]
+
+
+def test_success_without_a_result_is_a_failure(answers: Any) -> None:
+    assert answers["no result, exit code 0"]["raised"] == "AirflowException"
+
+
+def test_a_killed_driver_is_no_success_although_it_had_written_its_result(answers: Any) -> None:
+    assert answers["succeeded, exit code 137"]["raised"] == "AirflowException"
+
+
+@pytest.mark.parametrize(
+    ("case", "code"), [("no root", "config.environment"), ("no connection", "config.spark_connection")]
+)
+def test_what_the_deployment_must_set(answers: Any, case: str, code: str) -> None:
+    assert answers[case]["raised"] == "AirflowFailException"
+    assert answers[case]["message"].startswith(code)

@@ -1,0 +1,114 @@
+"""The result object of a run: written, read back, and what submit.py leaves when things go wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.entrypoints.options import RunOptions, RunOptionsError
+from headrace.entrypoints.results import (
+    AuditReference,
+    ResultDamagedError,
+    ResultFormatError,
+    RunError,
+    RunResult,
+    from_json,
+    read,
+    to_json,
+    write,
+)
+from headrace.errors import GiveUpError
+from headrace_snapshots.store import ObjectNotFoundError, open_store
+from tests.airflow.subprocesses import REPOSITORY, write_pipeline
+
+RESULT = RunResult(
+    run_id="r1",
+    pipeline="clicks",
+    action="process",
+    status="succeeded",
+    started_at="2026-11-21T01:00:00Z",
+    finished_at="2026-11-21T01:00:09Z",
+    epochs=(3, 4),
+    snapshot="s4",
+    epoch=4,
+    published="s2",
+    audit=AuditReference(success=False, from_snapshot=None, to_snapshot="s4", path="clicks/audits/x"),
+    rows={"panes": 7},
+    watermark="2026-11-20T00:00:00Z",
+)
+
+
+def test_a_result_survives_the_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    write(store, RESULT)
+    assert read(store, "clicks", "r1") == RESULT
+    with pytest.raises(ObjectNotFoundError):
+        read(store, "clicks", "r2")
+
+
+def test_the_object_has_the_documented_names() -> None:
+    document = json.loads(to_json(RESULT))
+    assert document["format"] == 1
+    assert document["error"] is None
+    assert document["audit"] == {"success": False, "from": None, "to": "s4", "path": "clicks/audits/x"}
+    assert {"run_id", "action", "status", "epochs", "snapshot", "epoch", "published", "rows", "watermark"} <= set(
+        document
+    )
+
+
+def test_other_formats_and_damage_are_told_apart() -> None:
+    newer = {**json.loads(to_json(RESULT)), "format": 2}
+    with pytest.raises(ResultFormatError, match="format 2"):
+        from_json(json.dumps(newer).encode())
+    for damaged in (b"", b"{", b"[]", b'{"format": 1}'):
+        with pytest.raises(ResultDamagedError):
+            from_json(damaged)
+
+
+def test_errors_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
+    assert RunError.of(GiveUpError("another writer")) == RunError("give_up", "give_up", "another writer")
+    unexpected = RunError.of(ValueError("GET https://x?sig=hunter2hunter2 failed"))
+    assert (unexpected.code, unexpected.remedy) == ("unexpected", "retry")
+    assert unexpected.message == "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"run_id": "a/b"}, {"run_id": "../x"}, {"branch": "a b"}, {"max_epochs": 0}, {"files_per_epoch": -1}]
+)
+def test_options_that_cannot_be_meant(wrong: dict[str, object]) -> None:
+    with pytest.raises(RunOptionsError):
+        RunOptions(**{"run_id": "r1", **wrong})  # type: ignore[arg-type]
+
+
+def submit(root: Path, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "jobs" / "submit.py"), *arguments, "--root", root.as_uri(), "--run-id", "r1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
+    exit_code, stderr = submit(tmp_path, "process", "--pipeline", "no_such_pipeline")
+    result = read(open_store(tmp_path.as_uri()), "no_such_pipeline", "r1")
+    assert exit_code == 10
+    assert (result.status, result.action) == ("failed", "process")
+    assert result.error is not None
+    assert (result.error.code, result.error.remedy) == ("config.unknown_pipeline", "fix_config")
+    assert "Traceback" not in stderr
+
+
+def test_submit_leaves_a_result_of_an_error_nobody_expected(tmp_path: Path) -> None:
+    file = write_pipeline(tmp_path, "clicks")
+    file.write_text(file.read_text() + "\n1 / 0\n")
+    exit_code, stderr = submit(tmp_path / "root", "process", "--pipeline", f"{file}:clicks")
+    result = read(open_store((tmp_path / "root").as_uri()), "clicks", "r1")
+    assert exit_code == 1
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("unexpected", "ZeroDivisionError: division by zero")
+    assert "Traceback" in stderr
