@@ -1,0 +1,197 @@
+"""The runner itself: what it catches, what it says, and its exit codes."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.entrypoints.conformance import (
+    Status,
+    all_required_passed,
+    conformance,
+    main,
+    render_json,
+    render_text,
+    run_file,
+)
+from headrace.entrypoints.conformance_cases import Case
+from headrace.entrypoints.conformance_reference import ReferenceExecutor
+from headrace.entrypoints.conformance_replay import Outcome, Replay
+from headrace.errors import FixConfigError
+from headrace.model.panes import Pane
+
+CASE: dict[str, Any] = {
+    "name": "two_panes",
+    "window": {"type": "fixed", "size": 10, "offset": 0},
+    "trigger": {"type": "repeatedly", "trigger": {"type": "after_count", "count": 1}},
+    "accumulation": "DISCARDING",
+    "allowed_lateness": 0,
+    "on_time_behavior": "FIRE_IF_NON_EMPTY",
+    "steps": [
+        {"op": "input", "elements": [{"value": 1, "ts": 1}, {"value": 12, "ts": 12}]},
+        {
+            "op": "expect",
+            "panes": [
+                {"window": [0, 10], "values": [1], "timing": "EARLY", "index": 0, "is_last": False},
+                {"window": [10, 20], "values": [12], "timing": "EARLY", "index": 0, "is_last": False},
+            ],
+            "ordered": True,
+        },
+        {"op": "watermark", "to": 10},
+        {"op": "input", "elements": [{"value": 2, "ts": 2}]},
+        {"op": "dropped", "late": 1, "closed": 0},
+        {"op": "output_watermark", "equals": 10},
+        {"op": "assign", "ts": 3, "windows": [[0, 10]]},
+        {"op": "combine", "fn": "mean", "groups": [[1, 2], []], "equals": 1.5},
+    ],
+}
+
+
+def case(**changes: Any) -> dict[str, Any]:
+    return {**CASE, **changes}
+
+
+def steps(at: int, **changes: Any) -> list[dict[str, Any]]:
+    return [{**step, **changes} if i == at else step for i, step in enumerate(CASE["steps"])]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def to_file(*cases: dict[str, Any]) -> Path:
+        file = tmp_path / "cases.json"
+        file.write_text(json.dumps({"schema_version": 1, "cases": list(cases)}))
+        return file
+
+    return to_file
+
+
+class Lying:
+    """The reference, with one outcome of each case changed."""
+
+    def __init__(self, change: Callable[[Outcome], Outcome]) -> None:
+        self._change = change
+
+    def replay(self, cases: Sequence[Case]) -> Iterable[Replay]:
+        for replayed in ReferenceExecutor().replay(cases):
+            yield Replay(tuple(self._change(outcome) for outcome in replayed.outcomes))
+
+
+def panes(change: Callable[[tuple[Pane, ...]], tuple[Pane, ...]]) -> Lying:
+    return Lying(lambda outcome: replace(outcome, panes=change(outcome.panes)))
+
+
+LIES = {
+    "a pane is missing": (panes(lambda ps: ps[1:]), "Unmatched output"),
+    "a pane comes twice": (panes(lambda ps: ps + ps[:1]), "Unexpected output"),
+    "the order is wrong": (panes(lambda ps: ps[::-1]), "Wrong order"),
+    "an index is wrong": (panes(lambda ps: tuple(replace(p, index=p.index + 1) for p in ps)), "Unmatched output"),
+    "a retraction": (panes(lambda ps: tuple(replace(p, is_retraction=True) for p in ps)), "Unmatched output"),
+    "a value is wrong": (panes(lambda ps: tuple(replace(p, values=((99,),)) for p in ps)), "Unmatched output"),
+    "a drop is not counted": (Lying(lambda outcome: replace(outcome, dropped={})), "expected drops"),
+    "the output watermark": (Lying(lambda o: replace(o, output_watermarks=(0,))), "expected output watermarks"),
+    "an answer is empty": (Lying(lambda o: replace(o, answer=frozenset())), "expected windows"),
+}
+
+
+def test_the_truth_passes(write: Callable[..., Path]) -> None:
+    (result,) = run_file(write(CASE), ReferenceExecutor())
+    assert (result.status, result.reason) == (Status.PASSED, "")
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_fails_and_says_what_differs(lie: str, write: Callable[..., Path]) -> None:
+    executor, message = LIES[lie]
+    (result,) = run_file(write(CASE), executor)
+    assert result.status is Status.FAILED
+    assert message in result.reason
+    assert "-->" in result.reason
+
+
+def test_output_may_appear_only_directly_before_an_expect(write: Callable[..., Path]) -> None:
+    without = [step for step in CASE["steps"] if step["op"] != "expect"]
+    strict, at_end = run_file(
+        write(case(steps=without), case(name="e", steps=without, collect="at_end")), ReferenceExecutor()
+    )
+    assert "Unexpected output" in strict.reason
+    assert "end of the case" in at_end.reason
+
+
+def test_expected_failures_pass_by_failing_as_told(write: Callable[..., Path]) -> None:
+    wrong = steps(1, panes=[])
+    results = run_file(
+        write(
+            case(name="as told", steps=wrong, expect_failure={"message": "unexpected OUTPUT"}),
+            case(name="otherwise", steps=wrong, expect_failure={"message": "no such thing"}),
+            case(name="not at all", expect_failure={"message": "Unexpected output"}),
+        ),
+        ReferenceExecutor(),
+    )
+    assert [result.status for result in results] == [Status.PASSED, Status.FAILED, Status.FAILED]
+
+
+def test_panes_are_matched_even_if_the_first_expected_one_is_vague(write: Callable[..., Path]) -> None:
+    vague = [{"window": [0, 10]}, {"window": [0, 10], "values": [1]}]
+    twice = [{"op": "input", "elements": [{"value": 1, "ts": 1}]}, {"op": "input", "elements": [{"value": 2, "ts": 2}]}]
+    raw = case(steps=[*twice, {"op": "expect", "panes": vague}], collect="at_end")
+    (result,) = run_file(write(raw), ReferenceExecutor())
+    assert result.status is Status.PASSED, result.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "reason"),
+    [
+        ({"broken_on": ["normative"]}, Status.SKIPPED, "normative"),
+        ({"window": {"type": "custom", "id": "validity"}}, Status.SKIPPED, "custom"),
+        ({"trigger": {"type": "after_dinner"}}, Status.SKIPPED, "after_dinner"),
+        ({"trigger": {"type": "after_count", "count": 0}}, Status.FAILED, "at least 1"),
+        ({"window": {"type": "fixed"}}, Status.FAILED, "size"),
+        ({"steps": [{"op": "wait"}]}, Status.FAILED, "wait"),
+        ({"steps": steps(1, panes=[{"window": [0, 10], "indx": 0}])}, Status.FAILED, "indx"),
+    ],
+)
+def test_what_cannot_be_run(changes: Any, status: Status, reason: str, write: Callable[..., Path]) -> None:
+    results = run_file(write(case(**changes), case(name="next")), ReferenceExecutor())
+    assert results[0].status is status
+    assert reason in results[0].reason
+    assert results[1].status is Status.PASSED
+
+
+def test_an_error_of_the_executor_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
+    retracted = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
+    sessions = case(window={"type": "sessions", "gap": 5}, steps=retracted)
+    bad, good = run_file(write(sessions, case(name="good")), ReferenceExecutor())
+    assert (bad.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert "sessions never split" in bad.reason
+
+
+def test_exit_code_and_renderings(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(CASE, case(name="dialect", broken_on=["normative"]), case(name="wrong", steps=steps(4, late=7)))
+    assert main([str(file)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+    assert main([str(file), "--only", "*i*l*", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["skipped"], document["cases"][0]["name"]) == (1, "dialect")
+    results = run_file(file, ReferenceExecutor())
+    assert json.loads(render_json(results))["summary"] == render_text(results).splitlines()[-1]
+
+
+def test_a_skipped_case_that_is_no_dialect_does_not_count_as_passed(write: Callable[..., Path]) -> None:
+    results = run_file(write(case(trigger={"type": "after_dinner"})), ReferenceExecutor())
+    assert not all_required_passed(results)
+
+
+def test_what_is_no_file_of_cases(
+    tmp_path: Path, write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    for content in ("{", "[]", '{"schema_version": 2}'):
+        other.write_text(content)
+        assert main([str(other)]) == FixConfigError.exit_code
+        assert "other.json" in capsys.readouterr().err
+    assert main([str(tmp_path / "missing.json")]) == FixConfigError.exit_code
+    assert main([str(write(CASE)), "--only", "nothing*"]) == FixConfigError.exit_code
+    with pytest.raises(FixConfigError, match="no engine 'flink'"):
+        conformance(write(CASE), engine="flink")

@@ -1,0 +1,99 @@
+"""The trigger vocabulary: what can be built, which nodes may finish, and what stands behind a grouping."""
+
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.model.expr import col
+from headrace.model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Always,
+    Default,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Trigger,
+)
+
+COUNT = AfterCount(3)
+FOREVER = Repeatedly(COUNT)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: AfterCount(0), "at least 1"),
+        (lambda: AfterBytes(0), "at least 1 byte"),
+        (lambda: AfterPercentileWatermark(0), "percentile"),
+        (lambda: AfterPercentileWatermark(100.5), "percentile"),
+        (AfterAny, "AfterAny needs"),
+        (AfterEach, "AfterEach needs"),
+        (lambda: AfterProcessingTime(-1), "negative"),
+        (lambda: AfterProcessingTime(1, align=0), "alignment"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(build: object, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        build()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "finishes"),
+    [
+        (Default(), False),
+        (Never(), False),
+        (Always(), False),
+        (AfterWatermark(), True),
+        (AfterWatermark(early=COUNT), True),
+        (AfterWatermark(late=COUNT), False),
+        (AfterPunctuation(col("end")), True),
+        (AfterAny(COUNT, FOREVER), True),
+        (AfterAll(COUNT, AfterWatermark()), True),
+        (AfterEach(COUNT, AfterWatermark()), True),
+        (AfterEach(COUNT, FOREVER), False),
+        (OrFinally(FOREVER, AfterWatermark()), True),
+        (OrFinally(FOREVER, Never()), False),
+    ],
+)
+def test_which_triggers_may_finish(trigger: Trigger, finishes: bool) -> None:
+    assert trigger.may_finish is finishes
+
+
+SYNC = AfterSynchronizedProcessingTime()
+
+
+@pytest.mark.parametrize(
+    ("trigger", "behind"),
+    [
+        (COUNT, AfterCount(1)),
+        (AfterBytes(10), AfterCount(1)),
+        (AfterProcessingTime(10), SYNC),
+        (SYNC, SYNC),
+        (Default(), Default()),
+        (AfterPercentileWatermark(90), AfterPercentileWatermark(90)),
+        (AfterWatermark(COUNT, AfterProcessingTime(5)), AfterWatermark(AfterCount(1), SYNC)),
+        (FOREVER, Repeatedly(AfterCount(1))),
+        (AfterAny(COUNT, Default()), AfterAny(AfterCount(1), Default())),
+        (AfterAll(COUNT, Default()), AfterAll(AfterCount(1), Default())),
+        (AfterEach(COUNT, Default()), Repeatedly(AfterAny(AfterCount(1), Default()))),
+        (OrFinally(FOREVER, COUNT), Repeatedly(OrFinally(Repeatedly(AfterCount(1)), AfterCount(1)))),
+    ],
+)
+def test_continuation(trigger: Trigger, behind: Trigger) -> None:
+    assert trigger.continuation == behind
+
+
+def test_composites_are_values() -> None:
+    assert AfterAny(COUNT, Never()) == AfterAny(AfterCount(3), Never())
+    assert AfterAny(COUNT, Never()) != AfterAll(COUNT, Never())
+    assert AfterAny(COUNT, Never()) != AfterAny(Never(), COUNT)
+    assert OrFinally(FOREVER, COUNT).children == (FOREVER, COUNT)
+    assert AfterEach(COUNT, Never()).children == (COUNT, Never())

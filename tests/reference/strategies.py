@@ -1,0 +1,173 @@
+"""Random scenarios for the reference: trigger trees, windows, elements, steps; and how many of them to try.
+
+Seeded by default. ``HEADRACE_EXAMPLES=10000`` tries that many fresh ones of each property.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.combiners import Combiner
+from headrace.model.expr import DataType, col
+from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Always,
+    Default,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Trigger,
+)
+from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+from headrace.reference import Contents, Element, Grouping, Operator, Output, combine
+
+_WANTED = os.environ.get("HEADRACE_EXAMPLES")
+
+
+def examples(default: int) -> settings:
+    """``default`` seeded examples, or as many fresh ones as ``HEADRACE_EXAMPLES`` says."""
+    wanted = int(_WANTED) if _WANTED else default
+    return settings(
+        max_examples=wanted, derandomize=_WANTED is None, deadline=None, database=None, print_blob=_WANTED is not None
+    )
+
+
+FIXED_LIKE: st.SearchStrategy[WindowFn] = st.one_of(
+    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25)),
+    st.builds(SlidingWindows, st.integers(1, 20), st.integers(2, 12), st.integers(-5, 15)),
+    st.just(GlobalWindows()),
+)
+SESSIONS = st.builds(Sessions, st.integers(1, 12), st.booleans())
+
+LEAVES: st.SearchStrategy[Trigger] = st.one_of(
+    st.sampled_from(
+        [
+            Default(),
+            Never(),
+            Always(),
+            AfterWatermark(),
+            AfterSynchronizedProcessingTime(),
+            AfterPunctuation(col("end")),
+        ]
+    ),
+    st.builds(AfterCount, st.integers(1, 4)),
+    st.builds(AfterBytes, st.integers(1, 30)),
+    st.builds(AfterPercentileWatermark, st.just(50.0)),
+    st.builds(AfterProcessingTime, st.integers(0, 10), st.none() | st.integers(1, 10), st.integers(0, 5)),
+)
+
+
+def _composites(inner: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
+    several = st.lists(inner, min_size=2, max_size=3)
+    return st.one_of(
+        st.builds(Repeatedly, inner),
+        st.builds(AfterWatermark, st.none() | inner, st.none() | inner),
+        st.builds(OrFinally, inner, inner),
+        several.map(lambda triggers: AfterAny(*triggers)),
+        several.map(lambda triggers: AfterAll(*triggers)),
+        several.map(lambda triggers: AfterEach(*triggers)),
+    )
+
+
+TRIGGERS = st.recursive(LEAVES, _composites, max_leaves=5)
+"""Any tree of the vocabulary, finishing ones included."""
+
+EMITS_ALL: st.SearchStrategy[Trigger] = st.one_of(
+    st.just(Default()), st.just(Always()), st.builds(AfterWatermark, st.none() | LEAVES, st.just(AfterCount(1)))
+)
+"""Triggers that never finish, and that have fired for everything once the watermark is at +inf."""
+
+BEHAVIOURS = st.builds(
+    lambda lateness, on_time, closing, timestamp: {
+        "allowed_lateness": lateness,
+        "on_time": on_time,
+        "closing": closing,
+        "timestamp": timestamp,
+    },
+    st.integers(0, 30),
+    st.sampled_from(Firing),
+    st.sampled_from(Firing),
+    st.sampled_from(TimestampCombiner),
+)
+
+
+def elements(retractions: bool = False) -> st.SearchStrategy[Element]:
+    """Elements of two keys around time 0; values differ in sum for almost every subset."""
+    return st.builds(
+        lambda key, at, value, end, size, sign: Element((key,), Instant(at), value, sign, {"end": end}, size),
+        st.sampled_from("ab"),
+        st.integers(-20, 60),
+        st.integers(1, 1000),
+        st.booleans(),
+        st.integers(0, 20),
+        st.booleans() if retractions else st.just(False),
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One epoch of an operator: what ``Operator.step`` takes."""
+
+    elements: tuple[Element, ...]
+    processing_time: Instant
+    watermark: Instant
+    percentile: Instant
+
+    def __call__(self, operator: Operator) -> Output:
+        return operator.step(
+            self.elements,
+            processing_time=self.processing_time,
+            watermark=self.watermark,
+            percentiles={50.0: self.percentile},
+        )
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> list[Step]:
+    """Epochs with random bundles and clocks, late elements included; the last one ends the input."""
+    times = sorted(draw(st.lists(st.integers(0, 60), min_size=1, max_size=6)))
+    marks = sorted(draw(st.lists(st.integers(-25, 80), min_size=len(times), max_size=len(times))))
+    steps = [
+        Step(
+            tuple(draw(st.lists(elements(), max_size=5))),
+            Instant(time),
+            Instant(mark),
+            Instant(mark + draw(st.integers(0, 20))),
+        )
+        for time, mark in zip(times, marks, strict=True)
+    ]
+    return [*steps, Step((), Instant(times[-1]), MAX_INSTANT, MAX_INSTANT)]
+
+
+def summing(contents: Contents) -> tuple[Any, ...]:
+    """One aggregate, the sum."""
+    return (combine(Combiner.SUM, contents.net),)
+
+
+SCHEMA = {"end": DataType.BOOL}
+
+
+def operator(
+    where: WindowFn,
+    when: Trigger,
+    accumulation: Accumulation,
+    behaviour: Mapping[str, Any],
+    extract: Callable[[Contents], tuple[Any, ...]] = summing,
+) -> Operator:
+    """An operator that sums."""
+    return Operator(Grouping(where, when, How(accumulation, **behaviour), extract, SCHEMA))

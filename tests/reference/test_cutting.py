@@ -1,0 +1,185 @@
+"""Whole pipelines: the same answer for every cut into epochs and every arrival order within the bound (12.2)."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.panes import Timing
+from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.windows import Window
+from headrace.pipeline import (
+    AfterCount,
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    DataType,
+    Default,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    How,
+    Pipeline,
+    Sessions,
+    SlidingWindows,
+    Trigger,
+    WindowFn,
+    accumulating,
+    col,
+    count,
+    discarding,
+    max_of,
+    mean_of,
+    min_of,
+    retracting,
+    sum_of,
+)
+from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
+from tests.reference.strategies import examples
+
+BOUND = 15
+Row = dict[str, Any]
+
+
+def pipeline(where: WindowFn, when: Trigger, how: How) -> Pipeline:
+    return Pipeline(
+        name="cutting",
+        source=FileSource(
+            "nowhere", FileFormat.JSON, {"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
+        ),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(BOUND)),
+        key={"user": col("user")},
+        where=where,
+        when=when,
+        how=how,
+        what={
+            "n": count(),
+            "known": count(col("amount")),
+            "total": sum_of(col("amount")),
+            "low": min_of(col("amount")),
+            "high": max_of(col("amount")),
+            "mean": mean_of(col("amount")),
+        },
+        allow_finishing=True,
+    )
+
+
+def naive(values: Sequence[int | None]) -> tuple[Any, ...]:
+    known = [v for v in values if v is not None]
+    mean = sum(known) / len(known) if known else None
+    return len(values), len(known), sum(known), min(known, default=None), max(known, default=None), mean
+
+
+@dataclass(frozen=True)
+class Where:
+    """A window function, and its windows over all rows of a key, computed without it."""
+
+    where: WindowFn
+    windows: Callable[[list[Row]], dict[Window, list[Row]]]
+
+
+def _scan(width: int, starts_at: Callable[[int], bool]) -> Callable[[list[Row]], dict[Window, list[Row]]]:
+    """Every start in a wide range is tried against every row."""
+
+    def windows(rows: list[Row]) -> dict[Window, list[Row]]:
+        found = {}
+        for start in filter(starts_at, range(-100, 200)):
+            inside = [row for row in rows if start <= row["at"] < start + width]
+            if inside:
+                found[Window(Instant(start), Instant(start + width))] = inside
+        return found
+
+    return windows
+
+
+def _sessions(gap: int) -> Callable[[list[Row]], dict[Window, list[Row]]]:
+    def windows(rows: list[Row]) -> dict[Window, list[Row]]:
+        times = sorted(row["at"] for row in rows)
+        cuts = [times[0], *(later for earlier, later in pairwise(times) if later - earlier >= gap)]
+        found = {}
+        for start, following in zip(cuts, [*cuts[1:], 10**6], strict=True):
+            inside = [row for row in rows if start <= row["at"] < following]
+            found[Window(Instant(start), Instant(max(row["at"] for row in inside) + gap))] = inside
+        return found
+
+    return windows
+
+
+WHERES = {
+    "fixed": Where(FixedWindows(10, 3), _scan(10, lambda start: start % 10 == 3)),
+    "sliding": Where(SlidingWindows(12, 5, 1), _scan(12, lambda start: start % 5 == 1)),
+    "sliding with gaps": Where(SlidingWindows(3, 7), _scan(3, lambda start: start % 7 == 0)),
+    "sessions": Where(Sessions(8), _sessions(8)),
+}
+
+
+def expected(where: Where, rows: list[Row]) -> dict[tuple[tuple[str], Window], tuple[Any, ...]]:
+    by_user: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_user[row["user"]].append(row)
+    return {
+        ((user,), window): naive([row["amount"] for row in inside])
+        for user, own in by_user.items()
+        for window, inside in where.windows(own).items()
+    }
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Epoch]:
+    """Rows that arrive at most BOUND late, cut into epochs anywhere; the last epoch ends the input."""
+    row = st.fixed_dictionaries(
+        {
+            "user": st.sampled_from("ab"),
+            "at": st.integers(-40, 80),
+            "amount": st.none() | st.integers(-50, 50),
+        }
+    )
+    rows = draw(st.lists(st.tuples(row, st.integers(0, BOUND)), max_size=12))
+    ordered = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
+    cuts = sorted(draw(st.lists(st.integers(0, len(ordered)), max_size=6)))
+    parts = [ordered[a:b] for a, b in pairwise([0, *cuts, len(ordered)])]
+    return [Epoch(Instant(i), part, is_last=i == len(parts) - 1) for i, part in enumerate(parts)]
+
+
+def rows_of(epochs: list[Epoch]) -> list[Row]:
+    return [dict(row) for epoch in epochs for row in epoch.records]
+
+
+def panes_of(results: list[EpochResult]) -> list[Any]:
+    return [pane for result in results for pane in result.panes]
+
+
+PURE = st.sampled_from([Default(), AfterWatermark(), AfterWatermark(late=AfterCount(1))])
+HOWS = st.builds(
+    lambda how, lateness: how(lateness),
+    st.sampled_from([discarding, accumulating, retracting]),
+    st.none() | st.integers(0, 40),
+)
+
+
+@pytest.mark.parametrize("name", WHERES)
+@examples(60)
+@given(PURE, HOWS, arrivals())
+def test_pure_watermark_panes_are_those_of_a_batch(name: str, when: Trigger, how: How, epochs: list[Epoch]) -> None:
+    results = run_pipeline(pipeline(WHERES[name].where, when, how), epochs)
+    panes = panes_of(results)
+    assert all(pane.timing is Timing.ON_TIME and pane.index == 0 and not pane.is_retraction for pane in panes)
+    assert {(pane.key, pane.window): pane.values for pane in panes} == expected(WHERES[name], rows_of(epochs))
+    assert len(panes) == len({(pane.key, pane.window) for pane in panes})
+    assert not any(result.drops for result in results)
+    assert results[-1].watermark == MAX_INSTANT
+
+
+@pytest.mark.parametrize("name", WHERES)
+@examples(40)
+@given(st.integers(1, 3), arrivals())
+def test_current_is_the_batch_answer_with_early_panes_too(name: str, early: int, epochs: list[Epoch]) -> None:
+    when = AfterWatermark(early=AfterCount(early), late=AfterCount(1))
+    results = run_pipeline(pipeline(WHERES[name].where, when, retracting(40)), epochs)
+    current = {place: pane.values for place, pane in fold_current(panes_of(results)).items()}
+    assert current == expected(WHERES[name], rows_of(epochs))

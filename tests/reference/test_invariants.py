@@ -1,0 +1,236 @@
+"""What must hold of any scenario: the life of a window's panes (semantics 5) and the invariants of retraction (9.1)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.accumulation import Accumulation, Firing
+from headrace.model.panes import Pane, Timing
+from headrace.model.triggers import Trigger
+from headrace.model.windows import Sessions, Window, WindowFn
+from headrace.reference import DropCause, Element, Operator, Output
+from headrace.reference.windows import assign
+from tests.reference.strategies import (
+    BEHAVIOURS,
+    EMITS_ALL,
+    FIXED_LIKE,
+    SESSIONS,
+    TRIGGERS,
+    Step,
+    examples,
+    operator,
+    scripts,
+)
+
+Place = tuple[tuple[Any, ...], Window]
+FOREVER: dict[str, Any] = {"allowed_lateness": None}
+
+
+def run(steps: Iterable[Step], on: Operator) -> list[Output]:
+    return [step(on) for step in steps]
+
+
+def kept(panes: Iterable[Pane]) -> list[Pane]:
+    return [pane for pane in panes if not pane.is_retraction]
+
+
+class Live:
+    """Panes emitted and not withdrawn, maintained by the records alone."""
+
+    def __init__(self) -> None:
+        self.panes: dict[Place, Pane] = {}
+
+    def apply(self, record: Pane) -> None:
+        place = (record.key, record.window)
+        if record.is_retraction:
+            assert self.panes.pop(place, None) == replace(record, is_retraction=False), "I4: withdraws one live pane"
+        else:
+            assert place not in self.panes, "I1: one live pane per (key, window)"
+            self.panes[place] = record
+
+
+@examples(90)
+@given(FIXED_LIKE | SESSIONS, TRIGGERS, st.sampled_from(Accumulation), BEHAVIOURS, scripts())
+def test_life_of_a_window(
+    where: WindowFn, when: Trigger, accumulation: Accumulation, behaviour: dict[str, Any], steps: list[Step]
+) -> None:
+    on = operator(where, when, accumulation, behaviour)
+    panes = [pane for output in run(steps, on) for pane in kept(output.panes)]
+    by_window = sorted(panes, key=lambda pane: (pane.key, pane.window))
+    for (_, window), found in groupby(by_window, key=lambda pane: (pane.key, pane.window)):
+        for life in lives(list(found)):
+            assert [pane.index for pane in life] == list(range(len(life)))
+            assert [pane.is_first for pane in life] == [True] + [False] * (len(life) - 1)
+            assert not any(pane.is_last for pane in life[:-1])
+            assert_sequence([pane.timing for pane in life])
+            late_or_on_time = [pane for pane in life if pane.timing is not Timing.EARLY]
+            assert [pane.nonspeculative_index for pane in late_or_on_time] == list(range(len(late_or_on_time)))
+            assert all(pane.nonspeculative_index == -1 for pane in life if pane.timing is Timing.EARLY)
+            assert all(pane.timestamp <= window.max_timestamp for pane in life)
+
+
+def lives(panes: list[Pane]) -> list[list[Pane]]:
+    """A session that was merged away, or closed, may come again with the same bounds: then its index restarts."""
+    starts = [i for i, pane in enumerate(panes) if pane.index == 0] + [len(panes)]
+    return [panes[a:b] for a, b in zip([0, *starts], starts, strict=False) if a < b]
+
+
+def assert_sequence(timings: list[Timing]) -> None:
+    """EARLY* ON_TIME? LATE*"""
+    order = [Timing.EARLY, Timing.ON_TIME, Timing.LATE]
+    assert timings == sorted(timings, key=order.index)
+    assert timings.count(Timing.ON_TIME) <= 1
+
+
+@examples(90)
+@given(FIXED_LIKE | SESSIONS, TRIGGERS, BEHAVIOURS, scripts())
+def test_retracting_is_accumulating_with_what_it_replaces_withdrawn(
+    where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
+) -> None:
+    live = Live()
+    retracting = run(steps, operator(where, when, Accumulation.RETRACTING, behaviour))
+    accumulating = run(steps, operator(where, when, Accumulation.ACCUMULATING, behaviour))
+    for withdrawn, plain in zip(retracting, accumulating, strict=True):
+        assert kept(withdrawn.panes) == list(plain.panes)
+        assert withdrawn.drops == plain.drops
+        for record in withdrawn.panes:
+            live.apply(record)
+
+
+@examples(60)
+@given(SESSIONS, EMITS_ALL, scripts())
+def test_live_sessions_never_overlap_once_the_merged_one_fired(
+    where: Sessions, when: Trigger, steps: list[Step]
+) -> None:
+    live = Live()
+    for output in run(steps, operator(where, when, Accumulation.RETRACTING, FOREVER)):
+        for record in output.panes:
+            live.apply(record)
+            if record.is_retraction:
+                continue
+            others = [w for key, w in live.panes if key == record.key and w != record.window]
+            assert all(w.end <= record.window.start or record.window.end <= w.start for w in others), "I1"
+
+
+def sums(elements: Iterable[tuple[Element, Window]]) -> dict[Place, int]:
+    totals: dict[Place, int] = defaultdict(int)
+    for element, window in elements:
+        totals[element.key, window] += element.value
+    return dict(totals)
+
+
+def placed(where: WindowFn, steps: Iterable[Step]) -> list[tuple[Element, Window]]:
+    """Every (element, window) of a script."""
+    return [(e, w) for step in steps for e in step.elements for w in assign(where, e.timestamp)]
+
+
+def without(pairs: list[tuple[Element, Window]], outputs: Iterable[Output]) -> list[tuple[Element, Window]]:
+    left = list(pairs)
+    for output in outputs:
+        for drop in output.drops:
+            left.remove((drop.element, drop.window))
+    return left
+
+
+@examples(90)
+@given(FIXED_LIKE, TRIGGERS, BEHAVIOURS, scripts())
+def test_at_the_end_the_survivors_are_the_batch_result_of_what_was_accepted(
+    where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
+) -> None:
+    live = Live()
+    outputs = run(steps, operator(where, when, Accumulation.RETRACTING, behaviour))
+    for output in outputs:
+        for record in output.panes:
+            live.apply(record)
+    found = {place: pane.values[0] for place, pane in live.panes.items()}
+    assert found == sums(without(placed(where, steps), outputs)), "I3"
+
+
+@examples(60)
+@given(FIXED_LIKE, TRIGGERS, BEHAVIOURS, scripts())
+def test_discarding_panes_add_up_to_the_same(
+    where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
+) -> None:
+    outputs = run(steps, operator(where, when, Accumulation.DISCARDING, behaviour))
+    totals: dict[Place, int] = defaultdict(int)
+    for output in outputs:
+        for pane in output.panes:
+            totals[pane.key, pane.window] += pane.values[0]
+    assert dict(totals) == sums(without(placed(where, steps), outputs))
+
+
+@examples(60)
+@given(SESSIONS, EMITS_ALL, scripts())
+def test_at_the_end_sessions_are_those_of_a_batch(where: Sessions, when: Trigger, steps: list[Step]) -> None:
+    live = Live()
+    for output in run(steps, operator(where, when, Accumulation.RETRACTING, FOREVER)):
+        assert not output.drops
+        for record in output.panes:
+            live.apply(record)
+    everything = [element for step in steps for element in step.elements]
+    assert {place: pane.values[0] for place, pane in live.panes.items()} == naive_sessions(where, everything)
+
+
+def naive_sessions(where: Sessions, elements: Iterable[Element]) -> dict[Place, int]:
+    """Sort by key and time and cut at the gaps."""
+    totals: dict[Place, int] = {}
+    ordered = sorted(elements, key=lambda e: (e.key, e.timestamp))
+    for key, own in groupby(ordered, key=lambda e: e.key):
+        session: list[Element] = []
+        for element in [*own, None]:
+            if session and (element is None or is_apart(where, session[-1], element)):
+                first, last = session[0].timestamp, session[-1].timestamp
+                totals[key, Window(first, last + where.gap)] = sum(e.value for e in session)  # type: ignore[arg-type]
+                session = []
+            if element is not None:
+                session.append(element)
+    return totals
+
+
+def is_apart(where: Sessions, before: Element, after: Element) -> bool:
+    distance = after.timestamp - before.timestamp
+    return distance > where.gap or (distance == where.gap and not where.touching_merges)
+
+
+@examples(60)
+@given(FIXED_LIKE, TRIGGERS, BEHAVIOURS, scripts(), st.data())
+def test_withdrawn_input_leaves_no_trace(
+    where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step], data: st.DataObject
+) -> None:
+    """Inputs that are retracted later in the script: what survives is the batch result of the rest."""
+    rewritten: list[Step] = []
+    sent: list[Element] = []
+    for step in steps:
+        withdrawn = data.draw(st.lists(st.sampled_from(sent), unique_by=id, max_size=3)) if sent else []
+        sent = [e for e in sent if not any(e is w for w in withdrawn)] + list(step.elements)
+        rewritten.append(replace(step, elements=(*step.elements, *[replace(e, is_retraction=True) for e in withdrawn])))
+    live = Live()
+    outputs = run(rewritten, operator(where, when, Accumulation.RETRACTING, behaviour))
+    for output in outputs:
+        for record in output.panes:
+            live.apply(record)
+        assert all(d.element.is_retraction == (d.cause is DropCause.RETRACTION) for d in output.drops)
+    remaining: dict[Place, Counter[int]] = defaultdict(Counter)
+    for element, window in without(placed(where, rewritten), outputs):
+        remaining[element.key, window][element.value] += -1 if element.is_retraction else 1
+    expected = {p: sum(v * n for v, n in bag.items()) for p, bag in remaining.items() if any(bag.values())}
+    assert {place: pane.values[0] for place, pane in live.panes.items()} == expected
+
+
+@examples(60)
+@given(FIXED_LIKE | SESSIONS, TRIGGERS, BEHAVIOURS, scripts())
+def test_output_watermark_is_monotone_and_on_time_panes_are_ahead_of_it(
+    where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
+) -> None:
+    """7.2: a pane that was held for comes no later than the watermark that it held."""
+    on = operator(where, when, Accumulation.DISCARDING, {**behaviour, "on_time": Firing.IF_NON_EMPTY})
+    for step in steps:
+        before = on.output_watermark
+        for pane in step(on).panes:
+            assert pane.timing is not Timing.ON_TIME or pane.timestamp >= before
+        assert before <= on.output_watermark <= max(on.clocks.watermark, before)

@@ -1,0 +1,138 @@
+"""Rules of one operator that the conformance cases do not reach."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.model.accumulation import How, discarding, retracting
+from headrace.model.panes import Pane
+from headrace.model.time import GLOBAL_WINDOW_END, Instant
+from headrace.model.triggers import AfterCount, AfterEach, AfterProcessingTime, Default, Repeatedly, Trigger
+from headrace.model.windows import CustomWindows, FixedWindows, MergeGroup, Sessions, Window, WindowFn
+from headrace.reference import Chain, DropCause, Element, Grouping, Operator, collect
+
+
+def window(start: int, end: int) -> Window:
+    return Window(Instant(start), Instant(end))
+
+
+def element(at: int, **more: Any) -> Element:
+    return Element(("k",), Instant(at), at, **more)
+
+
+def operator(where: WindowFn, when: Trigger, how: How) -> Operator:
+    return Operator(Grouping(where, when, how, collect))
+
+
+def brief(panes: Iterable[Pane]) -> list[tuple[Any, ...]]:
+    return [(tuple(pane.window), *pane.values) for pane in panes]
+
+
+def test_a_merge_that_would_give_a_closed_window_drops_what_is_new_and_leaves_what_is_open() -> None:
+    on = operator(Sessions(10), AfterCount(3), discarding(100))
+    assert brief(on.step([element(1), element(2), element(3)]).panes) == [((1, 13), (1, 2, 3))]
+    assert on.step([element(2)]).panes == (), "[2, 12) is another window than the closed [1, 13)"
+    output = on.step([element(1), element(3)])
+    assert [(drop.window, drop.cause) for drop in output.drops] == [(window(1, 13), DropCause.CLOSED)] * 2
+    assert brief(on.step([element(4), element(5)]).panes) == [((2, 15), (2, 4, 5))]
+
+
+def test_a_processing_time_part_stays_finished_only_if_it_was_in_every_merged_window() -> None:
+    when = AfterEach(AfterProcessingTime(10), AfterCount(2))
+    on = operator(Sessions(10), when, discarding(100))
+    on.step([element(1)], processing_time=Instant(0))
+    assert brief(on.step(processing_time=Instant(10)).panes) == [((1, 11), (1,))]
+    on.step([element(15)], processing_time=Instant(12))
+    assert on.step([element(8)], processing_time=Instant(13)).panes == (), "two came, but the deadline is pending again"
+    assert brief(on.step(processing_time=Instant(22)).panes) == [((1, 25), (15, 8))]
+    assert on.step([element(9)]).panes == ()
+    (last,) = on.step([element(10)]).panes
+    assert (last.values, last.is_last) == (((9, 10),), True)
+
+
+def test_clocks_never_go_back() -> None:
+    on = operator(FixedWindows(10), Repeatedly(AfterProcessingTime(5)), discarding(0))
+    on.step(watermark=Instant(0), processing_time=Instant(100), percentiles={50.0: Instant(7)})
+    on.step([element(1)], watermark=Instant(-5), processing_time=Instant(3), percentiles={50.0: Instant(2)})
+    assert (on.clocks.watermark, on.clocks.processing_time, on.clocks.percentile(50.0)) == (0, 100, 7)
+    assert on.clocks.percentile(90.0) == on.clocks.watermark
+    assert brief(on.step(processing_time=Instant(105)).panes) == [((0, 10), (1,))]
+
+
+def test_retractions_cannot_reach_windows_that_merge() -> None:
+    on = operator(Sessions(10), Default(), retracting())
+    with pytest.raises(PipelineError, match="never split"):
+        on.step([element(1, is_retraction=True)])
+    upper = Grouping(FixedWindows(10), Default(), retracting(), collect)
+    with pytest.raises(PipelineError, match="do not merge"):
+        Chain([upper, on.grouping], [lambda pane: element(pane.timestamp)])
+
+
+@dataclass(frozen=True)
+class UntilTheNext(CustomWindows):
+    """What was said holds until something else is said (ValidityWindows of the Streaming Systems book)."""
+
+    @property
+    def merges(self) -> bool:
+        return True
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        del record
+        return [Window(timestamp, GLOBAL_WINDOW_END)]
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        """Each window is cut at the start of the next."""
+        starts = sorted({w.start for w in windows})
+        for start, following in pairwise([*starts, GLOBAL_WINDOW_END]):
+            sources = frozenset(w for w in windows if w.start == start)
+            yield MergeGroup(sources, Window(start, min(following, *(w.end for w in sources), GLOBAL_WINDOW_END)))
+
+
+def test_custom_windows_may_shrink_when_they_merge() -> None:
+    on = operator(UntilTheNext(), Default(), discarding(0))
+    on.step([element(0), element(20)])
+    on.step([element(10)])
+    assert brief(on.step(watermark=Instant(20)).panes) == [((0, 10), (0,)), ((10, 20), (10,))]
+
+
+@dataclass(frozen=True)
+class Careless(CustomWindows):
+    """Merges into a window that is open already and was not given as a source."""
+
+    @property
+    def merges(self) -> bool:
+        return True
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        del record
+        return [window(timestamp, timestamp + 1)]
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        first, *rest = sorted(windows)
+        return [MergeGroup(frozenset({w}), first) for w in rest]
+
+
+def test_custom_windows_that_break_the_merge_contract_are_told() -> None:
+    on = operator(Careless(), Default(), discarding(0))
+    with pytest.raises(PipelineError, match="another window of the key"):
+        on.step([element(1), element(5)])
+
+
+@dataclass(frozen=True)
+class PerKind(CustomWindows):
+    """Windows of a length that the record names; one of an unknown kind is in none."""
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        size = {"hour": 60, "minute": 1}.get(record.get("kind", ""))
+        return [] if size is None else [window(timestamp - timestamp % size, timestamp - timestamp % size + size)]
+
+
+def test_custom_windows_may_read_the_record() -> None:
+    on = operator(PerKind(), Default(), discarding(0))
+    kinds = [("hour", 61), ("minute", 62), ("week", 63), ("hour", 90)]
+    on.step([element(at, record={"kind": kind}) for kind, at in kinds])
+    assert brief(on.step(watermark=Instant(120)).panes) == [((62, 63), (62,)), ((60, 120), (61, 90))]
