@@ -5,8 +5,9 @@ stays the cause of the translated error, for the log.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -42,6 +43,12 @@ class VanishedFileError(FixDataError):
     """A file was there when files were listed and is not there any more."""
 
     code = "data.vanished_file"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"file {path} was listed and is gone. Put it back: "
+            "a file may be removed only once a snapshot holds its records"
+        )
 
 
 class ArithmeticDataError(FixDataError):
@@ -95,48 +102,64 @@ def spark_errors() -> Iterator[None]:
         raise translate_spark_error(error) from error
 
 
-def translate_spark_error(exc: BaseException) -> HeadraceError:
-    """The error to raise instead of ``exc``, something that Spark or py4j raised; a HeadraceError is itself."""
+def translate_spark_error(exc: BaseException, path: str | None = None) -> HeadraceError:
+    """The error to raise instead of ``exc``, something that Spark or py4j raised; a HeadraceError is itself.
+
+    ``path``: the one file that was being read, if it is known; else Spark's message says which it was.
+    """
     if isinstance(exc, HeadraceError):
         return exc
-    text = str(exc)
+    failure = _Failure(str(exc), path)
     for pattern, make in _TRANSLATIONS:
-        found = pattern.search(text)
-        if found:
-            return make(found, text)
+        if pattern.search(failure.text):
+            return make(failure)
     if isinstance(exc, Py4JNetworkError | ConnectionError):
-        return _stopped(None, text)
+        return _stopped(failure)
     if isinstance(exc, AnalysisException):
-        return EngineError(f"Spark refuses the plan: {_summary(text)}. This is a defect of Headrace: please report it")
-    return SparkJobError(f"a Spark job failed: {_summary(text)}")
+        return EngineError(f"Spark refuses the plan: {failure.summary}. This is a defect of Headrace: please report it")
+    if path is not None:
+        return _unreadable(failure)
+    return SparkJobError(f"a Spark job failed: {failure.summary}")
 
 
 _FILE = re.compile(
     r"Encountered error while reading file (?P<uri>.+?)\.? +(?=SQLSTATE|File does not exist|Data type mism)"
 )
+_UNKNOWN_FILE = "(Spark does not say which)"
 _MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
-_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 _CONDITION = re.compile(r"\[(?P<condition>[A-Z][A-Z_0-9]*(?:\.[A-Z_0-9]+)*)\] ?(?P<message>[^\n]*)")
 
 
-def _summary(text: str) -> str:
-    """One line for people: Spark's condition with its message, or the innermost cause, or the first line."""
-    found = _CONDITION.search(text)
-    if found:
-        return f"[{found['condition']}] {found['message']}".rstrip(" .")
-    return _root_cause(text) or next((line for line in text.splitlines() if line.strip()), "no message").rstrip(" .")
+@dataclass(frozen=True)
+class _Failure:
+    """The text of an exception, and what can be read out of it."""
 
+    text: str
+    path: str | None
 
-def _root_cause(text: str) -> str:
-    causes = list(_CAUSE.finditer(text))
-    if not causes:
-        return ""
-    return ": ".join(part for part in (causes[-1]["kind"], causes[-1]["message"]) if part).rstrip(" .")
+    @property
+    def summary(self) -> str:
+        """One line for people: Spark's condition with its message, or the innermost cause, or the first line."""
+        found = _CONDITION.search(self.text)
+        if found:
+            return f"[{found['condition']}] {found['message']}".rstrip(" .")
+        lines = (line for line in self.text.splitlines() if line.strip())
+        return self.cause or next(lines, "no message").rstrip(" .")
 
+    @property
+    def cause(self) -> str:
+        """The innermost Java exception, without its package; empty if the text has none."""
+        found = list(_CAUSE.finditer(self.text))
+        return (
+            ": ".join(part for part in (found[-1]["kind"], found[-1]["message"]) if part).rstrip(" .") if found else ""
+        )
 
-def _file(text: str, pattern: re.Pattern[str]) -> str:
-    found = pattern.search(text)
-    return readable_uri(found["uri"]) if found else "(Spark does not say which)"
+    @property
+    def file(self) -> str:
+        """The file that was being read; empty if that is not known."""
+        found = _MISSING.search(self.text) or _FILE.search(self.text)
+        return self.path or (readable_uri(found["uri"]) if found else "")
 
 
 def readable_uri(uri: str) -> str:
@@ -145,70 +168,62 @@ def readable_uri(uri: str) -> str:
     return "file://" + decoded.removeprefix("file:") if re.match(r"file:/(?!/)", decoded) else decoded
 
 
-def _unreadable(_: re.Match[str] | None, text: str) -> HeadraceError:
-    return UnreadableFileError(_file(text, _FILE), _root_cause(text) or "Spark gives no cause")
+def _unreadable(failure: _Failure) -> HeadraceError:
+    return UnreadableFileError(failure.file or _UNKNOWN_FILE, failure.cause or failure.summary)
 
 
-def _vanished(_: re.Match[str] | None, text: str) -> HeadraceError:
-    pattern = _MISSING if _MISSING.search(text) else _FILE
-    return VanishedFileError(
-        f"file {_file(text, pattern)} was listed and is gone. Put it back: "
-        "a file may be removed only once a snapshot holds its records"
-    )
+def _vanished(failure: _Failure) -> HeadraceError:
+    return VanishedFileError(failure.file or _UNKNOWN_FILE)
 
 
-def _arithmetic(found: re.Match[str], text: str) -> HeadraceError:
-    condition = found["condition"]
-    kind = {
-        "ARITHMETIC_OVERFLOW": "an integer leaves 64 bits",
-        "DIVIDE_BY_ZERO": "a division by zero",
-        "REMAINDER_BY_ZERO": "a remainder by zero",
-    }.get(condition, "a value does not fit its type")
+def _arithmetic(failure: _Failure) -> HeadraceError:
     return ArithmeticDataError(
-        f"the data make an expression of the pipeline fail: {kind} ({_summary(text)}). "
+        f"the data make an expression of the pipeline fail: {failure.summary}. "
         "Cast its operands to float, filter such records out, or correct the data"
     )
 
 
-def _lost_block(_: re.Match[str] | None, text: str) -> HeadraceError:
-    return LostBlockError(f"Spark lost rows that it held in memory: {_summary(text)}. Restore from the last snapshot")
+def _overflow(_: _Failure) -> HeadraceError:
+    return ArithmeticDataError(
+        "an integer of the pipeline's expressions or aggregates leaves 64 bits (it is never wrapped). "
+        "Cast its operands to float, filter such records out, or correct the data"
+    )
 
 
-def _memory(_: re.Match[str] | None, text: str) -> HeadraceError:
+def _lost_block(failure: _Failure) -> HeadraceError:
+    return LostBlockError(f"Spark lost rows that it held in memory: {failure.summary}. Restore from the last snapshot")
+
+
+def _memory(failure: _Failure) -> HeadraceError:
     return OutOfMemoryError(
-        f"Spark ran out of memory: {_summary(text)}. "
+        f"Spark ran out of memory: {failure.summary}. "
         "Give the driver (or the executors) more, or take smaller epochs (max_files, max_bytes of the source)"
     )
 
 
-def _denied(_: re.Match[str] | None, text: str) -> HeadraceError:
-    where = f" to {_file(text, _FILE)}" if _FILE.search(text) else ""
+def _denied(failure: _Failure) -> HeadraceError:
     return AccessDeniedError(
-        f"storage denies access{where}: {_root_cause(text) or _summary(text)}. "
+        f"storage denies access{f' to {failure.file}' if failure.file else ''}: {failure.cause or failure.summary}. "
         "Check the credentials (AWS_ACCESS_KEY_ID ...) and the rights of the file or bucket"
     )
 
 
-def _stopped(_: re.Match[str] | None, text: str) -> HeadraceError:
-    return SparkStoppedError(f"Spark stopped in the middle of its work: {_summary(text)}. Run again")
+def _stopped(failure: _Failure) -> HeadraceError:
+    return SparkStoppedError(f"Spark stopped in the middle of its work: {failure.summary}. Run again")
 
 
-# The first that matches decides: what is most specific, and what explains the others, comes first.
-_TRANSLATIONS = [
+# The first that matches decides: what explains the others comes first.
+_TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError]]] = [
     (re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed .* memory"), _memory),
-    (
-        re.compile(
-            r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found|Could not get block|BlockNotFound"
-        ),
-        _lost_block,
-    ),
+    (re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found|BlockNotFound"), _lost_block),
     (re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"), _denied),
     (re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST|\[PATH_NOT_FOUND\]|FileNotFoundException"), _vanished),
     (re.compile(r"\[FAILED_READ_FILE[.\]]"), _unreadable),
+    (re.compile(r"\[(BINARY_)?ARITHMETIC_OVERFLOW[.\]]"), _overflow),
     (
         re.compile(
-            r"\[(?P<condition>ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_OVERFLOW"
-            r"|CAST_INVALID_INPUT|DATETIME_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE)[.\]]"
+            r"\[(DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_OVERFLOW|CAST_INVALID_INPUT|DATETIME_OVERFLOW"
+            r"|NUMERIC_VALUE_OUT_OF_RANGE)[.\]]"
         ),
         _arithmetic,
     ),

@@ -30,12 +30,18 @@ _CONF = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    # PySpark would look up the Python stack for every column expression
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # it would turn the clocks of an epoch from columns into literals, and every epoch into new code to compile
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.FoldablePropagation",
     "spark.sql.caseSensitive": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # of a repeated name in JSON the last counts, as it does for from_json
+    "spark.sql.variant.allowDuplicateKeys": "true",
     # nanoseconds are read as long and cut to microseconds by the source; Spark has no such timestamp
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     # no side files (.name.crc) beside data, and names with a colon work

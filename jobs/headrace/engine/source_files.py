@@ -1,0 +1,217 @@
+"""What the driver must know of a file before Spark reads it: the columns of a Parquet file, the header of a CSV file.
+
+Reads a few kilobytes per file through Hadoop's file systems: with the same credentials, names and errors as Spark's own
+reads. JSON lines need none of this.
+"""
+
+import csv
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+
+from headrace.engine.errors import FileColumnsError, UnreadableFileError, translate_spark_error
+from headrace.engine.source_planning import InputFile
+from headrace.engine.types import SparkSession
+from headrace.model.expr import Binary, DataType, Expr, Function, columns_of
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.sources import FileFormat
+
+_TAIL_BYTES = 64 * 1024
+_HEADER_BYTES = 1024 * 1024
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """How a file holds the columns of the schema; files that hold them alike are read by one scan.
+
+    ``stored``: for Parquet, the name of Spark's type of every column that the file has; for CSV, the position of it.
+    ``width`` and ``header``: fields and text of a CSV header; 0 and empty for other formats.
+    """
+
+    stored: tuple[tuple[str, str], ...] = ()
+    width: int = 0
+    header: str = ""
+
+
+def file_columns(spark: SparkSession, pipeline: Pipeline, file: InputFile, uri: str) -> FileColumns | None:
+    """How ``file`` (at ``uri``, unescaped) holds the columns of ``pipeline``; None if it has no rows.
+
+    Raises UnreadableFileError if it is no file of its format, FileColumnsError naming the column that does not fit.
+    """
+    if file.size == 0:
+        return None
+    match pipeline.source.format:
+        case FileFormat.JSON:
+            return FileColumns()
+        case FileFormat.CSV:
+            return _csv_columns(pipeline, file, _head(spark, file, uri))
+        case FileFormat.PARQUET:
+            return _parquet_columns(pipeline, file, lambda start, length: _range(spark, file, uri, start, length))
+
+
+def _range(spark: SparkSession, file: InputFile, uri: str, start: int, length: int) -> bytes:
+    with _opened(spark, file, uri) as stream:
+        stream.seek(start)
+        return _take(spark, stream, length)
+
+
+def _head(spark: SparkSession, file: InputFile, uri: str) -> bytes:
+    """The beginning of the file, decompressed if its name says that it is compressed."""
+    with _opened(spark, file, uri) as stream:
+        hadoop = _jvm(spark).org.apache.hadoop
+        codec = hadoop.io.compress.CompressionCodecFactory(_configuration(spark)).getCodec(hadoop.fs.Path(uri))
+        return _take(spark, stream if codec is None else codec.createInputStream(stream), _HEADER_BYTES)
+
+
+@contextmanager
+def _opened(spark: SparkSession, file: InputFile, uri: str) -> Iterator[Any]:
+    """A stream of Hadoop over the file; what goes wrong with it is an error that names the file."""
+    try:
+        path = _jvm(spark).org.apache.hadoop.fs.Path(uri)
+        stream = path.getFileSystem(_configuration(spark)).open(path)
+        try:
+            yield stream
+        finally:
+            stream.close()
+    except Py4JError as error:
+        raise translate_spark_error(error, file.path) from error
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
+
+
+def _configuration(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return context._jsc.hadoopConfiguration()
+
+
+def _take(spark: SparkSession, stream: Any, length: int) -> bytes:
+    io = _jvm(spark).org.apache.commons.io
+    return bytes(io.IOUtils.toByteArray(io.input.BoundedInputStream(stream, length)))
+
+
+# --- CSV
+
+
+def _csv_columns(pipeline: Pipeline, file: InputFile, head: bytes) -> FileColumns | None:
+    text = head.decode("utf-8-sig", errors="replace")
+    header = next((line for line in re.split(r"\r\n|\r|\n", text) if line.strip()), "")
+    if not header:
+        return None
+    if len(head) == _HEADER_BYTES and "\n" not in text and "\r" not in text:
+        raise UnreadableFileError(file.path, f"its header does not end within {_HEADER_BYTES} bytes")
+    names = next(csv.reader([header]))
+    stored = []
+    for name in pipeline.schema:
+        if names.count(name) > 1:
+            raise FileColumnsError(file.path, f"its header names column {name} {names.count(name)} times")
+        if name in names:
+            stored.append((name, str(names.index(name))))
+    _check_required(pipeline, file, dict(stored), "header")
+    return FileColumns(tuple(stored), len(names), header)
+
+
+# --- Parquet
+
+
+def _parquet_columns(pipeline: Pipeline, file: InputFile, read: Callable[[int, int], bytes]) -> FileColumns:
+    schema = _parquet_schema(file, read)
+    stored = []
+    for name, wanted in pipeline.schema.items():
+        if name not in schema.names:
+            continue
+        found = schema.field(name).type
+        if pa.types.is_null(found):  # a column without any value: as good as missing
+            continue
+        spark_type = _spark_type(found, wanted)
+        if spark_type is None:
+            raise FileColumnsError(file.path, f"its column {name} is {found}, and the source says {wanted}")
+        stored.append((name, spark_type))
+    _check_required(pipeline, file, dict(stored), "schema")
+    return FileColumns(tuple(stored))
+
+
+def _parquet_schema(file: InputFile, read: Callable[[int, int], bytes]) -> pa.Schema:
+    """The schema in the footer, read with one request, or two when the footer is long."""
+    tail = read(max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
+    if len(tail) < 12 or tail[-4:] != _MAGIC:
+        raise UnreadableFileError(file.path, "it has no Parquet footer")
+    length = struct.unpack("<I", tail[-8:-4])[0] + 8
+    if length > file.size - 4:
+        raise UnreadableFileError(file.path, "its Parquet footer is longer than the file")
+    if length > len(tail):
+        tail = read(file.size - length, length)
+    try:
+        return pq.read_schema(pa.BufferReader(_MAGIC + tail[-length:]))
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFileError(file.path, f"its Parquet footer is broken ({error})") from error
+
+
+NANOSECONDS = "nanoseconds"
+"""The stored type of timestamps that Spark reads as a long of nanoseconds."""
+
+_WIDENED: Mapping[DataType, tuple[tuple[Callable[[Any], bool], str], ...]] = {
+    DataType.STRING: (
+        (pa.types.is_string, "string"),
+        (pa.types.is_large_string, "string"),
+        (pa.types.is_string_view, "string"),
+    ),
+    DataType.INT: (
+        (pa.types.is_signed_integer, "bigint"),
+        (lambda kind: pa.types.is_unsigned_integer(kind) and kind != pa.uint64(), "bigint"),
+    ),
+    DataType.FLOAT: (
+        (pa.types.is_float64, "double"),
+        (pa.types.is_float32, "double"),
+        (lambda kind: pa.types.is_integer(kind) and kind != pa.uint64(), "bigint"),
+    ),
+    DataType.BOOL: ((pa.types.is_boolean, "boolean"),),
+    DataType.TIMESTAMP: (
+        (lambda kind: pa.types.is_timestamp(kind) and kind.unit == "ns", NANOSECONDS),
+        (pa.types.is_timestamp, "timestamp"),
+        (pa.types.is_date, "date"),
+    ),
+}
+
+
+def _spark_type(found: pa.DataType, wanted: DataType) -> str | None:
+    """The type as which Spark reads a column that is ``found`` in the file; None if it cannot become ``wanted``."""
+    value = found.value_type if pa.types.is_dictionary(found) else found
+    return next((name for fits, name in _WIDENED[wanted] if fits(value)), None)
+
+
+# --- columns that must be there
+
+
+def _check_required(pipeline: Pipeline, file: InputFile, stored: Mapping[str, str], where: str) -> None:
+    expressions = {"event time": pipeline.event_time.expr, **{f"key {n}": e for n, e in pipeline.key.items()}}
+    for purpose, expr in expressions.items():
+        missing = sorted(nulling_columns(expr) - stored.keys())
+        if missing:
+            raise FileColumnsError(
+                file.path,
+                f"its {where} lacks column {missing[0]}, without which every record has no {purpose}",
+            )
+
+
+def nulling_columns(expr: Expr) -> frozenset[str]:
+    """Columns whose NULL alone makes ``expr`` NULL: ``a + b`` needs both, ``coalesce(a, b)`` needs neither."""
+    match expr:
+        case Binary("and" | "or", _, _) | Function("is_null", _):
+            return frozenset()
+        case Function("coalesce" | "least" | "greatest", args) | Function("if", (_, *args)):
+            return frozenset.intersection(*(nulling_columns(arg) for arg in args))
+        case Function(_, args):
+            return frozenset().union(*(nulling_columns(arg) for arg in args))
+        case Binary(_, left, right):
+            return nulling_columns(left) | nulling_columns(right)
+    return columns_of(expr)

@@ -1,0 +1,197 @@
+"""Reading an epoch's files: every record of them, judged.
+
+A judged record has ``_file`` (its path in the source's store), ``_reject`` (why it goes to the dead letter, NULL for an
+accepted one), ``_raw`` (its text), ``_event_time`` (long, microseconds UTC), ``_split`` (string), ``_kept`` (whether
+the filter is TRUE), the key columns by their names, and the inputs of the aggregates (``Plan.inputs`` names them). Of a
+rejected record only the first three count.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, LongType, StringType
+
+from headrace.engine.errors import UnreadableFileError
+from headrace.engine.expressions import compile_expr, named
+from headrace.engine.plan import Plan
+from headrace.engine.source_files import FileColumns, file_columns
+from headrace.engine.source_planning import InputFile
+from headrace.engine.source_records import PATH, POSITION, RAW, UNPARSED, scan
+from headrace.engine.storage import hadoop_uri
+from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
+from headrace.model.expr import DataType as Kind
+from headrace.model.expr import Expr, Schema, lit
+from headrace.model.typing import type_of
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.sources import OnUnreadable
+
+FILE, REJECT, EVENT_TIME, SPLIT, KEPT = "_file", "_reject", "_event_time", "_split", "_kept"
+
+EARLIEST, LATEST = -2_208_988_800_000_000, 253_402_300_799_999_999
+"""Event times are of the years 1900 to 9999: what lies outside is a mistake, and would move the watermark there."""
+
+_FOOTER_READERS = 8
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The files of one epoch, looked at: which can be read by one scan, and which (path -> reason) not at all."""
+
+    source_uri: str
+    groups: Mapping[FileColumns, tuple[InputFile, ...]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, error: UnreadableFileError) -> "Batch":
+        """This batch with the file of ``error`` as a dead letter: for one that turns out to be torn while it is read.
+
+        Raises ``error`` itself if the file is none of this batch (or already left out).
+        """
+        base = hadoop_uri(self.source_uri, "")
+        path = error.path.removeprefix(base)
+        groups = {how: tuple(file for file in files if file.path != path) for how, files in self.groups.items()}
+        if groups == self.groups:
+            raise error
+        return replace(
+            self,
+            groups={how: files for how, files in groups.items() if files},
+            unreadable={**self.unreadable, path: error.reason},
+        )
+
+
+def open_batch(spark: SparkSession, pipeline: Pipeline, files: Sequence[InputFile], source_uri: str) -> Batch:
+    """Look at ``files`` of the store at ``source_uri``: headers and footers, no records.
+
+    A file that cannot be read, or lacks what it must have, is in ``Batch.unreadable`` if the source says DEAD_LETTER.
+    Raises UnreadableFileError for it otherwise, and typed errors for files that are gone or forbidden.
+    """
+
+    def look(file: InputFile) -> FileColumns | UnreadableFileError | None:
+        try:
+            return file_columns(spark, pipeline, file, hadoop_uri(source_uri, file.path))
+        except UnreadableFileError as error:
+            return error
+
+    with ThreadPoolExecutor(_FOOTER_READERS) as pool:
+        found = list(pool.map(look, files))
+    groups: dict[FileColumns, list[InputFile]] = {}
+    unreadable: dict[str, str] = {}
+    for file, columns in zip(files, found, strict=True):
+        if isinstance(columns, UnreadableFileError):
+            if pipeline.source.on_unreadable is OnUnreadable.FAIL:
+                raise columns
+            unreadable[file.path] = columns.reason
+        elif columns is not None:
+            groups.setdefault(columns, []).append(file)
+    return Batch(source_uri, {columns: tuple(group) for columns, group in groups.items()}, unreadable)
+
+
+def read_batch(spark: SparkSession, plan: Plan, batch: Batch) -> DataFrame:
+    """The judged records of ``batch``: one scan per way in which its files hold their columns, usually one.
+
+    A file that cannot be read at all is one rejected record without text. Lazy: errors come with the action.
+    """
+    return _judged(spark, plan, batch, numbered=False).drop(POSITION)
+
+
+def rejected_rows(spark: SparkSession, plan: Plan, batch: Batch, epoch: int) -> DataFrame:
+    """The dead letters of ``batch``: ``file``, ``position``, ``reason``, ``raw``, ``epoch``.
+
+    ``position`` is the number of the line in its file (of the row, in Parquet), from 0; a CSV header is line 0. It and
+    ``raw`` are NULL for a file that cannot be read at all. Reads the files again, and lines twice for their numbers.
+    """
+    judged = _judged(spark, plan, batch, numbered=True).where(f.col(REJECT).isNotNull())
+    return judged.select(
+        f.col(FILE).alias("file"),
+        f.col(POSITION).alias("position"),
+        f.col(REJECT).alias("reason"),
+        f.col(RAW).alias("raw"),
+        f.lit(epoch).cast("long").alias("epoch"),
+    )
+
+
+def _judged(spark: SparkSession, plan: Plan, batch: Batch, numbered: bool) -> DataFrame:
+    source = plan.pipeline.source
+    parts = []
+    for columns, files in batch.groups.items():
+        uris = [hadoop_uri(batch.source_uri, file.path) for file in files]
+        records = scan(spark, source.format, source.schema, columns, uris, numbered=numbered)
+        parts.append(_judge(plan, batch.source_uri, records))
+    if batch.unreadable or not parts:
+        parts.append(_unreadable_rows(spark, plan, batch.unreadable))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _judge(plan: Plan, source_uri: str, records: DataFrame) -> DataFrame:
+    pipeline, schema = plan.pipeline, plan.pipeline.schema
+    parsed = f.col(UNPARSED).isNull()
+
+    def computed(name: str, expr: Expr) -> SparkColumn:
+        return f.when(parsed, compile_expr(expr, schema)).cast(_kind(expr, schema)).alias(name)
+
+    kept = pipeline.filter if pipeline.filter is not None else lit(True)
+    split = pipeline.event_time.split if pipeline.event_time.split is not None else lit("")
+    rows = records.select(
+        _file_column(source_uri).alias(FILE),
+        f.col(RAW),
+        f.col(UNPARSED),
+        f.col(POSITION) if POSITION in records.columns else f.lit(None).cast("long").alias(POSITION),
+        f.unix_micros(computed(EVENT_TIME, pipeline.event_time.expr)).alias(EVENT_TIME),
+        f.coalesce(computed(SPLIT, split), f.lit("")).alias(SPLIT),
+        f.coalesce(computed(KEPT, kept), f.lit(False)).alias(KEPT),
+        *[computed(name, expr) for name, expr in [*pipeline.key.items(), *plan.inputs]],
+    )
+    return rows.select(_reason(pipeline).alias(REJECT), *[named(name) for name in rows.columns if name != UNPARSED])
+
+
+def _reason(pipeline: Pipeline) -> SparkColumn:
+    event_time = f.col(EVENT_TIME)
+    reason = (
+        f.when(f.col(UNPARSED).isNotNull(), f.col(UNPARSED))
+        .when(event_time.isNull(), "event time is null")
+        .when(~event_time.between(EARLIEST, LATEST), "event time is outside the years 1900 to 9999")
+    )
+    for name in pipeline.key:
+        reason = reason.when(named(name).isNull(), f"key is null: {name}")
+    return reason
+
+
+def _file_column(source_uri: str) -> SparkColumn:
+    """The file's path in its store. Spark gives a URI, percent-encoded where the name needs it."""
+    path = f.col(PATH)
+    decoded = f.when(~f.contains(path, f.lit("%")), path).otherwise(
+        f.url_decode(f.replace(path, f.lit("+"), f.lit("%2B")))
+    )
+    base = hadoop_uri(source_uri, "")
+    written = base.replace("file:///", "file:/", 1)
+    return f.substring(decoded, len(written) + 1, 2**31 - 1)
+
+
+def _unreadable_rows(spark: SparkSession, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:
+    """A rejected record for each file that cannot be read at all."""
+    pipeline, schema = plan.pipeline, plan.pipeline.schema
+    pairs = [f.struct(f.lit(path).alias("path"), f.lit(reason).alias("reason")) for path, reason in unreadable.items()]
+    none = f.struct(f.lit("").alias("path"), f.lit("").alias("reason"))
+    files = spark.range(1 if pairs else 0).select(f.explode(f.array(*(pairs or [none]))).alias("file"))
+
+    def null(name: str, kind: DataType) -> SparkColumn:
+        return f.lit(None).cast(kind).alias(name)
+
+    columns = [*pipeline.key.items(), *plan.inputs]
+    return files.select(
+        f.concat(f.lit("file: "), f.col("file.reason")).alias(REJECT),
+        f.col("file.path").alias(FILE),
+        null(RAW, StringType()),
+        null(POSITION, LongType()),
+        null(EVENT_TIME, LongType()),
+        f.lit("").alias(SPLIT),
+        f.lit(False).alias(KEPT),
+        *[null(name, _kind(expr, schema)) for name, expr in columns],
+    )
+
+
+def _kind(expr: Expr, schema: Schema) -> DataType:
+    """Spark's type of ``expr``; that of a bare NULL does not matter."""
+    return SPARK_TYPES[type_of(expr, schema) or Kind.BOOL]
