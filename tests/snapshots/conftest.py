@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 import urllib3
 from minio import Minio
+from minio.error import S3Error
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from headrace_snapshots.store import MemoryStore, ObjectStore, open_store
 
@@ -48,7 +50,10 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             region="us-east-1",
             http_client=pool,
         )
-        client.make_bucket(BUCKET)
+        # A server that says that it is healthy may still be setting up its buckets.
+        Retrying(retry=retry_if_exception_type(S3Error), wait=wait_fixed(0.1), stop=stop_after_delay(30), reraise=True)(
+            client.make_bucket, BUCKET
+        )
         with pytest.MonkeyPatch.context() as patch:
             for name, value in server.environment().items():
                 patch.setenv(name, value)

@@ -1,0 +1,181 @@
+"""The catalog against a model of a few lines, with several writers, failing requests, lost answers and late puts."""
+
+from dataclasses import dataclass, field
+
+from catalog_helpers import manifest_for
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from headrace.errors import HeadraceError
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
+from headrace_snapshots.store import MemoryStore, StoreUnavailableError
+from headrace_snapshots.testing import FaultyStore, check_catalog, seeded
+
+BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])
+WRITERS = st.integers(0, 2)
+
+
+@dataclass
+class Model:
+    """Refs, who owns each branch (a claim's own number, 0 for nobody), and who is whose parent."""
+
+    refs: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, str | None] = field(default_factory=dict)
+
+    def chain(self, snapshot: str | None) -> list[str]:
+        found = []
+        while snapshot is not None:
+            found.append(snapshot)
+            snapshot = self.parents[snapshot]
+        return found
+
+
+@dataclass
+class Held:
+    """A claim, its number in the model, and the head that its writer believes in."""
+
+    claim: Claim
+    number: int
+    head: str | None
+
+
+class CatalogMachine(RuleBasedStateMachine):
+    claims = Bundle("claims")
+    snapshots = Bundle("snapshots")
+
+    @initialize(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.3, 0.7]))
+    def begin(self, seed: int, rate: float) -> None:
+        self.store = MemoryStore()
+        plans = [seeded(seed + n, rate, kinds=("create", "put")) for n in range(3)]
+        self.writers = [Catalog(FaultyStore(self.store, plan), "p") for plan in plans]
+        self.model = Model()
+        self.claimed = 0
+
+    def outcome(self, action: object, expected: type[HeadraceError] | None) -> bool:
+        """Run ``action``; True if it took effect. A failed request may replace any outcome; then nothing happened."""
+        assert callable(action)
+        try:
+            action()
+        except StoreUnavailableError:
+            return False
+        except HeadraceError as error:
+            assert type(error) is expected, f"expected {expected}, got {error!r}"
+            return False
+        assert expected is None, f"expected {expected}, and it was done"
+        return True
+
+    @rule(target=claims, writer=WRITERS, branch=BRANCHES)
+    def claim(self, writer: int, branch: str) -> object:
+        try:
+            claim = self.writers[writer].claim(branch, f"writer {writer}")
+        except StoreUnavailableError:
+            return multiple()
+        self.claimed += 1
+        self.model.owners.setdefault("main", 0)
+        self.model.owners[branch] = self.claimed
+        assert claim.snapshot_id == self.model.refs.get(branch)
+        return Held(claim, self.claimed, claim.snapshot_id)
+
+    @rule(target=snapshots, writer=WRITERS, held=claims)
+    def commit(self, writer: int, held: Held) -> object:
+        catalog, branch = self.writers[writer], held.claim.branch
+        manifest = manifest_for(catalog, held.claim, held.head)
+        mine = self.model.owners.get(branch) == held.number and self.model.refs.get(branch) == held.head
+        if not self.outcome(lambda: catalog.commit(held.claim, manifest), None if mine else FencedError):
+            return multiple()
+        self.model.parents[manifest.snapshot_id] = held.head
+        self.model.refs[branch] = held.head = manifest.snapshot_id
+        return manifest.snapshot_id
+
+    @rule(writer=WRITERS, snapshot=snapshots, informed=st.booleans(), release=st.booleans())
+    def publish(self, writer: int, snapshot: str, informed: bool, release: bool) -> None:
+        catalog, model = self.writers[writer], self.model
+        published, main = model.refs.get("published"), model.refs.get("main")
+        on_main, ahead = snapshot in model.chain(main), published in [None, *model.chain(snapshot)[1:]]
+        expected = None if on_main and ahead else RefusedError
+        if not informed and not release and published is not None:
+            expected = PublishConflictError
+        belief = published if informed else None
+        done = self.outcome(
+            lambda: catalog.release(snapshot, "why") if release else catalog.publish(snapshot, belief), expected
+        )
+        if done:
+            model.refs["published"] = snapshot
+
+    @rule(writer=WRITERS, branch=BRANCHES, to=st.none() | snapshots)
+    def rollback(self, writer: int, branch: str, to: str | None) -> None:
+        catalog, model = self.writers[writer], self.model
+        chain = model.chain(model.refs.get(branch))
+        allowed = bool(chain) and to != chain[0] and (to is None or to in chain)
+        if not self.outcome(lambda: catalog.rollback(branch, to, "back"), None if allowed else RefusedError):
+            return
+        published = model.refs.get("published")
+        refs = [branch, *(["published"] if branch == "main" and published not in [None, *model.chain(to)] else [])]
+        for ref in refs:
+            model.refs.pop(ref)
+            if to is not None:
+                model.refs[ref] = to
+        model.owners[branch] = 0
+
+    @rule(writer=WRITERS, branch=BRANCHES, snapshot=st.none() | snapshots)
+    def fork(self, writer: int, branch: str, snapshot: str | None) -> None:
+        catalog, model = self.writers[writer], self.model
+        # main is there from the first entry on, and a fork from a snapshot can never be the first
+        taken = branch in model.owners or branch == "main"
+        if self.outcome(lambda: catalog.fork(branch, snapshot), RefusedError if taken else None):
+            model.owners.setdefault("main", 0)
+            model.owners[branch] = 0
+            if snapshot is not None:
+                model.refs[branch] = snapshot
+
+    @rule(writer=WRITERS, branch=BRANCHES, informed=st.booleans())
+    def promote(self, writer: int, branch: str, informed: bool) -> None:
+        catalog, model = self.writers[writer], self.model
+        main = model.refs.get("main")
+        expected: type[HeadraceError] | None = None
+        if branch == "main" or branch not in model.refs:
+            expected = RefusedError
+        elif not informed:
+            expected = PublishConflictError
+        belief = main if informed else "elsewhere"
+        if self.outcome(lambda: catalog.promote(branch, expected_main=belief), expected):
+            snapshot = model.refs.pop(branch)
+            model.refs |= {"main": snapshot, "published": snapshot}
+            model.owners["main"] = 0
+            del model.owners[branch]
+
+    @rule(writer=WRITERS, name=st.sampled_from(["a", "b"]), snapshot=snapshots)
+    def tag(self, writer: int, name: str, snapshot: str) -> None:
+        ref = f"tags/{name}"
+        expected = RefusedError if ref in self.model.refs else None
+        if self.outcome(lambda: self.writers[writer].tag(name, snapshot), expected):
+            self.model.refs[ref] = snapshot
+
+    @rule(writer=WRITERS, ref=st.sampled_from(["tags/a", "backfill", "main", "published", "nothing"]))
+    def drop(self, writer: int, ref: str) -> None:
+        there = ref in {"tags/a", "backfill"} and (ref in self.model.refs or ref in self.model.owners)
+        if self.outcome(lambda: self.writers[writer].drop(ref), None if there else RefusedError):
+            self.model.refs.pop(ref, None)
+            self.model.owners.pop(ref, None)
+
+    @rule(content=st.sampled_from([b"", b'{"entry": 0}', b'{"entry": 3}', b'{"entry": 999}']))
+    def spoil_the_hint(self, content: bytes) -> None:
+        self.store.write("p/log-hint.json", content)
+
+    @invariant()
+    def a_newcomer_sees_what_the_model_says(self) -> None:
+        if hasattr(self, "store"):
+            head = Catalog(self.store, "p").head()
+            assert head.refs == self.model.refs
+            assert set(head.generations) - {"main"} == set(self.model.owners) - {"main"}
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            check_catalog(self.store, "p")
+
+
+TestCatalog = CatalogMachine.TestCase
+TestCatalog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,144 @@
+"""Writers in processes of their own, held just before the same conditional put: on local files and on a real MinIO."""
+
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.context import SpawnProcess
+from multiprocessing.queues import Queue
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+from catalog_helpers import commit_some, manifest_for
+
+from headrace.errors import HeadraceError
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import FencedError
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
+
+SECONDS = 60.0
+spawn = multiprocessing.get_context("spawn")
+
+
+def held_catalog(root: str, wait: Callable[[], object]) -> Catalog:
+    return Catalog(FaultyStore(open_store(root), hold_first("create", "p/log/", wait)), "p")
+
+
+def report(said: Any, name: str, action: Callable[[], object]) -> None:
+    try:
+        action()
+    except HeadraceError as error:
+        said.put((name, f"{error.code}: {error}"))
+    else:
+        said.put((name, "done"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One commit, of a snapshot that is called ``name``."""
+
+    root: str
+    claim: Claim
+    parent: str
+    name: str
+
+    def run(self, wait: Callable[[], object], said: Any) -> None:
+        catalog = held_catalog(self.root, wait)
+        manifest = manifest_for(catalog, self.claim, self.parent, self.name)
+        report(said, self.name, lambda: catalog.commit(self.claim, manifest))
+
+
+def commit_at_barrier(job: Job, barrier: Barrier, said: Any) -> None:
+    job.run(lambda: barrier.wait(SECONDS), said)
+
+
+def claim_at_barrier(root: str, name: str, barrier: Barrier, said: Any) -> None:
+    catalog = held_catalog(root, lambda: barrier.wait(SECONDS))
+    report(said, name, lambda: catalog.claim("main", name))
+
+
+def commit_when_released(job: Job, held: Event, go_on: Event, said: Any) -> None:
+    def wait() -> None:
+        held.set()
+        assert go_on.wait(SECONDS)
+
+    job.run(wait, said)
+
+
+def finished(processes: list[SpawnProcess], said: "Queue[tuple[str, str]]") -> dict[str, str]:
+    found = dict(said.get(timeout=SECONDS) for _ in processes)
+    for process in processes:
+        process.join(SECONDS)
+        assert process.exitcode == 0
+    return found
+
+
+def test_of_two_commits_at_the_same_put_one_is_fenced(shared_root: str) -> None:
+    catalog = Catalog(open_store(shared_root), "p")
+    claim = catalog.claim("main", "run")
+    parent = commit_some(catalog, claim, 3)[-1]
+    barrier, said = spawn.Barrier(2), spawn.Queue()
+    processes = [
+        spawn.Process(target=commit_at_barrier, args=(Job(shared_root, claim, parent, name), barrier, said))
+        for name in ("one", "two")
+    ]
+    for process in processes:
+        process.start()
+    found = finished(processes, said)
+    winner, loser = sorted(found, key=lambda name: found[name] != "done")
+    assert found[winner] == "done"
+    assert found[loser].startswith("give_up.fenced: ")
+    assert f"branch main is at {winner}, not at {parent} any more since entry 5 (commit: epoch 3)" in found[loser]
+    assert catalog.head().refs == {"main": winner}
+    assert [m.epoch for m in catalog.ancestry(winner)] == [3, 2, 1, 0]
+    check_catalog(catalog.store, "p")
+
+
+def test_a_commit_and_a_claim_at_the_same_put_are_ordered(shared_root: str) -> None:
+    catalog = Catalog(open_store(shared_root), "p")
+    claim = catalog.claim("main", "run")
+    parent = commit_some(catalog, claim, 1)[-1]
+    barrier, said = spawn.Barrier(2), spawn.Queue()
+    processes = [
+        spawn.Process(target=commit_at_barrier, args=(Job(shared_root, claim, parent, "commit"), barrier, said)),
+        spawn.Process(target=claim_at_barrier, args=(shared_root, "claim", barrier, said)),
+    ]
+    for process in processes:
+        process.start()
+    found = finished(processes, said)
+    assert found["claim"] == "done"
+    if found["commit"] == "done":
+        assert catalog.head().refs == {"main": "commit"}
+    else:
+        assert found["commit"].startswith("give_up.fenced: ")
+        assert "claimed by claim" in found["commit"]
+        assert catalog.head().refs == {"main": parent}
+    check_catalog(catalog.store, "p")
+
+
+def test_a_writer_that_was_stopped_and_fenced_changes_nothing(shared_root: str) -> None:
+    catalog = Catalog(open_store(shared_root), "p")
+    claim = catalog.claim("main", "run 1")
+    parent = commit_some(catalog, claim, 2)[-1]
+    held, go_on, said = spawn.Event(), spawn.Event(), spawn.Queue()
+    job = Job(shared_root, claim, parent, "stopped")
+    process = spawn.Process(target=commit_when_released, args=(job, held, go_on, said))
+    process.start()
+    assert held.wait(SECONDS)
+    commit_some(catalog, catalog.claim("main", "run 2"), 3)
+    before = catalog.head()
+    go_on.set()
+    found = finished([process], said)
+    assert found["stopped"].startswith("give_up.fenced: ")
+    assert "claimed by run 2" in found["stopped"]
+    assert Catalog(open_store(shared_root), "p").head() == before
+    check_catalog(catalog.store, "p")
+
+
+def test_a_fenced_writer_in_this_process_says_who_replaced_it(shared_root: str) -> None:
+    catalog = Catalog(open_store(shared_root), "p")
+    old = catalog.claim("main", "run 1")
+    catalog.claim("main", "run 2")
+    with pytest.raises(FencedError, match="claimed by run 2"):
+        catalog.commit(old, manifest_for(catalog, old, None))
