@@ -8,8 +8,8 @@ when the year is cut into 120 epochs, 181 when every record is an epoch), and no
 
 Odd cases: a record without tail number is a dead letter (2,512, all of them cancelled flights), since keys are
 checked before the filter. Any other cancelled flight (no ``dep_time``; 5,743) is no leg and is filtered out. A leg
-whose ``air_time`` was not recorded (diverted, or never reported as landed; 1,175) counts as a leg and adds no
-minutes; a session of only such legs has NULL minutes, not 0.
+whose ``air_time`` was not recorded (diverted, or never reported as landed; 1,175) is a leg but no timed leg and adds
+no minutes: a session without timed legs has 0 minutes, the sum of nothing, and ``timed_legs`` says so.
 """
 
 from datetime import timedelta
@@ -57,11 +57,13 @@ sessions = Pipeline(
     how=retracting(allowed_lateness=timedelta(days=2)),
     what={
         "legs": count(),
+        "timed_legs": count(col("air_time")),
         "air_minutes": sum_of(col("air_time")),
     },
     expectations=(
         expect("column_values_to_match_regex", column="tailnum", regex="^[A-Z][0-9A-Z]{2,5}$"),
         expect("column_values_to_be_between", column="legs", min_value=1, max_value=12),
+        expect("column_pair_values_a_to_be_greater_than_b", column_A="legs", column_B="timed_legs", or_equal=True),
         expect("column_values_to_be_between", column="air_minutes", min_value=0, max_value=24 * 60),
         expect("compound_columns_to_be_unique", column_list=["tailnum", "window_start"]),
     ),

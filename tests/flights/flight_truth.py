@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 
 DEPARTURES = ["origin", "window_start", "window_end", "flights", "cancellations", "mean_delay", "max_delay"]
-SESSIONS = ["tailnum", "window_start", "window_end", "legs", "air_minutes"]
+SESSIONS = ["tailnum", "window_start", "window_end", "legs", "timed_legs", "air_minutes"]
 
 _SESSIONS_SQL = """
 with legs as (
@@ -22,7 +22,7 @@ with legs as (
   select *, sum(opens::int) over (partition by tailnum order by scheduled rows unbounded preceding) as session from legs
 )
 select tailnum, min(scheduled) as window_start, max(scheduled) + interval 8 hours as window_end,
-  count(*) as legs, sum(air_time) as air_minutes
+  count(*) as legs, count(air_time) as timed_legs, coalesce(sum(air_time), 0) as air_minutes
 from numbered group by tailnum, session
 """
 
