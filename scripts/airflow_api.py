@@ -86,6 +86,10 @@ class AirflowApi:
         found = self._get("/api/v2/assets/events", source_dag_id=dag_id, source_run_id=run_id, order_by="timestamp")
         return [one["extra"] for one in found["asset_events"]]
 
+    def delete_pool(self, name: str) -> None:
+        """Remove a pool."""
+        self._authorised().delete(f"/api/v2/pools/{quote(name)}").raise_for_status()
+
     def _get(self, path: str, **params: Any) -> Any:
         answer = self._authorised().get(path, params=params)
         answer.raise_for_status()

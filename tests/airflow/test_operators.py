@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.entrypoints.results import RunError, RunResult
-from headrace.errors import FixConfigError, FixDataError, GiveUpError, RestoreError, RetryError
+from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from tests.airflow.subprocesses import python, write_pipeline
 
 SPARK_SUBMIT = """#!{python}
@@ -83,7 +83,7 @@ def failed(error: RunError) -> RunResult:
     return RunResult("", "clicks", "process", "failed", SUCCEEDED.started_at, SUCCEEDED.finished_at, error)
 
 
-BRANCHES = (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
+BRANCHES: tuple[type[HeadraceError], ...] = (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
 
 CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...]]] = {
     "succeeded": (SUCCEEDED, 0, ()),
@@ -155,7 +155,7 @@ def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: P
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
-def test_the_result_decides_how_the_task_fails(answers: Any, branch: type[FixConfigError]) -> None:
+def test_the_result_decides_how_the_task_fails(answers: Any, branch: type[HeadraceError]) -> None:
     answer = answers[branch.code]
     assert answer["raised"] == ("AirflowException" if branch is RetryError else "AirflowFailException")
     assert answer["message"].startswith(f"{branch.code}: column x is missing from a.json")
