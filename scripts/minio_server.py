@@ -177,7 +177,7 @@ def _wait_until_healthy(process: "subprocess.Popen[bytes]", endpoint: str, log: 
             with attempt:
                 if process.poll() is not None:
                     raise MinioStartError(f"MinIO ended at once with exit code {process.returncode}; its log is {log}")
-                urllib.request.urlopen(f"{endpoint}/minio/health/ready", timeout=2).close()
+                urllib.request.urlopen(f"{endpoint}/minio/health/cluster", timeout=2).close()
     except OSError as error:
         raise MinioStartError(
             f"MinIO did not become healthy within {HEALTH_SECONDS:.0f} s ({error}); its log is {log}"

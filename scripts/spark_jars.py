@@ -7,7 +7,9 @@ import hashlib
 import os
 import sys
 import tempfile
+import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,15 +28,22 @@ class JarDownloadError(FixConfigError):
     code = "config.jar_download"
 
 
-def ensure(repository: str | None = None) -> Path:
+def ensure() -> Path:
     """The folder with every pinned jar, whole and checked. Raises JarDownloadError naming the first that failed."""
-    address = repository or os.environ.get("HEADRACE_MAVEN") or CENTRAL
     folder = cached_jars_folder()
+    download(pinned_jars(), folder, os.environ.get("HEADRACE_MAVEN") or CENTRAL)
+    return folder
+
+
+def download(jars: Sequence[Jar], folder: Path, repository: str) -> None:
+    """Bring what is missing or damaged of ``jars`` from the Maven repository at that address.
+
+    Raises JarDownloadError for the first that failed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=4) as pool:
-        for _ in pool.map(lambda jar: _ensure_one(jar, folder, address), pinned_jars()):
+        for _ in pool.map(lambda jar: _ensure_one(jar, folder, repository), jars):
             pass
-    return folder
 
 
 def _ensure_one(jar: Jar, folder: Path, repository: str) -> None:
@@ -55,10 +64,23 @@ def _ensure_one(jar: Jar, folder: Path, repository: str) -> None:
     Path(file.name).replace(target)  # complete or invisible
 
 
-@tenacity.retry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_exponential(0.5), reraise=True)
+def _may_pass(error: BaseException) -> bool:
+    return not (isinstance(error, urllib.error.HTTPError) and error.code < 500)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(_may_pass),
+    stop=tenacity.stop_after_attempt(3),
+    wait=tenacity.wait_exponential(0.5),
+    reraise=True,
+)
 def _download(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
-        content: bytes = answer.read()
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
+            content: bytes = answer.read()
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection
+        raise
     return content
 
 

@@ -1,0 +1,64 @@
+# Every task of the repository; `make help` lists them. Needs Python 3.11+, Java 17+ and make; setup brings the rest.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+BIN := .venv/bin
+READY := .venv/headrace-ready
+STORE ?= file
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup demo up down minio minio-stop archive test test-unit check fmt clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
+
+setup: ## Install everything into .venv and the cache (again: only what changed)
+	scripts/setup.sh
+	@touch $(READY)
+
+# What the other targets stand on: setup, again when what it installs has changed.
+$(READY): uv.lock pyproject.toml scripts/setup.sh jobs/headrace/engine/s3a_jars.lock
+	scripts/setup.sh
+	@touch $@
+
+demo: $(READY) ## Land real flights, run both pipelines under a real Airflow, show the results (STORE=s3: on MinIO)
+	$(BIN)/python -m scripts.demo --store $(STORE)
+
+up: $(READY) ## Start Airflow on loopback and leave it running
+	$(BIN)/python -m scripts.up
+
+down: $(READY) ## Stop what `make up` and `make minio` started
+	$(BIN)/python -m scripts.down
+	$(BIN)/python -m scripts.minio_server stop
+
+minio: $(READY) ## Get MinIO (PATH, cache, or go install), start it on loopback and leave it running
+	$(BIN)/python -m scripts.minio_server start
+
+minio-stop: $(READY) ## Stop the MinIO that `make minio` started
+	$(BIN)/python -m scripts.minio_server stop
+
+archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM (optional)
+	$(BIN)/python -m scripts.spark_archive
+
+test: $(READY) ## All tests (ARGS="..." goes to pytest)
+	$(BIN)/pytest $(ARGS)
+
+test-unit: $(READY) ## The tests that need no Spark, no S3 and no Airflow
+	$(BIN)/pytest -m "not spark and not s3 and not airflow" $(ARGS)
+
+check: $(READY) ## Lint, format, types, dependency contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy -p scripts
+	$(BIN)/lint-imports
+
+fmt: $(READY) ## Format, and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove local state (stop Airflow and MinIO first: make down); keeps .venv and the cache
+	rm -rf .headrace .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
