@@ -291,7 +291,7 @@ def test_parquet_rejects_have_the_row_number_and_the_row(landing: Landing) -> No
 
 # --- files that cannot be read
 
-BROKEN: dict[str, tuple[FileFormat, Callable[[Landing], None], type[UnreadableFileError], str]] = {
+BROKEN: dict[str, tuple[FileFormat, Callable[[Landing], object], type[UnreadableFileError], str]] = {
     "torn footer": (
         PARQUET,
         lambda at: _cut(at, table(), 5),
@@ -300,19 +300,19 @@ BROKEN: dict[str, tuple[FileFormat, Callable[[Landing], None], type[UnreadableFi
     ),
     "no Parquet at all": (
         PARQUET,
-        lambda at: at.write("bad.x", b"not parquet, but long enough to hold a footer") and None,
+        lambda at: at.write("bad.x", b"not parquet, but long enough to hold a footer"),
         UnreadableFileError,
         "it has no Parquet footer",
     ),
     "a lying footer": (
         PARQUET,
-        lambda at: at.write("bad.x", b"PAR1" + b"\0" * 20 + b"\xff\xff\xff\x7fPAR1") and None,
+        lambda at: at.write("bad.x", b"PAR1" + b"\0" * 20 + b"\xff\xff\xff\x7fPAR1"),
         UnreadableFileError,
         "its Parquet footer is longer than the file",
     ),
     "garbage in the footer": (
         PARQUET,
-        lambda at: at.write("bad.x", b"PAR1" + b"\xff" * 20 + b"\x14\x00\x00\x00PAR1") and None,
+        lambda at: at.write("bad.x", b"PAR1" + b"\xff" * 20 + b"\x14\x00\x00\x00PAR1"),
         UnreadableFileError,
         "its Parquet footer is broken",
     ),
@@ -330,19 +330,19 @@ BROKEN: dict[str, tuple[FileFormat, Callable[[Landing], None], type[UnreadableFi
     ),
     "no key in the header": (
         CSV,
-        lambda at: at.write("bad.x", f"time,n\n{T},1\n") and None,
+        lambda at: at.write("bad.x", f"time,n\n{T},1\n"),
         FileColumnsError,
         "its header lacks column user, without which every record has no key user",
     ),
     "a column twice": (
         CSV,
-        lambda at: at.write("bad.x", f"time,user,user\n{T},1,2\n") and None,
+        lambda at: at.write("bad.x", f"time,user,user\n{T},1,2\n"),
         FileColumnsError,
         "its header names column user 2 times",
     ),
     "torn gzip header": (
         CSV,
-        lambda at: at.write("bad.csv.gz", gzip.compress(b"time,user\n")[:12]) and None,
+        lambda at: at.write("bad.csv.gz", gzip.compress(b"time,user\n")[:12]),
         UnreadableFileError,
         "EOFException",
     ),
@@ -386,7 +386,7 @@ def test_a_file_torn_inside_is_named_and_can_be_left_out(landing: Landing) -> No
     tested = pipeline(JSON, on_unreadable=OnUnreadable.DEAD_LETTER)
     batch = landing.open(tested)
     with (
-        pytest.raises(UnreadableFileError, match="to\\[r\\]n.json.gz cannot be read: EOFException") as caught,
+        pytest.raises(UnreadableFileError, match=r"to\[r\]n.json.gz cannot be read: EOFException") as caught,
         spark_errors(),
     ):
         read_batch(landing.spark, Plan(tested), batch).collect()

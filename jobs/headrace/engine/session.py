@@ -4,6 +4,7 @@ Secrets never enter Spark's configuration: S3A takes them from the environment o
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -65,6 +66,8 @@ def spark_session(
     """
     needs_s3 = any(uri.startswith(("s3://", "s3a://")) for uri in (root_uri, *source_uris))
     settings = {**_CONF, **(_s3a_conf(os.environ) if needs_s3 else {})}
+    # tasks that write files run the Python that the driver runs, unless a cluster has its own
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _SUBMITTED not in os.environ:
         settings |= _launch_conf(cores, needs_s3)
     settings |= conf or {}

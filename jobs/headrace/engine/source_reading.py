@@ -164,9 +164,7 @@ def _file_column(source_uri: str) -> SparkColumn:
     decoded = f.when(~f.contains(path, f.lit("%")), path).otherwise(
         f.url_decode(f.replace(path, f.lit("+"), f.lit("%2B")))
     )
-    base = hadoop_uri(source_uri, "")
-    written = base.replace("file:///", "file:/", 1)
-    return f.substring(decoded, len(written) + 1, 2**31 - 1)
+    return f.substring(decoded, len(hadoop_uri(source_uri, "")) + 1, 2**31 - 1)
 
 
 def _unreadable_rows(spark: SparkSession, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:

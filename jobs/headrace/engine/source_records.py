@@ -83,13 +83,17 @@ def _complete(found: DataFrame, uris: Sequence[str]) -> DataFrame:
 def _lines(spark: SparkSession, uris: Sequence[str], numbered: bool) -> DataFrame:
     """Lines that are not blank; positions are those among all lines of the file."""
     found = _complete(spark.read.options(**_EXACT).text(list(uris)), uris)
-    path = f.col("_metadata.file_path").alias(PATH)
     if numbered:
-        lines = _numbered(found.select(f.col("value"), path, f.col("_metadata.file_block_start").alias(_BLOCK)))
+        lines = _numbered(found.select("value", _path(), f.input_file_block_start().alias(_BLOCK)))
     else:
-        lines = found.select(f.col("value"), path)
+        lines = found.select("value", _path())
     raw = f.make_valid_utf8("value").alias(RAW)
     return lines.where(f.trim("value", f.lit(" \t\r")) != "").select("*", raw)
+
+
+def _path() -> SparkColumn:
+    # Not _metadata.file_path: Spark reads all metadata then, even where nobody uses the path.
+    return f.input_file_name().alias(PATH)
 
 
 def _numbered(lines: DataFrame) -> DataFrame:
@@ -233,10 +237,9 @@ def _parquet(
     found = _complete(spark.read.options(**_EXACT).schema(fields).parquet(*uris), uris)
     values = [_stored_value(name, kind, stored).alias(name) for name, kind in schema.items()]
     position = [f.col("_metadata.row_index").alias(POSITION)] if numbered else []
-    path = f.col("_metadata.file_path").alias(PATH)
     unparsed = f.lit(None).cast("string").alias(UNPARSED)
     raw = f.to_json(f.struct(*map(named, schema)), {"ignoreNullFields": "false"}).alias(RAW)
-    return found.select(path, unparsed, *position, *values).select("*", raw)
+    return found.select(_path(), unparsed, *position, *values).select("*", raw)
 
 
 def _stored_value(name: str, kind: DataType, stored: Mapping[str, str]) -> SparkColumn:
