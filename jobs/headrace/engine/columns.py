@@ -19,4 +19,10 @@ HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
 MERGED = "_merged"  # the window came out of a merge that the trigger must hear of
 
+# the clocks of the epoch travel as columns, not as literals: literals would make Spark compile every epoch anew
+WATERMARK_BEFORE = "_w0"
+WATERMARK_AFTER = "_w1"
+PROCESSING_TIME = "_p"
+THIS_EPOCH = "_now"
+
 OPEN, CLOSED, DELETED = 0, 1, 2

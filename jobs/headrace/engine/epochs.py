@@ -15,12 +15,12 @@ from headrace.engine import columns as c
 from headrace.engine import state as states
 from headrace.engine import step as steps
 from headrace.engine.delta import Accounting, Fate, account, aggregate, assigned
-from headrace.engine.errors import spark_errors
+from headrace.engine.errors import UnreadableFileError, spark_errors
 from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
 from headrace.engine.source_planning import InputFile, advance
-from headrace.engine.source_reading import read_batch, rejected_rows
+from headrace.engine.source_reading import Batch, open_batch, read_batch, rejected_rows
 from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import newest_records, read_panes
@@ -28,6 +28,7 @@ from headrace.engine.writer import write_files
 from headrace.errors import FixDataError
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.sources import OnUnreadable
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.store import ObjectStore
@@ -49,6 +50,7 @@ class Computed:
 
     epoch: int
     files: tuple[InputFile, ...]
+    batch: Batch | None
     clocks: Clocks
     progress: Progress
     accounting: Accounting
@@ -59,6 +61,16 @@ class Computed:
     """How many of the newest state layers of the previous epoch the written layer takes the place of (a merge)."""
     state_epochs: tuple[int, int]
     timings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """An epoch's input: the batch that could be read, its delta, its accounting, the splits after it."""
+
+    batch: Batch | None
+    delta: DataFrame | None
+    accounting: Accounting
+    splits: dict[str, Instant]
 
 
 @dataclass(frozen=True)
@@ -110,14 +122,15 @@ class EpochEngine:
     def _compute(self, files: tuple[InputFile, ...], processing_time: Instant, look_back: int) -> Computed:
         started = time.monotonic()
         epoch, old = self.epoch + 1, self.progress
-        delta, accounting, splits = self._take_in(files, old)
+        taken = self._take_in(files, old)
+        accounting, splits = taken.accounting, taken.splits
         read = time.monotonic()
         clocks = Clocks(
             watermark_before=old.watermark,
             watermark_after=self.pipeline.event_time.watermark.watermark(old.watermark, list(splits.values())),
             processing_time=Instant(max(old.processing_time, processing_time)),
         )
-        step = steps.build(self.plan, epoch, self.layers, delta, clocks)
+        step = steps.build(self.plan, epoch, self.layers, taken.delta, clocks)
         summary: Row | None = None
         if step is not None:
             step = replace(step, rows=step.rows.localCheckpoint(eager=False))
@@ -141,6 +154,7 @@ class EpochEngine:
         return Computed(
             epoch=epoch,
             files=files,
+            batch=taken.batch,
             clocks=clocks,
             progress=self.progress,
             accounting=accounting,
@@ -152,39 +166,43 @@ class EpochEngine:
             timings={"read_seconds": read - started, "fire_seconds": finished - read},
         )
 
-    def _take_in(
-        self, files: tuple[InputFile, ...], old: Progress
-    ) -> tuple[DataFrame | None, Accounting, dict[str, Instant]]:
+    def _take_in(self, files: tuple[InputFile, ...], old: Progress) -> "_Taken":
         """The delta of ``files``, its accounting, and the splits' largest event times after it."""
-        splits = dict(old.splits)
         if not files:
-            return None, _NOTHING, splits
-        judged = self._judged(files)
+            return _Taken(None, None, _NOTHING, dict(old.splits))
+        batch = open_batch(self.spark, self.pipeline, files, self.source.uri)
+        while True:
+            try:
+                with spark_errors():
+                    return self._take_in_batch(batch, old)
+            except UnreadableFileError as torn:
+                if self.pipeline.source.on_unreadable is OnUnreadable.FAIL:
+                    raise
+                batch = batch.without(torn)
+
+    def _take_in_batch(self, batch: Batch, old: Progress) -> "_Taken":
+        judged = read_batch(self.spark, self.plan, batch)
         delta = aggregate(self.plan, assigned(self.plan, judged, old.watermark), self.partitions)
         delta = delta.localCheckpoint(eager=False)
         accounting = account(self.plan, delta)
-        self._check_budget(files, accounting.rows.get(Fate.REJECTED, 0))
+        self._check_budget(batch, accounting.rows.get(Fate.REJECTED, 0))
+        splits = dict(old.splits)
         for name, latest in self._split_maxima(judged, accounting).items():
             splits[name] = Instant(max(splits.get(name, latest), latest))
-        return (delta if accounting.rows.get(Fate.ACCEPTED) else None), accounting, splits
-
-    def _judged(self, files: tuple[InputFile, ...]) -> DataFrame:
-        uris = [spark_uri(self.source.uri, file.path) for file in files]
-        return read_batch(self.spark, self.plan, files, uris, self.source)
+        return _Taken(batch, delta if accounting.rows.get(Fate.ACCEPTED) else None, accounting, splits)
 
     def _split_maxima(self, judged: DataFrame, accounting: Accounting) -> dict[str, Instant]:
         if self.pipeline.event_time.split is None:
             return {} if accounting.max_event_time is None else {"": accounting.max_event_time}
         accepted = judged.where(f.col("_reject").isNull())
         rows = accepted.groupBy("_split").agg(f.max("_event_time").alias("latest")).collect()
-        return {row["_split"] or "": Instant(row["latest"]) for row in rows}
+        return {row["_split"]: Instant(row["latest"]) for row in rows}
 
-    def _check_budget(self, files: tuple[InputFile, ...], rejected: int) -> None:
+    def _check_budget(self, batch: Batch, rejected: int) -> None:
         budget = self.pipeline.source.max_rejected
         if budget is None or rejected <= budget:
             return
-        uris = [spark_uri(self.source.uri, file.path) for file in files]
-        sample = rejected_rows(self.spark, self.plan, files, uris, self.source, self.epoch + 1).limit(3).collect()
+        sample = rejected_rows(self.spark, self.plan, batch, self.epoch + 1).limit(3).collect()
         shown = "; ".join(f"{row['file']} record {row['position']}: {row['reason']}" for row in sample)
         raise DeadLetterBudgetError(
             f"epoch {self.epoch + 1} rejects {rejected} records and max_rejected is {budget}: {shown}. "
@@ -228,15 +246,14 @@ class EpochEngine:
         def table(rows: DataFrame | None, name: str) -> tuple[DataFile, ...]:
             return () if rows is None else write_files(rows, self.store.uri, prefix, name)
 
-        step, files = computed.step, computed.files
+        step, batch = computed.step, computed.batch
         panes = late = rejected = None
         if step is not None and any(computed.counts[name] for name in ("panes", "retractions")):
             panes = step.panes()
-        if computed.accounting.late:
-            late = self._late_rows(computed)
-        if computed.accounting.rows.get(Fate.REJECTED):
-            uris = [spark_uri(self.source.uri, file.path) for file in files]
-            rejected = rejected_rows(self.spark, self.plan, files, uris, self.source, computed.epoch)
+        if batch is not None and computed.accounting.late:
+            late = self._late_rows(batch, computed)
+        if batch is not None and computed.accounting.rows.get(Fate.REJECTED):
+            rejected = rejected_rows(self.spark, self.plan, batch, computed.epoch)
         return Written(
             state=table(computed.state_rows, "state"),
             panes=table(panes, "panes"),
@@ -244,9 +261,10 @@ class EpochEngine:
             rejected=table(rejected, "rejected"),
         )
 
-    def _late_rows(self, computed: Computed) -> DataFrame:
+    def _late_rows(self, batch: Batch, computed: Computed) -> DataFrame:
         """Dropped (record, window) pairs: keys, event time, window, the raw record, its file and the reason."""
-        rows = assigned(self.plan, self._judged(computed.files), computed.clocks.watermark_before)
+        judged = read_batch(self.spark, self.plan, batch)
+        rows = assigned(self.plan, judged, computed.clocks.watermark_before)
         rows = rows.where(f.col("_fate") == int(Fate.LATE))
         return rows.select(
             *self.plan.keys,

@@ -102,16 +102,15 @@ class _Window:
         return pane
 
 
-def compile_firing(node: Node, how: How, merging: bool, clocks: Clocks, inputs: frozenset[str]) -> Outcome:
-    """The program for windows of one aggregation under ``clocks``.
+def compile_firing(node: Node, how: How, merging: bool, inputs: frozenset[str]) -> Outcome:
+    """The program for windows of one aggregation.
 
     ``inputs`` are the columns of the row: state columns of an open window (initial values where there is none),
-    ``_has``, ``_was_closed``, ``_n``, the window, and ``_merged`` when windows can merge.
+    ``_has``, ``_was_closed``, ``_n``, the clocks, the window, and ``_merged`` when windows can merge.
     """
     program = Program(inputs)
     let = program.let
-    before, after = Literal(clocks.watermark_before), Literal(clocks.watermark_after)
-    now = Literal(clocks.processing_time)
+    before, after, now = col(c.WATERMARK_BEFORE), col(c.WATERMARK_AFTER), col(c.PROCESSING_TIME)
     max_timestamp = let("max_ts", col(c.WINDOW_END) - 1)
     expires = let("expiry", expiry(how))
     old = Moment(let("passed_before", before > max_timestamp), now)

@@ -29,6 +29,7 @@ _SOURCES = "_sources"
 _STATE = "_state"
 _DROPPED = "_dropped_closed"
 _DELTA_EPOCH = 2**62
+_MOMENT = (c.WATERMARK_BEFORE, c.WATERMARK_AFTER, c.PROCESSING_TIME, c.THIS_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,17 @@ def build(plan: Plan, epoch: int, layers: list[StateLayer], delta: DataFrame | N
     found = lookup(plan, layers, touched, clocks)
     if touched is None and found is None:
         return None
-    combined = _merged(plan, found, touched) if plan.merging else _matched(plan, found, touched)
-    inputs = frozenset(combined.columns)
-    outcome = compile_firing(plan.trigger, plan.pipeline.how, plan.merging, clocks, inputs)
-    return Step(plan, epoch, _apply(plan, epoch, combined, outcome))
+    now = {
+        c.WATERMARK_BEFORE: clocks.watermark_before,
+        c.WATERMARK_AFTER: clocks.watermark_after,
+        c.PROCESSING_TIME: clocks.processing_time,
+        c.THIS_EPOCH: epoch,
+    }
+    moment = [f.lit(int(value)).cast("long").alias(name) for name, value in now.items()]
+    combine = _merged if plan.merging else _matched
+    combined = combine(plan, found, touched, moment)
+    outcome = compile_firing(plan.trigger, plan.pipeline.how, plan.merging, frozenset(combined.columns))
+    return Step(plan, epoch, _apply(plan, combined, outcome))
 
 
 def _absent(plan: Plan, names: list[str]) -> list[SparkColumn]:
@@ -131,7 +139,7 @@ def _initial(plan: Plan) -> dict[str, SparkColumn]:
     return initial
 
 
-def _matched(plan: Plan, found: DataFrame | None, touched: DataFrame | None) -> DataFrame:
+def _matched(plan: Plan, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
     """Windows that never merge: the newest state row and the delta row of each (key, window) side by side."""
     book = plan.bookkeeping.names
     parts = [p.name for p in plan.parts]
@@ -139,11 +147,11 @@ def _matched(plan: Plan, found: DataFrame | None, touched: DataFrame | None) -> 
     if found is not None:
         state = f.struct(*book).alias(_STATE)
         nothing = [f.lit(0).cast("long").alias(c.COUNT), *[_null(plan, p) for p in parts]]
-        sides.append(found.select(*plan.identity, c.EPOCH, state, *nothing))
+        sides.append(found.select(*plan.identity, c.EPOCH, *moment, state, *nothing))
     if touched is not None:
         absent = f.lit(None).cast(plan.bookkeeping).alias(_STATE)
         epoch = f.lit(_DELTA_EPOCH).cast("long").alias(c.EPOCH)
-        sides.append(touched.select(*plan.identity, epoch, absent, c.COUNT, *parts))
+        sides.append(touched.select(*plan.identity, epoch, *moment, absent, c.COUNT, *parts))
     order = Window.partitionBy(*plan.identity).orderBy(f.col(c.EPOCH).desc())
     is_delta = f.col(c.EPOCH) == _DELTA_EPOCH
     rows = union(sides)
@@ -168,6 +176,7 @@ def _matched(plan: Plan, found: DataFrame | None, touched: DataFrame | None) -> 
     deltas = {part.name: f"_d{part.name}" for part in plan.parts}
     rows = rows.select(
         *plan.identity,
+        *_MOMENT,
         c.HAS_STATE,
         c.WAS_CLOSED,
         f.col(c.COUNT),
@@ -182,7 +191,7 @@ def _null(plan: Plan, part: str) -> SparkColumn:
     return f.lit(None).cast(plan.bookkeeping[part].dataType).alias(part)
 
 
-def _merged(plan: Plan, found: DataFrame | None, touched: DataFrame | None) -> DataFrame:
+def _merged(plan: Plan, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
     """Sessions: open windows and new ones of a key, merged where they overlap (semantics 2.4, 3.5, 12.8)."""
     book = plan.bookkeeping.names
     sides = []
@@ -190,13 +199,13 @@ def _merged(plan: Plan, found: DataFrame | None, touched: DataFrame | None) -> D
     if found is not None:
         state = newest(plan, found)
         opened = state.where(f.col(c.STATUS) == c.OPEN)
-        sides.append(opened.select(*plan.identity, f.lit(0).cast("long").alias(c.COUNT), *book))
+        sides.append(opened.select(*plan.identity, *moment, f.lit(0).cast("long").alias(c.COUNT), *book))
         if plan.pipeline.when.may_finish:
-            markers = state.where(f.col(c.STATUS) == c.CLOSED).select(*plan.identity, *book)
+            markers = state.where(f.col(c.STATUS) == c.CLOSED).select(*plan.identity, *moment, *book)
     if touched is not None:
         parts = {p.name for p in plan.parts}
         fields = [f.col(n) if n in parts else f.lit(None).cast(plan.bookkeeping[n].dataType).alias(n) for n in book]
-        sides.append(touched.select(*plan.identity, c.COUNT, *fields))
+        sides.append(touched.select(*plan.identity, *moment, c.COUNT, *fields))
     groups = _group_sessions(plan, union(sides))
     rows = _after_grouping(plan, groups)
     return rows if markers is None else _mark_closed(plan, rows, markers)
@@ -225,6 +234,7 @@ def _group_sessions(plan: Plan, rows: DataFrame) -> DataFrame:
     return rows.groupBy(*plan.keys, "_group").agg(
         f.min(c.WINDOW_START).alias(c.WINDOW_START),
         f.max(c.WINDOW_END).alias(c.WINDOW_END),
+        *[f.max(name).alias(name) for name in _MOMENT],
         f.sum(c.COUNT).alias(c.COUNT),
         f.collect_list(f.when(is_state, source)).alias(_SOURCES),
         f.coalesce(f.sum(c.NEW), f.lit(0).cast("long")).alias(c.NEW),
@@ -264,7 +274,7 @@ def _mark_closed(plan: Plan, rows: DataFrame, markers: DataFrame) -> DataFrame:
     initial = {**_initial(plan), c.COUNT: f.lit(0).cast("long"), c.HAS_STATE: f.lit(False), c.MERGED: f.lit(False)}
     initial[c.WAS_CLOSED] = f.lit(True)
     initial[_SOURCES] = f.array().cast(rows.schema[_SOURCES].dataType)
-    kept = {c.INDEX, c.NONSPECULATIVE}
+    kept = {c.INDEX, c.NONSPECULATIVE, *_MOMENT}
     alone = markers.select(
         *[f.col(name) if name in plan.identity or name in kept else initial[name].alias(name) for name in rows.columns]
     )
@@ -276,7 +286,7 @@ def _mark_closed(plan: Plan, rows: DataFrame, markers: DataFrame) -> DataFrame:
     return both.where(f.col("_rank") == 1).withColumn(c.WAS_CLOSED, closed).drop("_rank", "_below")
 
 
-def _apply(plan: Plan, epoch: int, rows: DataFrame, outcome: Outcome) -> DataFrame:
+def _apply(plan: Plan, rows: DataFrame, outcome: Outcome) -> DataFrame:
     for phase in outcome.program.phases():
         rows = rows.withColumns({name: compile_expr(expr) for name, expr in phase.items()})
     rows = rows.where(compile_expr(outcome.changed))
@@ -303,7 +313,7 @@ def _apply(plan: Plan, epoch: int, rows: DataFrame, outcome: Outcome) -> DataFra
     if plan.retracting:
         keeps = compile_expr(outcome.state[c.STATUS]) == c.OPEN
         stored[c.LIVE] = f.when(keeps, live).otherwise(no_panes)
-    stored[c.EPOCH] = f.lit(epoch)
+    stored[c.EPOCH] = f.col(c.THIS_EPOCH)
     extra = [f.col(_SOURCES)] if plan.merging else []
     dropped = compile_expr(outcome.dropped_closed).cast("long").alias(_DROPPED)
     fields = [
