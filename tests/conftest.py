@@ -1,10 +1,14 @@
 """Fixtures that several folders of tests share: one Spark session per process."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from headrace.engine.types import SparkSession
+
+# Tests run many queries once over few rows: compiling them well costs more than running them.
+os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
