@@ -92,7 +92,7 @@ def s3a_jars() -> tuple[Path, ...]:
 
 
 def driver_java_options() -> str:
-    """Options for ``spark.driver.extraJavaOptions``: the class-data archive when there is one, and HEADRACE_JAVA_OPTIONS.
+    """Options for ``spark.driver.extraJavaOptions``: the class-data archive if there is one, and HEADRACE_JAVA_OPTIONS.
 
     For epochs of some thousand rows ``-XX:TieredStopAtLevel=1 -XX:+UseSerialGC`` halves the CPU time of a run; for
     millions of rows it doubles it.
