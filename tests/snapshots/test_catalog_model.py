@@ -1,20 +1,31 @@
 """The catalog against a model of a few lines, with several writers, failing requests, lost answers and late puts."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from catalog_helpers import manifest_for
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from headrace.errors import HeadraceError
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
 from headrace_snapshots.store import MemoryStore, StoreUnavailableError
-from headrace_snapshots.testing import FaultyStore, check_catalog, seeded
+from headrace_snapshots.testing import (
+    Fault,
+    FaultyStore,
+    Hold,
+    LandLate,
+    Operation,
+    Plan,
+    check_catalog,
+    seeded,
+)
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])
 WRITERS = st.integers(0, 2)
+BACK = st.integers(0, 4)
 
 
 @dataclass
@@ -32,6 +43,10 @@ class Model:
             snapshot = self.parents[snapshot]
         return found
 
+    def behind(self, branch: str, back: int) -> str | None:
+        """The snapshot ``back`` epochs before the branch's head; None before its beginning."""
+        return dict(enumerate(self.chain(self.refs.get(branch)))).get(back)
+
 
 @dataclass
 class Held:
@@ -46,13 +61,26 @@ class CatalogMachine(RuleBasedStateMachine):
     claims = Bundle("claims")
     snapshots = Bundle("snapshots")
 
-    @initialize(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.3, 0.7]))
+    @initialize(seed=st.integers(0, 2**32), rate=st.sampled_from([0.0, 0.2, 0.6]))
     def begin(self, seed: int, rate: float) -> None:
         self.store = MemoryStore()
-        plans = [seeded(seed + n, rate, kinds=("create", "put")) for n in range(3)]
-        self.writers = [Catalog(FaultyStore(self.store, plan), "p") for plan in plans]
+        self.interrupt: Callable[[], None] | None = None
+        self.writers = [Catalog(FaultyStore(self.store, self.plan(seed + n, rate)), "p") for n in range(3)]
         self.model = Model()
         self.claimed = 0
+
+    def plan(self, seed: int, rate: float) -> Plan:
+        """Random faults; and ``interrupt``, if set, is done once before a create, in the middle of the operation."""
+        faults = seeded(seed, rate, kinds=("create", "put"))
+
+        def plan(operation: Operation) -> Fault | LandLate | Hold | None:
+            interrupt = self.interrupt
+            if interrupt is None or operation.kind != "create":
+                return faults(operation)
+            self.interrupt = None
+            return Hold(interrupt)
+
+        return plan
 
     def outcome(self, action: object, expected: type[HeadraceError] | None) -> bool:
         """Run ``action``; True if it took effect. A failed request may replace any outcome; then nothing happened."""
@@ -77,10 +105,52 @@ class CatalogMachine(RuleBasedStateMachine):
         self.model.owners.setdefault("main", 0)
         self.model.owners[branch] = self.claimed
         assert claim.snapshot_id == self.model.refs.get(branch)
-        return Held(claim, self.claimed, claim.snapshot_id)
+        self.newest = Held(claim, self.claimed, claim.snapshot_id)
+        return self.newest
 
-    @rule(target=snapshots, writer=WRITERS, held=claims)
-    def commit(self, writer: int, held: Held) -> object:
+    @rule(target=claims, writer=WRITERS, branch=BRANCHES, epochs=st.integers(1, 4))
+    def run(self, writer: int, branch: str, epochs: int) -> object:
+        """What a run of a pipeline does: claim, then commit a few epochs."""
+        held = self.claim(writer=writer, branch=branch)
+        for _ in range(epochs if isinstance(held, Held) else 0):
+            self.commit(writer=writer, held=held, newest=True)
+        return held
+
+    @rule(writer=WRITERS, held=claims)
+    def twins_commit(self, writer: int, held: Held) -> None:
+        """Two processes under one claim: the second does not learn what the first commits."""
+        twin = replace(held)
+        self.commit(writer=writer, held=held, newest=False)
+        self.commit(writer=(writer + 1) % 3, held=twin, newest=False)
+
+    @rule(writer=WRITERS, held=claims)
+    def commit_while_another_claims(self, writer: int, held: Held) -> None:
+        catalog, branch = self.writers[writer], held.claim.branch
+
+        def claim() -> None:
+            self.claimed += 1
+            self.model.owners[branch] = self.claimed
+            Catalog(self.store, "p").claim(branch, "intruder")
+
+        self.interrupt = claim
+        self.outcome(lambda: catalog.commit(held.claim, manifest_for(catalog, held.claim, held.head)), FencedError)
+        self.interrupt = None
+
+    @rule(writer=WRITERS, name=st.sampled_from(["a", "b"]), snapshot=snapshots)
+    def tag_while_another_claims(self, writer: int, name: str, snapshot: str) -> None:
+        def claim() -> None:
+            self.claimed += 1
+            self.model.owners["other"] = self.claimed
+            Catalog(self.store, "p").claim("other", "somebody")
+
+        self.interrupt = claim
+        self.tag(writer=writer, name=name, snapshot=snapshot)
+        self.interrupt = None
+
+    @rule(target=snapshots, writer=WRITERS, held=claims, newest=st.booleans())
+    def commit(self, writer: int, held: Held, newest: bool) -> object:
+        if newest:
+            held = self.newest
         catalog, branch = self.writers[writer], held.claim.branch
         manifest = manifest_for(catalog, held.claim, held.head)
         mine = self.model.owners.get(branch) == held.number and self.model.refs.get(branch) == held.head
@@ -90,10 +160,12 @@ class CatalogMachine(RuleBasedStateMachine):
         self.model.refs[branch] = held.head = manifest.snapshot_id
         return manifest.snapshot_id
 
-    @rule(writer=WRITERS, snapshot=snapshots, informed=st.booleans(), release=st.booleans())
-    def publish(self, writer: int, snapshot: str, informed: bool, release: bool) -> None:
+    @precondition(lambda self: "main" in self.model.refs)
+    @rule(writer=WRITERS, back=BACK, snapshot=st.none() | snapshots, informed=st.booleans(), release=st.booleans())
+    def publish(self, writer: int, back: int, snapshot: str | None, informed: bool, release: bool) -> None:
         catalog, model = self.writers[writer], self.model
-        published, main = model.refs.get("published"), model.refs.get("main")
+        published, main = model.refs.get("published"), model.refs["main"]
+        snapshot = snapshot or model.behind("main", back) or main
         on_main, ahead = snapshot in model.chain(main), published in [None, *model.chain(snapshot)[1:]]
         expected = None if on_main and ahead else RefusedError
         if not informed and not release and published is not None:
@@ -105,9 +177,11 @@ class CatalogMachine(RuleBasedStateMachine):
         if done:
             model.refs["published"] = snapshot
 
-    @rule(writer=WRITERS, branch=BRANCHES, to=st.none() | snapshots)
-    def rollback(self, writer: int, branch: str, to: str | None) -> None:
+    @precondition(lambda self: self.model.refs)
+    @rule(writer=WRITERS, branch=BRANCHES, back=BACK, elsewhere=st.none() | snapshots)
+    def rollback(self, writer: int, branch: str, back: int, elsewhere: str | None) -> None:
         catalog, model = self.writers[writer], self.model
+        to = elsewhere or model.behind(branch, back)
         chain = model.chain(model.refs.get(branch))
         allowed = bool(chain) and to != chain[0] and (to is None or to in chain)
         if not self.outcome(lambda: catalog.rollback(branch, to, "back"), None if allowed else RefusedError):
@@ -131,7 +205,8 @@ class CatalogMachine(RuleBasedStateMachine):
             if snapshot is not None:
                 model.refs[branch] = snapshot
 
-    @rule(writer=WRITERS, branch=BRANCHES, informed=st.booleans())
+    @precondition(lambda self: set(self.model.refs) - {"main", "published"})
+    @rule(writer=WRITERS, branch=st.sampled_from(["backfill", "other", "main"]), informed=st.booleans())
     def promote(self, writer: int, branch: str, informed: bool) -> None:
         catalog, model = self.writers[writer], self.model
         main = model.refs.get("main")
@@ -178,4 +253,4 @@ class CatalogMachine(RuleBasedStateMachine):
 
 
 TestCatalog = CatalogMachine.TestCase
-TestCatalog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCatalog.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
