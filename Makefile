@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 READY := .venv/headrace-ready
-STORE ?= file
+STORE ?= local
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
