@@ -1,0 +1,45 @@
+"""The README's Python runs as it stands: the pipeline is one, and both ways of reading give its results."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from headrace.pipeline.registry import resolve
+from tests.cli.deployments import Deployment, pane
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
+    file = tmp_path / "delays.py"
+    file.write_text(blocks()[0])
+    assert resolve(str(file)).name == "delays"
+    assert len(blocks()[0].split("flights = ")[1].splitlines()) <= 20
+
+
+def test_both_ways_of_reading_give_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployment = Deployment(tmp_path)
+    deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
+    head = deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
+    deployment.catalog.publish(head, None)
+
+    def run(code: str) -> dict[str, object]:
+        names: dict[str, object] = {}
+        code = code.replace("delays.py", deployment.reference).replace("file:///tmp/hr", deployment.root)
+        exec(code.replace("origin", "rows.user"), names)
+        return names
+
+    frame = run(blocks()[1])["frame"]
+    assert isinstance(frame, pd.DataFrame)
+    assert frame[["user", "clicks"]].to_numpy().tolist() == [["ann", 3], ["bob", 5]]
+    run(blocks()[2])
+    printed = capsys.readouterr().out
+    assert "│ ann" in printed
+    assert "│ bob" in printed
+    assert "true" not in printed.split("is_retraction")[1]
