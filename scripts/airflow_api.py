@@ -32,6 +32,10 @@ class AirflowApi:
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=url, timeout=30)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
     def check_health(self) -> None:
         """Raise NotReadyError unless the API answers and every component is healthy."""
         try:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO
 
 import psutil
-from scripts.airflow_api import AirflowApi, NotReadyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from scripts.airflow_api import AirflowApi, NotReadyError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOME = REPOSITORY / ".headrace" / "airflow"
@@ -120,6 +121,7 @@ class LocalAirflow:
 
     def stop(self) -> None:
         """Stop what this object started, with everything that those processes started."""
+        self.api.close()
         stop(self.home)
         for _, process in self._processes:
             process.wait()
