@@ -3,14 +3,13 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import psutil
 import pytest
-from scripts.airflow_api import AirflowApi, EndedRun
-from scripts.airflow_env import LocalAirflow, running
 
 from headrace_snapshots.store import ObjectStore, open_store
+from scripts.airflow_api import AirflowApi, EndedRun
+from scripts.airflow_env import LocalAirflow, running
 from tests.airflow.subprocesses import write_pipeline
 
 pytestmark = pytest.mark.airflow
