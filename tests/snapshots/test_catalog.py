@@ -145,6 +145,15 @@ def test_promoting_needs_main_where_it_was(catalog: Catalog, memory: MemoryStore
     check_catalog(memory, "p")
 
 
+def test_promoting_what_is_main_already_still_fences_its_writer(catalog: Catalog) -> None:
+    claim = catalog.claim("main", "run")
+    head = commit_some(catalog, claim, 1)[0]
+    catalog.fork("same", head)
+    catalog.promote("same", expected_main=head)
+    with pytest.raises(FencedError, match="promoted same"):
+        catalog.commit(claim, manifest_for(catalog, claim, head))
+
+
 def test_a_branch_made_again_does_not_let_its_old_writer_in(catalog: Catalog) -> None:
     catalog.claim("main", "run")
     old = catalog.claim("b", "old")

@@ -167,7 +167,7 @@ class CatalogMachine(RuleBasedStateMachine):
         published, main = model.refs.get("published"), model.refs["main"]
         snapshot = snapshot or model.behind("main", back) or main
         on_main, ahead = snapshot in model.chain(main), published in [None, *model.chain(snapshot)[1:]]
-        expected = None if on_main and ahead else RefusedError
+        expected: type[HeadraceError] | None = None if on_main and ahead else RefusedError
         if not informed and not release and published is not None:
             expected = PublishConflictError
         belief = published if informed else None
@@ -177,7 +177,7 @@ class CatalogMachine(RuleBasedStateMachine):
         if done:
             model.refs["published"] = snapshot
 
-    @precondition(lambda self: self.model.refs)
+    @precondition(lambda self: bool(self.model.refs))
     @rule(writer=WRITERS, branch=BRANCHES, back=BACK, elsewhere=st.none() | snapshots)
     def rollback(self, writer: int, branch: str, back: int, elsewhere: str | None) -> None:
         catalog, model = self.writers[writer], self.model
@@ -205,7 +205,7 @@ class CatalogMachine(RuleBasedStateMachine):
             if snapshot is not None:
                 model.refs[branch] = snapshot
 
-    @precondition(lambda self: set(self.model.refs) - {"main", "published"})
+    @precondition(lambda self: bool(set(self.model.refs) - {"main", "published"}))
     @rule(writer=WRITERS, branch=st.sampled_from(["backfill", "other", "main"]), informed=st.booleans())
     def promote(self, writer: int, branch: str, informed: bool) -> None:
         catalog, model = self.writers[writer], self.model
