@@ -50,7 +50,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
 
 def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
     """Names and values, one line each."""
-    print_table(["", ""], fields.items(), title)
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in fields.items():
+        table.add_row(escape(name), escape(_text(value)))
+    _stdout().print(table)
 
 
 def print_lines(lines: Iterable[str]) -> None:
