@@ -25,7 +25,7 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
 
     Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
-    line is the watermark after it. What lies left of the watermark of the epoch below came behind it. Right: how much.
+    line is the watermark, which moves when an epoch ends. What lies left of it when a bar begins came behind it. Right: how much.
     Raises FixConfigError for a suffix that cannot be drawn.
     """
     figure = Figure(figsize=(11, 6.5), layout="constrained")
@@ -56,7 +56,7 @@ def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
     axes.step(
         [mark for _, mark in marks if mark is not None],
         [epoch for epoch, mark in marks if mark is not None],
-        where="post",
+        where="pre",
         color=_RED,
         marker=".",
         label="watermark",
