@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from headrace_snapshots.catalog import Catalog
-
 from headrace.model.time import Instant, parse
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.manifest import Manifest
 

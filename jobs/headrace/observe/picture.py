@@ -25,7 +25,8 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
 
     Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
-    line is the watermark, which moves when an epoch ends. What lies left of it when a bar begins came behind it. Right: how much.
+    line is the watermark, which an epoch moves at its end. What lies left of where it stood came behind it.
+    Right: how much was late.
     Raises FixConfigError for a suffix that cannot be drawn.
     """
     figure = Figure(figsize=(11, 6.5), layout="constrained")
