@@ -22,8 +22,8 @@ from headrace.errors import FixConfigError
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no variable that overrides it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("HEADRACE_SPARK_JARS", raising=False)
-    monkeypatch.delenv("HEADRACE_SPARK_ARCHIVE", raising=False)
+    for variable in ("HEADRACE_SPARK_JARS", "HEADRACE_SPARK_ARCHIVE", "HEADRACE_JAVA_OPTIONS"):
+        monkeypatch.delenv(variable, raising=False)
     return tmp_path / "headrace"
 
 
@@ -90,6 +90,15 @@ def test_the_archive_in_the_cache_is_used_unless_switched_off(monkeypatch: pytes
     assert f"-XX:SharedArchiveFile={archive}" in driver_java_options().split()
     monkeypatch.setenv("HEADRACE_SPARK_ARCHIVE", "off")
     assert driver_java_options() == ""
+
+
+def test_own_options_follow_those_of_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_JAVA_OPTIONS", "-XX:+UseSerialGC -Xss2m")
+    assert driver_java_options() == "-XX:+UseSerialGC -Xss2m"
+    archive = cached_archive()
+    assert archive is not None
+    fill(archive.parent, [archive.name])
+    assert driver_java_options().split()[-3:] == [f"-XX:SharedArchiveFile={archive}", "-XX:+UseSerialGC", "-Xss2m"]
 
 
 def test_a_named_archive_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What is computed: aggregates (semantics, section 8). An aggregate names a combiner and the expression it reads.
 
-NULL inputs are left out, as in SQL. An aggregate of nothing is its combiner's identity: 0 for ``count`` and ``sum``, NULL for
-the others (semantics 5.1).
+NULL inputs are left out, as in SQL. An aggregate of nothing is its combiner's identity: 0 for ``count`` and ``sum``,
+NULL for the others (semantics 5.1).
 Integers compare exactly and a sum that leaves 64 bits is an error, never a wrap (semantics 12.4).
 """
 
