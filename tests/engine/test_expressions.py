@@ -137,7 +137,7 @@ def computed(spark: SparkSession) -> list[Any]:
         column = compile_expr(expr, SCHEMA)
         is_time = type_of(expr, SCHEMA) is DataType.TIMESTAMP
         compiled.append((f.unix_micros(column) if is_time else column).alias(f"e{n}"))
-    return rows(spark).coalesce(1).select(*compiled).collect()
+    return list(rows(spark).coalesce(1).select(*compiled).collect())
 
 
 @pytest.mark.parametrize("number", range(len(EXPRESSIONS)), ids=[render(expr) for expr in EXPRESSIONS])

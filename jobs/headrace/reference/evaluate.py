@@ -84,8 +84,10 @@ def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
 
 
 def _ordered(value: Any) -> Any:
-    """NaN equals itself and lies above every number, as in Spark."""
-    return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
+    """NaN equals itself and lies above every number, as in Spark; integers and floats may meet."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
 
 def _floor_mod(left: Any, right: Any) -> Any:
