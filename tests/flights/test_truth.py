@@ -63,9 +63,7 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
         connection.register("panes", panes)
 
         def number(query: str) -> int:
-            found = connection.sql(f"select count(*) from ({query})").fetchone()
-            assert found is not None
-            return int(found[0])
+            return int(connection.sql(f"select count(*) from ({query})").fetchall()[0][0])
 
         window = f"{key}, window_start, window_end"
         twice = f"select 1 from panes group by {window}, pane_index, is_retraction having count(*) > 1"
