@@ -43,7 +43,7 @@ def run_on_spark(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch
         f"{name} {ddl[kind.value]}" for name, kind in zip(names, types, strict=True)
     )
     layers: list[states.StateLayer] = []
-    watermark, latest, results = MIN_INSTANT, None, []
+    watermark, clock, latest, results = MIN_INSTANT, MIN_INSTANT, None, []
     for number, epoch in enumerate(epochs):
         judged = spark.createDataFrame(judged_rows(plan, epoch.records), schema)
         delta = deltas.aggregate(plan, deltas.assigned(plan, judged, watermark), PARTITIONS).localCheckpoint(
@@ -53,7 +53,8 @@ def run_on_spark(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch
         known = [m for m in (latest, found.max_event_time) if m is not None]
         latest = max(known) if known else None
         after = pipeline.event_time.watermark.watermark(watermark, [] if latest is None else [latest])
-        clocks = Clocks(watermark, after, epoch.processing_time)
+        clocks = Clocks(watermark, after, clock, epoch.processing_time)
+        clock = epoch.processing_time
         has_data = bool(found.rows.get(deltas.Fate.ACCEPTED))
         step = steps.build(plan, number, layers, delta if has_data else None, clocks)
         panes: list[Pane] = []

@@ -92,7 +92,7 @@ def build(where: WindowFn, when: Trigger, how: How) -> Pipeline:
     )
 
 
-def random_epochs(seed: int, epochs: int = 9, keys: int = 24) -> list[Epoch]:
+def random_epochs(seed: int, epochs: int = 6, keys: int = 40) -> list[Epoch]:
     """Elements around a moving front of event time: some early, some within the bound, some beyond any lateness."""
     rng = random.Random(seed)
     front, clock, result = 0, 0, []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import Column, DataType, Expr, Function, Literal, Schema, coalesce, greatest, least
+from headrace.model.expr import Column, DataType, Expr, Literal, Schema, coalesce, greatest, least
 
 
 class Fold(StrEnum):
@@ -72,16 +72,3 @@ def _compile(prefix: str, aggregate: Aggregate, schema: Schema) -> Accumulator:
             number = Part(f"{prefix}_count", DataType.INT, Fold.COUNT, source)
             return Accumulator((total, number), Column(total.name) / Column(number.name), kind)
     raise AssertionError(aggregate.combiner)
-
-
-def rename(expr: Expr, names: Mapping[str, Expr]) -> Expr:
-    """``expr`` with each column of ``names`` replaced."""
-    match expr:
-        case Column(name):
-            return names.get(name, expr)
-        case Function(name, args):
-            return Function(name, tuple(rename(a, names) for a in args))
-        case Literal():
-            return expr
-    left, right = (rename(getattr(expr, side), names) for side in ("left", "right"))
-    return type(expr)(expr.op, left, right)  # type: ignore[attr-defined,call-arg]

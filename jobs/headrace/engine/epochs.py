@@ -128,6 +128,7 @@ class EpochEngine:
         clocks = Clocks(
             watermark_before=old.watermark,
             watermark_after=self.pipeline.event_time.watermark.watermark(old.watermark, list(splits.values())),
+            previous_processing_time=old.processing_time,
             processing_time=Instant(max(old.processing_time, processing_time)),
         )
         step = steps.build(self.plan, epoch, self.layers, taken.delta, clocks)
@@ -138,6 +139,7 @@ class EpochEngine:
             if not summary["rows"]:
                 step = None
         state_rows, replaces, span = self._add_layer(epoch, step, summary)
+        self.layers = states.look_ahead(self.layers, clocks)
         due_event, due_time = states.next_due(self.layers)
         self.progress = Progress(
             offsets=advance(old.offsets, files, look_back),

@@ -20,10 +20,11 @@ from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 
 @dataclass(frozen=True)
 class Clocks:
-    """The clocks inside one epoch: watermark before and after its data, processing time (semantics 12.1)."""
+    """The clocks inside one epoch (semantics 12.1), and the processing time of the epoch before."""
 
     watermark_before: Instant
     watermark_after: Instant
+    previous_processing_time: Instant
     processing_time: Instant
 
 
@@ -102,13 +103,13 @@ class _Window:
         return pane
 
 
-def compile_firing(node: Node, how: How, merging: bool, inputs: frozenset[str]) -> Outcome:
+def compile_firing(node: Node, how: How, merging: bool) -> Outcome:
     """The program for windows of one aggregation.
 
-    ``inputs`` are the columns of the row: state columns of an open window (initial values where there is none),
+    It reads these columns of the row: state columns of an open window (initial values where there is none),
     ``_has``, ``_was_closed``, ``_n``, the clocks, the window, and ``_merged`` when windows can merge.
     """
-    program = Program(inputs)
+    program = Program()
     let = program.let
     before, after, now = col(c.WATERMARK_BEFORE), col(c.WATERMARK_AFTER), col(c.PROCESSING_TIME)
     max_timestamp = let("max_ts", col(c.WINDOW_END) - 1)
@@ -129,7 +130,7 @@ def compile_firing(node: Node, how: How, merging: bool, inputs: frozenset[str]) 
     window = _Window(how, program)
     window.new = let("new", window.new + count)
     window.on_time = let("on_time", any_of(window.on_time, all_of(touched, negate(old.passed_end))))
-    due = let("due", now >= next_deadline(node, state, NEVER))
+    due = let("due", col(c.DUE_TIME) <= now)
     fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
     state = _named(program, node.on_fire(program, state, fires, old))
     finished = let("finished", all_of(fires, node.finished(state)))
@@ -156,9 +157,18 @@ def compile_firing(node: Node, how: How, merging: bool, inputs: frozenset[str]) 
     )
     keeps = let("keeps", status == c.OPEN)
     kept = {name: let("kept", choose(keeps, value, fresh(node)[name])) for name, value in state.items()}
+    # also when nothing fires: the row must ask for its next activation
+    reached = let("reached", col(c.DUE_EVENT) < after)
     dropped = let("dropped", choose(col(c.WAS_CLOSED), col(c.COUNT), 0))
     changed = any_of(
-        touched, fires, activated, dropped > 0, all_of(col(c.WAS_CLOSED), expired), col(c.MERGED) if merging else FALSE
+        touched,
+        due,
+        reached,
+        fires,
+        activated,
+        dropped > 0,
+        all_of(col(c.WAS_CLOSED), expired),
+        col(c.MERGED) if merging else FALSE,
     )
     stored = {
         c.STATUS: status,
@@ -172,7 +182,7 @@ def compile_firing(node: Node, how: How, merging: bool, inputs: frozenset[str]) 
             NEVER,
             choose(all_of(keeps, negate(new.passed_end)), max_timestamp, expires),
         ),
-        c.DUE_TIME: choose(keeps, next_deadline(node, kept, NEVER), NEVER),
+        c.DUE_TIME: choose(keeps, next_deadline(node, kept, now), NEVER),
     }
     return Outcome(
         program,

@@ -2,13 +2,14 @@
 test).
 
 Every ``let`` names an intermediate result, so that a value used twice is computed once: expressions stay small where
-nested substitution would grow exponentially. ``phases`` groups the lets by depth; each phase becomes one projection.
+nested substitution would grow exponentially. ``compile`` groups the lets by depth; each phase becomes one projection.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.model.expr import Column, Expr, Function, Literal, columns_of, lift
+from headrace.model.expr import Binary, Column, Expr, Function, Literal, children, columns_of, lift
 
 TRUE = Literal(True)
 FALSE = Literal(False)
@@ -65,30 +66,76 @@ def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | in
     return Function("if", (condition, yes, no))
 
 
+@dataclass(frozen=True)
+class Phase:
+    """One projection: what it computes, and which earlier columns must be carried along because later ones read them."""
+
+    computes: Mapping[str, Expr]
+    carries: frozenset[str]
+
+
 @dataclass
 class Program:
-    """A growing list of named expressions over the input columns ``inputs``."""
+    """A growing list of named expressions over the columns of a row."""
 
-    inputs: frozenset[str]
     prefix: str = "_v"
-    lets: list[tuple[str, Expr]] = field(default_factory=list)
-    _depth: dict[str, int] = field(default_factory=dict)
+    lets: dict[str, Expr] = field(default_factory=dict)
 
     def let(self, hint: str, expr: Expr) -> Expr:
         """Name ``expr``; what comes back stands for its value. Columns and constants need no name."""
         if isinstance(expr, Column | Literal):
             return expr
         name = f"{self.prefix}{len(self.lets)}_{hint}"
-        self.lets.append((name, expr))
-        self._depth[name] = 1 + self._level(columns_of(expr))
+        self.lets[name] = expr
         return Column(name)
 
-    def _level(self, names: Iterable[str]) -> int:
-        return max((self._depth.get(name, 0) for name in names), default=0)
+    def compile(self, outputs: Mapping[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
+        """The phases to run, and ``outputs`` over what they leave.
 
-    def phases(self) -> list[dict[str, Expr]]:
-        """The lets grouped by depth: each phase reads only the inputs and earlier phases."""
-        grouped: dict[int, dict[str, Expr]] = {}
-        for name, expr in self.lets:
-            grouped.setdefault(self._depth[name], {})[name] = expr
-        return [grouped[level] for level in sorted(grouped)]
+        What is used once is put where it is used, and what is not used is left out: Spark finds that out too, but
+        spend most of an epoch's planning on it.
+        """
+        uses: Counter[str] = Counter()
+        for expr in (*self.lets.values(), *outputs.values()):
+            uses.update(_mentions(expr))
+        inlined: dict[str, Expr] = {}
+        kept: dict[str, Expr] = {}
+        for name, expr in self.lets.items():
+            flat = substitute(expr, inlined)
+            (inlined if uses[name] <= 1 else kept)[name] = flat
+        final = {name: substitute(expr, inlined) for name, expr in outputs.items()}
+        return _phases(kept, final.values()), final
+
+
+def _mentions(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Column):
+        yield expr.name
+    for child in children(expr):
+        yield from _mentions(child)
+
+
+def substitute(expr: Expr, names: Mapping[str, Expr]) -> Expr:
+    """``expr`` with each column of ``names`` replaced."""
+    match expr:
+        case Column(name):
+            return names.get(name, expr)
+        case Function(name, args):
+            return Function(name, tuple(substitute(a, names) for a in args))
+        case Binary(op, left, right):
+            return Binary(op, substitute(left, names), substitute(right, names))
+    return expr
+
+
+def _phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
+    """Lets by depth; each phase carries what it or an earlier one knows and a later one (or an output) still reads."""
+    depth: dict[str, int] = {}
+    for name, expr in lets.items():
+        depth[name] = 1 + max((depth.get(read, 0) for read in columns_of(expr)), default=0)
+    wanted = frozenset[str]().union(*(columns_of(expr) for expr in outputs))
+    phases: list[Phase] = []
+    for level in sorted(set(depth.values()), reverse=True):
+        computes = {name: expr for name, expr in lets.items() if depth[name] == level}
+        carries = wanted - computes.keys()
+        phases.append(Phase(computes, carries))
+        wanted = carries.union(*(columns_of(expr) for expr in computes.values()))
+    return phases[::-1]

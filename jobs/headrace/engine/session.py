@@ -33,6 +33,8 @@ _CONF = {
     "spark.sql.ansi.enabled": "true",
     # PySpark would look up the Python stack for every column expression
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # inferring filters from wide projections costs more than the engine's queries, whose filters are where they belong
+    "spark.sql.constraintPropagation.enabled": "false",
     # it would turn the clocks of an epoch from columns into literals, and every epoch into new code to compile
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.FoldablePropagation",
     "spark.sql.caseSensitive": "true",

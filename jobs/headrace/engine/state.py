@@ -6,7 +6,7 @@ and then.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Window
@@ -48,6 +48,20 @@ def newest(plan: Plan, rows: DataFrame) -> DataFrame:
     return rows.withColumn("_rank", f.row_number().over(order)).where(f.col("_rank") == 1).drop("_rank")
 
 
+def look_ahead(layers: Sequence[StateLayer], clocks: Clocks) -> list[StateLayer]:
+    """The layers with their next deadline after ``clocks``: a Spark job for each whose deadline has just passed."""
+    return [
+        layer if layer.due_time > clocks.processing_time else replace(layer, due_time=_next_time(layer, clocks))
+        for layer in layers
+    ]
+
+
+def _next_time(layer: StateLayer, clocks: Clocks) -> Instant:
+    pending = layer.rows.where(f.col(c.DUE_TIME) > int(clocks.processing_time))
+    found = pending.agg(f.min(c.DUE_TIME)).collect()[0][0]
+    return NEVER if found is None else Instant(found)
+
+
 def next_due(layers: Sequence[StateLayer]) -> tuple[Instant, Instant]:
     """Lower bounds of the next watermark and the next processing time at which some window wants an activation."""
     return (
@@ -62,7 +76,12 @@ def lookup(plan: Plan, layers: Sequence[StateLayer], touched: DataFrame | None, 
     ``touched`` is the data of the delta. None when there is nothing to look up.
     """
     wanted = [] if touched is None else [touched.select(*plan.partitioning)]
-    due = (f.col(c.DUE_EVENT) < int(clocks.watermark_after)) | (f.col(c.DUE_TIME) <= int(clocks.processing_time))
+    # what was due before was activated then, and a newer layer holds what became of it
+    by_event = f.col(c.DUE_EVENT) >= int(clocks.watermark_before)
+    by_time = f.col(c.DUE_TIME) > int(clocks.previous_processing_time)
+    due = (by_event & (f.col(c.DUE_EVENT) < int(clocks.watermark_after))) | (
+        by_time & (f.col(c.DUE_TIME) <= int(clocks.processing_time))
+    )
     wanted += [layer.rows.where(due).select(*plan.partitioning) for layer in layers if layer.is_due(clocks)]
     if not layers or not wanted:
         return None

@@ -11,17 +11,17 @@ from pyspark.sql import types as t
 
 from headrace.engine import columns as c
 from headrace.engine.accumulators import Fold as PartFold
-from headrace.engine.accumulators import rename
 from headrace.engine.delta import data_rows
 from headrace.engine.expressions import compile_expr
 from headrace.engine.firing import Clocks, Outcome, PaneColumns, compile_firing, contents
 from headrace.engine.plan import Plan
+from headrace.engine.program import substitute
 from headrace.engine.state import StateLayer, lookup, newest, union
 from headrace.engine.triggers import Fold
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.expr import Column, Expr, col
 from headrace.model.panes import PANE_COLUMNS, Timing
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER
 from headrace.model.windows import Sessions
 
 _EMITS = "_emits"
@@ -118,7 +118,7 @@ def build(plan: Plan, epoch: int, layers: list[StateLayer], delta: DataFrame | N
     moment = [f.lit(int(value)).cast("long").alias(name) for name, value in now.items()]
     combine = _merged if plan.merging else _matched
     combined = combine(plan, found, touched, moment)
-    outcome = compile_firing(plan.trigger, plan.pipeline.how, plan.merging, frozenset(combined.columns))
+    outcome = compile_firing(plan.trigger, plan.pipeline.how, plan.merging)
     return Step(plan, epoch, _apply(plan, combined, outcome))
 
 
@@ -130,6 +130,7 @@ def _initial(plan: Plan) -> dict[str, SparkColumn]:
     """Values of the bookkeeping columns in a fresh window."""
     initial: dict[str, SparkColumn] = {name: f.lit(0).cast("long") for name in (c.NEW, c.INDEX, c.NONSPECULATIVE)}
     initial[c.ON_TIME] = f.lit(False)
+    initial[c.DUE_EVENT] = initial[c.DUE_TIME] = f.lit(int(NEVER)).cast("long")
     for field in plan.trigger.fields:
         initial[field.name] = compile_expr(field.initial).cast(SPARK_TYPES[field.type])
     for part in plan.parts:
@@ -239,6 +240,7 @@ def _group_sessions(plan: Plan, rows: DataFrame) -> DataFrame:
         f.collect_list(f.when(is_state, source)).alias(_SOURCES),
         f.coalesce(f.sum(c.NEW), f.lit(0).cast("long")).alias(c.NEW),
         f.coalesce(f.max(c.ON_TIME), f.lit(False)).alias(c.ON_TIME),
+        *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
         *[folds[field.fold](field.name).alias(field.name) for field in plan.trigger.fields],
         *[part_folds[p.fold](p.name).cast(SPARK_TYPES[p.type]).alias(p.name) for p in plan.parts],
         *live,
@@ -282,54 +284,90 @@ def _mark_closed(plan: Plan, rows: DataFrame, markers: DataFrame) -> DataFrame:
     both = rows.union(alone)
     below = f.coalesce(f.lead(c.WAS_CLOSED).over(order), f.lit(False))
     both = both.withColumns({"_rank": f.row_number().over(order), "_below": below})
-    closed = f.col(c.WAS_CLOSED) | (f.col("_below") & ~f.col(c.HAS_STATE))
-    return both.where(f.col("_rank") == 1).withColumn(c.WAS_CLOSED, closed).drop("_rank", "_below")
+    both = both.where(f.col("_rank") == 1)
+    closed = f.col("_below")
+    return both.withColumns(
+        {
+            c.WAS_CLOSED: f.col(c.WAS_CLOSED) | closed,
+            # the elements are dropped, and open windows that they would have bridged stay as they are
+            c.HAS_STATE: f.col(c.HAS_STATE) & ~closed,
+            c.MERGED: f.col(c.MERGED) & ~closed,
+            _SOURCES: f.when(closed, initial[_SOURCES]).otherwise(f.col(_SOURCES)),
+        }
+    ).drop("_rank", "_below")
 
 
 def _apply(plan: Plan, rows: DataFrame, outcome: Outcome) -> DataFrame:
-    for phase in outcome.program.phases():
-        rows = rows.withColumns({name: compile_expr(expr) for name, expr in phase.items()})
-    rows = rows.where(compile_expr(outcome.changed))
+    """Run the program and keep what changed: state columns, ``_emits``, ``_dropped_closed``, vanished sources."""
+    through = [
+        *plan.identity,
+        c.THIS_EPOCH,
+        *([c.LIVE] if plan.retracting else []),
+        *([_SOURCES] if plan.merging else []),
+    ]
+    panes = [_pane_fields(plan, pane) for pane in outcome.panes]
+    outputs: dict[str, Expr] = {
+        **outcome.state,
+        **{part.name: contents(outcome.cleared, part.name) for part in plan.parts},
+        _DROPPED: outcome.dropped_closed,
+        "_changed": outcome.changed,
+    }
+    for i, pane in enumerate(outcome.panes):
+        outputs[f"_emitted{i}"] = pane.emitted
+        outputs |= {f"_pane{i}_{name}": expr for name, expr in panes[i].items()}
+    phases, final = outcome.program.compile(outputs)
+    for phase in phases:
+        carried = [*through, *sorted(phase.carries - set(through))]
+        rows = rows.select(*carried, *[compile_expr(expr).alias(name) for name, expr in phase.computes.items()])
+    structs = [
+        f.struct(*[compile_expr(final[f"_pane{i}_{k.name}"]).cast(k.dataType).alias(k.name) for k in plan.pane_type])
+        for i in range(len(panes))
+    ]
+    rows = rows.select(
+        *through,
+        *[compile_expr(final[name]).alias(f"_new{name}") for name in (*outcome.state, *(p.name for p in plan.parts))],
+        *[compile_expr(final[name]).alias(name) for name in ("_emitted0", "_emitted1", _DROPPED, "_changed")],
+        *[struct.alias(f"_pane{i}") for i, struct in enumerate(structs)],
+        f.monotonically_increasing_id().alias("_barrier"),
+    )
+    # without the barrier Spark would push the filter below all phases and put the whole program into it
+    return _emit(plan, rows.where(f.col("_changed") & (f.col("_barrier") >= 0)))
+
+
+def _emit(plan: Plan, rows: DataFrame) -> DataFrame:
+    """Panes in order, each after the retractions of what it replaces, and the list of live panes that results (9.1)."""
     pane_array = t.ArrayType(plan.pane_type)
     emitted_type = t.ArrayType(t.StructType([*plan.pane_type.fields, t.StructField("is_retraction", t.BooleanType())]))
     none, no_panes = f.array().cast(emitted_type), f.array().cast(pane_array)
-    emits: list[SparkColumn] = []
     live = f.col(c.LIVE) if plan.retracting else no_panes
-    for i, pane in enumerate(outcome.panes):
-        rows = rows.withColumn(f"_pane{i}", _pane_struct(plan, pane))
-        emitted = compile_expr(pane.emitted)
-        column = f.col(f"_pane{i}")
-        record = f.array(_flagged(plan, column, retraction=False))
+    emits: list[SparkColumn] = []
+    for i in (0, 1):
+        emitted, pane = f.col(f"_emitted{i}"), f.col(f"_pane{i}")
+        record = f.array(_flagged(plan, pane, retraction=False))
         if plan.retracting:
             withdrawn = f.transform(live, lambda p: _flagged(plan, p, retraction=True))
             record = f.concat(withdrawn, record)
+            live = f.when(emitted, f.array(pane)).otherwise(live)
         emits.append(f.when(emitted, record).otherwise(none))
-        if plan.retracting:
-            rows = rows.withColumn(f"_live{i}", f.when(emitted, f.array(column)).otherwise(live))
-            live = f.col(f"_live{i}")
-    rows = rows.withColumn(_EMITS, f.concat(*emits))
-    stored = {name: compile_expr(expr) for name, expr in outcome.state.items()}
-    stored.update({p.name: compile_expr(contents(outcome.cleared, p.name)) for p in plan.parts})
+    stored: dict[str, SparkColumn] = {c.EPOCH: f.col(c.THIS_EPOCH)}
     if plan.retracting:
-        keeps = compile_expr(outcome.state[c.STATUS]) == c.OPEN
-        stored[c.LIVE] = f.when(keeps, live).otherwise(no_panes)
-    stored[c.EPOCH] = f.col(c.THIS_EPOCH)
-    extra = [f.col(_SOURCES)] if plan.merging else []
-    dropped = compile_expr(outcome.dropped_closed).cast("long").alias(_DROPPED)
+        stored[c.LIVE] = f.when(f.col(f"_new{c.STATUS}") == c.OPEN, live).otherwise(no_panes)
     fields = [
-        f.col(field.name) if field.name in plan.identity else stored[field.name].cast(field.dataType).alias(field.name)
+        f.col(field.name)
+        if field.name in plan.identity
+        else stored.get(field.name, f.col(f"_new{field.name}")).cast(field.dataType).alias(field.name)
         for field in plan.state_schema.fields
     ]
-    return rows.select(*fields, f.col(_EMITS), dropped, *extra)
+    extra = [f.col(_SOURCES)] if plan.merging else []
+    return rows.select(*fields, f.concat(*emits).alias(_EMITS), f.col(_DROPPED).cast("long").alias(_DROPPED), *extra)
 
 
-def _pane_struct(plan: Plan, pane: PaneColumns) -> SparkColumn:
+def _pane_fields(plan: Plan, pane: PaneColumns) -> dict[str, Expr]:
     cleared = {p.name: contents(pane.cleared, p.name) for p in plan.parts}
-    values: dict[str, Expr] = {name: rename(a.result, cleared) for name, a in plan.accumulators.items()}
-    info = {
+    return {
         "window_start": col(c.WINDOW_START),
         "window_end": col(c.WINDOW_END),
-        **values,
+        **{name: substitute(a.result, cleared) for name, a in plan.accumulators.items()},
         "pane_time": col(c.WINDOW_END) - 1,
         "timing": pane.timing,
         "pane_index": pane.index,
@@ -337,8 +375,6 @@ def _pane_struct(plan: Plan, pane: PaneColumns) -> SparkColumn:
         "is_first": pane.index == 0,
         "is_last": pane.is_last,
     }
-    fields = [compile_expr(info[field.name]).cast(field.dataType).alias(field.name) for field in plan.pane_type.fields]
-    return f.struct(*fields)
 
 
 def _flagged(plan: Plan, pane: SparkColumn, *, retraction: bool) -> SparkColumn:

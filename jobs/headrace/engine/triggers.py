@@ -13,6 +13,7 @@ from enum import StrEnum
 from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose, negate
 from headrace.errors import PipelineError
 from headrace.model.expr import Column, DataType, Expr, Literal, least
+from headrace.model.time import NEVER
 from headrace.model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Repeatedly, Trigger
 
 NO_DEADLINE = Literal(None, DataType.INT)
@@ -286,12 +287,14 @@ def _repeated(trigger: Trigger | None, merging: bool, path: str) -> Node | None:
     return RepeatedlyNode(path, (compile_trigger(trigger, merging, f"{path}r"),))
 
 
-def next_deadline(node: Node, state: State, never: int) -> Expr:
-    """The earliest pending processing-time deadline of the tree, ``never`` if there is none."""
+def next_deadline(node: Node, state: State, now: Expr) -> Expr:
+    """The earliest processing-time deadline of the tree after ``now``, NEVER if there is none.
+
+    A deadline that has passed without its node firing (it waits for another) is not asked about again (semantics 4.1).
+    """
     deadlines = [state[f.name] for f in node.fields if f.is_deadline]
-    if not deadlines:
-        return Literal(never)
-    return least(*deadlines, Literal(never))
+    pending = [choose(deadline > now, deadline, NEVER) for deadline in deadlines]
+    return least(*pending, Literal(NEVER)) if pending else Literal(NEVER)
 
 
 def fresh(node: Node) -> dict[str, Expr]:
