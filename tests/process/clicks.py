@@ -1,0 +1,86 @@
+"""A small pipeline over landed clicks, and what its answer must be."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headrace.pipeline import (
+    AfterCount,
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    DataType,
+    EventTime,
+    Expectation,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    Pipeline,
+    Sessions,
+    WindowFn,
+    col,
+    count,
+    expect,
+    retracting,
+    sum_of,
+)
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+USERS = 20
+FILES = 5
+
+
+def clicks(where: WindowFn | None = None, expectations: tuple[Expectation, ...] = (), name: str = "clicks") -> Pipeline:
+    return Pipeline(
+        name=name,
+        source=FileSource(
+            "landing/clicks",
+            FileFormat.JSON,
+            {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT},
+            max_files=1,
+        ),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(minutes=10))),
+        key={"user": col("user")},
+        where=where or FixedWindows(timedelta(hours=1)),
+        when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
+        how=retracting(allowed_lateness=timedelta(days=1)),
+        what={"clicks": count(), "spent": sum_of(col("price"))},
+        expectations=expectations,
+    )
+
+
+CLICKS = clicks()
+SESSIONS = clicks(Sessions(timedelta(minutes=30)), name="click_sessions")
+MODEST = (expect("column_values_to_be_between", column="spent", min_value=0, max_value=1000),)
+
+
+def records(file: int) -> list[dict[str, object]]:
+    """Clicks of one file: every user, spread over an hour and a half that overlaps the files beside it."""
+    found = []
+    for user in range(USERS):
+        for number in range(4):
+            at = START + timedelta(minutes=60 * file + (user * 7 + number * 23) % 90)
+            found.append({"user": f"u{user}", "at": at.isoformat(), "price": user + number + file})
+    return found
+
+
+def land(root: Path, first: int = 0, last: int = FILES) -> None:
+    """Land files ``first`` to ``last`` (exclusive)."""
+    folder = root / "landing" / "clicks"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in range(first, last):
+        lines = "".join(json.dumps(record) + "\n" for record in records(file))
+        (folder / f"part-{file:05d}.jsonl").write_text(lines)
+
+
+def truth(last: int = FILES) -> dict[tuple[str, datetime], tuple[int, int]]:
+    """Clicks and money per user and hour."""
+    number: Counter[tuple[str, datetime]] = Counter()
+    spent: Counter[tuple[str, datetime]] = Counter()
+    for file in range(last):
+        for record in records(file):
+            at = datetime.fromisoformat(str(record["at"]))
+            place = str(record["user"]), at.replace(minute=0)
+            number[place] += 1
+            spent[place] += int(str(record["price"]))
+    return {place: (number[place], spent[place]) for place in number}

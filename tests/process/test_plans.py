@@ -1,0 +1,84 @@
+"""Physical plans of the engine: no Python per row, no shuffle of state, and as many keys after a union as before."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.engine import step as steps
+from headrace.engine.delta import aggregate, assigned
+from headrace.engine.epochs import EpochEngine
+from headrace.engine.firing import Clocks
+from headrace.engine.progress import Progress
+from headrace.engine.source_planning import discover
+from headrace.engine.source_reading import open_batch, read_batch
+from headrace.engine.state import merge, union
+from headrace.engine.types import DataFrame, SparkSession
+from headrace.model.time import Instant, instant
+from headrace.pipeline import Pipeline
+from headrace_snapshots.store import open_store
+from tests.process.clicks import CLICKS, FILES, SESSIONS, START, USERS, land
+
+pytestmark = pytest.mark.spark
+
+
+def plan_of(rows: DataFrame) -> str:
+    execution = rows._jdf.queryExecution()  # type: ignore[operator]
+    return str(execution.executedPlan().toString())
+
+
+@pytest.fixture(params=[CLICKS, SESSIONS], ids=lambda p: p.name)
+def engine(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[EpochEngine]:
+    """An engine with the state of all files but the last."""
+    pipeline: Pipeline = request.param
+    land(tmp_path)
+    store = open_store(tmp_path.as_uri())
+    made = EpochEngine(spark, pipeline, store, store)
+    for file in discover(store, pipeline.source.path, Progress().offsets, pipeline.source)[:-1]:
+        made.compute([file], Instant(0), 10)
+    yield made
+
+
+def delta_of(engine: EpochEngine) -> DataFrame:
+    source = engine.pipeline.source
+    files = discover(engine.source, source.path, Progress().offsets, source)[-1:]
+    judged = read_batch(engine.spark, engine.plan, open_batch(engine.spark, engine.pipeline, files, engine.source.uri))
+    return aggregate(engine.plan, assigned(engine.plan, judged, engine.progress.watermark), engine.partitions)
+
+
+def step_of(engine: EpochEngine) -> steps.Step:
+    delta = delta_of(engine).localCheckpoint(eager=True)
+    later = Instant(instant(START) + 10 * 3_600_000_000)
+    clocks = Clocks(engine.progress.watermark, later, Instant(0), Instant(0))
+    step = steps.build(engine.plan, FILES, engine.layers, delta, clocks)
+    assert step is not None
+    return step
+
+
+def test_reading_and_aggregation_have_one_shuffle_and_no_python(engine: EpochEngine) -> None:
+    plan = plan_of(delta_of(engine))
+    assert plan.count("Exchange") == 1
+    assert "Python" not in plan
+    assert "Arrow" not in plan
+
+
+def test_state_is_never_shuffled_and_firing_has_no_python(engine: EpochEngine) -> None:
+    step = step_of(engine)
+    for rows in (step.rows, step.state(), step.panes()):
+        plan = plan_of(rows)
+        assert "Exchange" not in plan
+        assert "Python" not in plan
+        assert "Join" in plan, "the touched windows are looked up"
+
+
+def test_unions_keep_every_key(engine: EpochEngine) -> None:
+    """Guards against the wrong results of groupings over unions of bucketed rows (SPARK-59141)."""
+    rows = union([layer.rows for layer in engine.layers])
+    merged = merge(engine.plan, engine.layers, drop_deleted=False)
+    identity = engine.plan.identity
+    assert merged.count() == rows.select(*identity).distinct().count()
+    assert rows.select("user").distinct().count() == USERS
+    step = step_of(engine)
+    changed = step.rows.localCheckpoint(eager=True)
+    assert changed.count() == changed.select(*identity).distinct().count()
+    assert changed.select("user").distinct().count() == USERS
