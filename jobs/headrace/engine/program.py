@@ -68,7 +68,7 @@ def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | in
 
 @dataclass(frozen=True)
 class Phase:
-    """One projection: what it computes, and which earlier columns must be carried along because later ones read them."""
+    """One projection: what it computes, and which earlier columns must be carried along that later ones read."""
 
     computes: Mapping[str, Expr]
     carries: frozenset[str]

@@ -113,7 +113,8 @@ def _launch_conf(cores: int | None, needs_s3: bool) -> dict[str, str]:
 
 def _s3a_conf(environment: Mapping[str, str]) -> dict[str, str]:
     """S3A as the standard AWS variables say it; endpoint and region only, keys stay in the environment."""
-    settings: dict[str, str] = {}
+    # buffers in memory: the disk buffer does not work with the raw local file system above
+    settings: dict[str, str] = {"spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer"}
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     if endpoint:
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint

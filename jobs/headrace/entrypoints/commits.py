@@ -43,6 +43,7 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
+        self._counted = engine.store.requests.snapshot()
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
@@ -77,8 +78,8 @@ class Committer:
             self._slots.release()
 
     def _commit(self, computed: Computed) -> None:
-        catalog, store = self.catalog, self.engine.store
-        started, before = time.monotonic(), store.requests.snapshot()
+        catalog = self.catalog
+        started = time.monotonic()
         snapshot_id = catalog.new_snapshot_id()
         prefix = catalog.data_prefix(computed.epoch, snapshot_id)
         written = self.engine.write(computed, prefix)
@@ -99,12 +100,22 @@ class Committer:
             logs=logs,
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
-            requests=_requests(store.requests.since(before), written),
+            requests=self._requests(written),
         )
         catalog.commit(self.claim, manifest)
         self.head = manifest
         self.committed.append(manifest)
         self.on_commit(manifest)
+
+    def _requests(self, written: Written) -> dict[str, int]:
+        """Requests since the manifest before (so with that one's commit), and one put per data file, made by tasks.
+
+        What Spark itself reads through Hadoop's file systems is not among them.
+        """
+        made = self.engine.store.requests.since(self._counted)
+        self._counted = self.engine.store.requests.snapshot()
+        files = sum(len(part) for part in (written.state, written.panes, written.late, written.rejected))
+        return {**made, "put": made["put"] + files}
 
     @staticmethod
     def _state_layers(parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
@@ -143,9 +154,3 @@ class Committer:
 
 def _layer(files: tuple[DataFile, ...], first: int, last: int) -> Layer:
     return Layer(files=files, rows=sum(file.rows for file in files), first_epoch=first, last_epoch=last)
-
-
-def _requests(driver: Mapping[str, int], written: Written) -> dict[str, int]:
-    """Requests of the driver plus one put per data file, which the tasks made."""
-    files = sum(len(part) for part in (written.state, written.panes, written.late, written.rejected))
-    return {**driver, "put": driver.get("put", 0) + files}

@@ -5,6 +5,7 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -30,11 +31,13 @@ from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
 MAX_RESTORES = 3
+_READERS = 8
 
 
 class ChangedPipelineError(FixConfigError):
@@ -185,6 +188,8 @@ class _Run:
     def _epochs(self, engine: EpochEngine, committer: Committer, done: int) -> None:
         head = committer.head
         progress = self._progress(head)
+        if head is not None:
+            self._verify(head)
         engine.restore(-1 if head is None else head.epoch, progress, () if head is None else head.tables["state"])
         files = self._new_files(head, progress)
         self.listener.planned(len(files))
@@ -200,6 +205,13 @@ class _Run:
             files = files[len(batch) :]
             committer.submit(engine.compute(batch, clock, source.look_back))
             done += 1
+
+    def _verify(self, head: Manifest) -> None:
+        """Read every state file once and hold it against its length and checksum. Raises a RestoreError naming it."""
+        files = [file for layer in head.tables["state"] for file in layer.files]
+        with ThreadPoolExecutor(_READERS) as pool:
+            for _ in pool.map(lambda file: len(verify(self.store, file)), files):
+                pass
 
     def _audited(self) -> AuditOutcome | None:
         """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to
