@@ -22,7 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         root_uri=f"file://{folder}",
         cores=2,
         conf={
-            "spark.driver.memory": "1g",
+            "spark.driver.memory": "3g",
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.log.level": "ERROR",
