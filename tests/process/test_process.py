@@ -13,11 +13,11 @@ from headrace.engine.progress import Progress
 from headrace.engine.source_planning import InputFile, discover
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import process as processing
-from headrace.entrypoints.audit_store import AuditFailedError
+from headrace.entrypoints.audit_store import AuditFailedError, read_audit
 from headrace.entrypoints.backfill import backfill, cut_over
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import ChangedPipelineError, Silent, process
+from headrace.entrypoints.process import ChangedPipelineError, Silent, audit, process
 from headrace.entrypoints.publish import publish_audited
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.recover import recover
@@ -179,6 +179,20 @@ def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(spark: SparkSessi
     assert result.audit is not None
     assert (result.audit.success, result.audit.from_snapshot) == (True, published)
     assert result.published == result.snapshot == catalog.head().refs["main"]
+
+
+def test_an_audit_of_its_own_when_none_is_stored(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path.as_uri()
+    land(tmp_path, 0, 1)
+    process(CLICKS, root, RunOptions("unaudited"), spark=spark)
+    audited = clicks(expectations=MODEST)
+    result = audit(audited, root, RunOptions("audit"), spark=spark)
+    assert (result.action, result.epochs) == ("audit", ())
+    assert result.audit is not None
+    assert result.audit.success
+    stored = read_audit(open_store(root), CLICKS.name, None, str(result.snapshot))
+    assert stored is not None
+    assert stored.covers(MODEST)
 
 
 def test_a_changed_pipeline_needs_a_backfill(spark: SparkSession, tmp_path: Path) -> None:

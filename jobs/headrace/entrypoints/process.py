@@ -6,7 +6,7 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -92,8 +92,22 @@ def process(
         run.close()
 
 
+def audit(pipeline: Pipeline, root: str, options: RunOptions, *, spark: SparkSession | None = None) -> RunResult:
+    """Audit what the branch holds beyond ``published`` and keep the result, without taking in anything new.
+
+    Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
+    """
+    run = _Run(pipeline, root, options, Silent(), lambda: datetime.now(UTC), spark)
+    try:
+        return replace(run.result([], run.audited()), action="audit")
+    finally:
+        run.close()
+
+
 @dataclass
 class _Run:
+    """One run: its storage, its catalog, its session."""
+
     pipeline: Pipeline
     root: str
     options: RunOptions
@@ -128,10 +142,10 @@ class _Run:
         committed: list[Manifest] = []
         if self._has_work(self._branch_head()):
             committed = self._drain_input()
-        outcome = self._audited()
+        outcome = self.audited()
         if self.options.publish and outcome is not None:
             publish_range(self.catalog, outcome)
-        return self._result(committed, outcome)
+        return self.result(committed, outcome)
 
     def _branch_head(self) -> Manifest | None:
         snapshot = self.catalog.head().refs.get(self.options.branch)
@@ -213,7 +227,7 @@ class _Run:
             for _ in pool.map(lambda file: len(verify(self.store, file)), files):
                 pass
 
-    def _audited(self) -> AuditOutcome | None:
+    def audited(self) -> AuditOutcome | None:
         """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to
         audit.
         """
@@ -242,7 +256,8 @@ class _Run:
             current=changed_current(plan, read_panes(self.spark, plan, self.root, layers), since),
         )
 
-    def _result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:
+    def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:
+        """What the run did, and where the branch and ``published`` are now."""
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)
