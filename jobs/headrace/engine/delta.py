@@ -11,7 +11,7 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Fold
+from headrace.engine.accumulators import Fold, Part
 from headrace.engine.plan import Plan
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
@@ -126,7 +126,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
         f.sum(_FIRST).alias(_ELEMENTS),
         f.min(EVENT_TIME).alias(_MIN_TS),
         f.max(EVENT_TIME).alias(_MAX_TS),
-        *[_partial(plan, part.name) for part in plan.parts],
+        *[_partial(plan, part) for part in plan.parts],
     )
     if not isinstance(where, Sessions):
         return grouped
@@ -139,11 +139,10 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
     )
 
 
-def _partial(plan: Plan, name: str) -> SparkColumn:
-    part = next(p for p in plan.parts if p.name == name)
+def _partial(plan: Plan, part: Part) -> SparkColumn:
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
     folded = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max, Fold.COUNT: f.count}[part.fold](value)
-    return folded.cast(SPARK_TYPES[part.type]).alias(name)
+    return folded.cast(SPARK_TYPES[part.type]).alias(part.name)
 
 
 def data_rows(plan: Plan, delta: DataFrame) -> DataFrame:
