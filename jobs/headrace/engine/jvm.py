@@ -110,21 +110,26 @@ def _archive_options() -> str:
         if stated:
             raise FixConfigError(f"{ARCHIVE_VARIABLE}={stated}: no such file; run `make archive`, or set it to off")
         return ""
-    # An archive that does not fit this JVM is ignored; the warning about it would end up in every task log.
-    return f"-Xshare:auto -Xlog:cds=off -XX:SharedArchiveFile={archive}"
+    # An archive that does not fit this JVM is ignored; the JVM would say so on the standard output of every program
+    log = "-Xlog:disable -Xlog:all=warning:stderr -Xlog:cds*=off:stderr"
+    return f"-Xshare:auto {log} -XX:SharedArchiveFile={archive}"
 
 
 def cached_archive() -> Path | None:
-    """Where the archive of this JDK and this Spark belongs; it need not exist yet. None when either cannot be told."""
+    """Where the archive of this JDK and this installation of Spark belongs; it need not exist yet.
+
+    None when either cannot be told. The JVM takes an archive only for the class path that it was made with.
+    """
     java = java_home()
     release = java / "release" if java else None
     try:
         spark = metadata.version("pyspark")
+        installed = metadata.distribution("pyspark").locate_file("pyspark")
     except metadata.PackageNotFoundError:
         return None
     if release is None or not release.is_file():
         return None
-    jdk = hashlib.sha256(f"{java}\n{release.read_text()}".encode()).hexdigest()[:16]
+    jdk = hashlib.sha256(f"{java}\n{release.read_text()}\n{installed}".encode()).hexdigest()[:16]
     return cache_folder() / "archives" / f"spark-{spark}-jdk-{jdk}.jsa"
 
 
