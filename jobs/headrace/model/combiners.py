@@ -21,6 +21,17 @@ class Combiner(StrEnum):
     MIN = "min"
     MAX = "max"
     MEAN = "mean"
+    COLLECT = "collect"
+
+
+@dataclass(frozen=True)
+class ListType:
+    """The type of a pane value that is a list; no expression reads it."""
+
+    item: DataType
+
+
+ValueType = DataType | ListType
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Aggregate:
     combiner: Combiner
     input: Expr | None = None
 
-    def output_type(self, schema: Schema) -> DataType:
+    def output_type(self, schema: Schema) -> ValueType:
         """Type of the result over elements of ``schema``. Raises PipelineError if the input does not fit."""
         if self.combiner is Combiner.COUNT:
             if self.input is not None:
@@ -39,6 +50,8 @@ class Aggregate:
         kind = self.input_type(schema)
         if self.combiner in (Combiner.SUM, Combiner.MEAN) and kind not in NUMERIC:
             raise PipelineError(f"{self.combiner}({render(self._input)}) needs a number, found {kind}")
+        if self.combiner is Combiner.COLLECT:
+            return ListType(kind)
         return DataType.FLOAT if self.combiner is Combiner.MEAN else kind
 
     def input_type(self, schema: Schema) -> DataType:
@@ -78,3 +91,8 @@ def max_of(value: Expr) -> Aggregate:
 def mean_of(value: Expr) -> Aggregate:
     """Arithmetic mean of ``value``, a float."""
     return Aggregate(Combiner.MEAN, value)
+
+
+def collect_of(value: Expr) -> Aggregate:
+    """Every ``value`` that is not NULL, as a sorted list: a bag, since the model promises no order (semantics 8.2)."""
+    return Aggregate(Combiner.COLLECT, value)

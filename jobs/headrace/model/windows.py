@@ -129,3 +129,16 @@ class CustomWindows(WindowFn):
         """The timestamp that an element of ``window`` lends its pane; the element's own unless a subclass moves it."""
         del window
         return timestamp
+
+
+@dataclass(frozen=True)
+class ShiftedOutputTime(WindowFn):
+    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than their own (Beam's transformed
+    output time); it counts for EARLIEST and LATEST."""
+
+    inner: WindowFn
+    shift: Duration
+
+    @property
+    def merges(self) -> bool:
+        return self.inner.merges

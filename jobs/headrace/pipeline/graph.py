@@ -11,9 +11,11 @@ from functools import cached_property
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import How
-from headrace.model.combiners import Aggregate
+from headrace.model.combiners import Aggregate, ValueType
 from headrace.model.expr import DataType, Expr, Schema
+from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.triggers import Trigger
+from headrace.model.typing import type_of
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
@@ -36,8 +38,49 @@ class EventTime:
 
 
 @dataclass(frozen=True)
+class Aggregation:
+    """One grouping: its key, *where*, *when*, *how* and *what*, over rows that pass ``filter``.
+
+    Behind another one it reads the key, aggregates, ``window_start`` and ``window_end`` of that one's panes; their
+    event time is the panes' own timestamp (semantics 7).
+    """
+
+    key: Mapping[str, Expr]
+    where: WindowFn
+    when: Trigger
+    how: How
+    what: Mapping[str, Aggregate]
+    filter: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An aggregation with the types of the rows that reach it."""
+
+    aggregation: Aggregation
+    schema: Schema
+
+    @cached_property
+    def key_types(self) -> Mapping[str, DataType]:
+        """Key columns and their types, in order."""
+        return {name: type_of(expr, self.schema) or DataType.STRING for name, expr in self.aggregation.key.items()}
+
+    @cached_property
+    def value_types(self) -> Mapping[str, ValueType]:
+        """Aggregate columns and their types, in order."""
+        return {name: aggregate.output_type(self.schema) for name, aggregate in self.aggregation.what.items()}
+
+    @cached_property
+    def pane_schema(self) -> Schema:
+        """Columns of its panes that a stage behind it can read."""
+        values = {name: kind for name, kind in self.value_types.items() if isinstance(kind, DataType)}
+        window = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
+        return {**self.key_types, **values, **window}
+
+
+@dataclass(frozen=True)
 class Pipeline:
-    """One aggregation from a source to panes.
+    """One aggregation from a source to panes, or several in a chain (``then``).
 
     ``key`` maps key column names to expressions; a record whose event time or any key is NULL goes to the dead letter.
     ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a
@@ -58,6 +101,7 @@ class Pipeline:
     description: str = ""
     schedule: str | None = None
     allow_finishing: bool = False
+    then: tuple[Aggregation, ...] = ()
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -67,16 +111,23 @@ class Pipeline:
         check(self)
 
     @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Its aggregations, each with the types of what it reads."""
+        first = Aggregation(self.key, self.where, self.when, self.how, self.what, self.filter)
+        stages = [Stage(first, self.schema)]
+        for aggregation in self.then:
+            stages.append(Stage(aggregation, stages[-1].pane_schema))
+        return tuple(stages)
+
+    @property
     def key_types(self) -> Mapping[str, DataType]:
-        """Key columns and their types, in order."""
-        from headrace.model.typing import type_of
+        """Key columns of its panes (those of the last stage) and their types, in order."""
+        return self.stages[-1].key_types
 
-        return {name: type_of(expr, self.schema) or DataType.STRING for name, expr in self.key.items()}
-
-    @cached_property
-    def value_types(self) -> Mapping[str, DataType]:
-        """Aggregate columns and their types, in order."""
-        return {name: aggregate.output_type(self.schema) for name, aggregate in self.what.items()}
+    @property
+    def value_types(self) -> Mapping[str, ValueType]:
+        """Aggregate columns of its panes and their types, in order."""
+        return self.stages[-1].value_types
 
     @property
     def schema(self) -> Schema:
