@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How
+from headrace.model.accumulation import Accumulation, How
 from headrace.model.combiners import Aggregate, ValueType
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
@@ -55,10 +55,11 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Stage:
-    """An aggregation with the types of the rows that reach it."""
+    """An aggregation with the types of the rows that reach it; ``withdrawable``: these can be withdrawn again."""
 
     aggregation: Aggregation
     schema: Schema
+    withdrawable: bool = False
 
     @cached_property
     def key_types(self) -> Mapping[str, DataType]:
@@ -116,7 +117,9 @@ class Pipeline:
         first = Aggregation(self.key, self.where, self.when, self.how, self.what, self.filter)
         stages = [Stage(first, self.schema)]
         for aggregation in self.then:
-            stages.append(Stage(aggregation, stages[-1].pane_schema))
+            above = stages[-1]
+            withdrawable = above.aggregation.how.accumulation is Accumulation.RETRACTING
+            stages.append(Stage(aggregation, above.pane_schema, withdrawable))
         return tuple(stages)
 
     @property
