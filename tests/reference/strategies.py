@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import Combiner
+from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expr import DataType, col
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import (
@@ -156,7 +156,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
 
 def summing(contents: Contents) -> tuple[Any, ...]:
     """One aggregate, the sum."""
-    return (combine(Combiner.SUM, contents.net),)
+    return (combine(Aggregate(Combiner.SUM), contents.net),)
 
 
 SCHEMA = {"end": DataType.BOOL}

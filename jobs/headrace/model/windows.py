@@ -131,13 +131,19 @@ class CustomWindows(WindowFn):
         return timestamp
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
-    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than their own (Beam's transformed
-    output time); it counts for EARLIEST and LATEST."""
+    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than their own, beyond the window if
+    need be (Beam's transformed output time). It counts for EARLIEST and LATEST (semantics 6.1)."""
 
     inner: WindowFn
     shift: Duration
+
+    def __init__(self, inner: WindowFn, shift: timedelta | int) -> None:
+        if _granules(shift) < 0:
+            raise PipelineError(f"the shift of an output time must not be negative: {shift}")
+        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "shift", _granules(shift))
 
     @property
     def merges(self) -> bool:

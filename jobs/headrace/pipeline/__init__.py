@@ -12,7 +12,23 @@ from headrace.model.accumulation import (
     discarding,
     retracting,
 )
-from headrace.model.combiners import Aggregate, count, max_of, mean_of, min_of, sum_of
+from headrace.model.combiners import (
+    Aggregate,
+    ListType,
+    approx_distinct_of,
+    collect_of,
+    count,
+    distinct_of,
+    first_of,
+    last_of,
+    max_of,
+    mean_of,
+    min_of,
+    quantile_of,
+    sum_of,
+    top_of,
+    variance_of,
+)
 from headrace.model.expr import (
     DataType,
     Expr,
@@ -30,7 +46,14 @@ from headrace.model.expr import (
 )
 from headrace.model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Repeatedly, Trigger
 from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+from headrace.model.windows import (
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    ShiftedOutputTime,
+    SlidingWindows,
+    WindowFn,
+)
 from headrace.pipeline.expectations import Expectation, expect
 from headrace.pipeline.graph import EventTime, Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable
@@ -53,32 +76,42 @@ __all__ = [
     "FixedWindows",
     "GlobalWindows",
     "How",
+    "ListType",
     "OnUnreadable",
     "Pipeline",
     "Repeatedly",
     "Sessions",
+    "ShiftedOutputTime",
     "SlidingWindows",
     "TimestampCombiner",
     "Trigger",
     "WindowFn",
     "abs_",
     "accumulating",
+    "approx_distinct_of",
     "cast",
     "coalesce",
     "col",
+    "collect_of",
     "concat",
     "count",
     "discarding",
+    "distinct_of",
     "expect",
+    "first_of",
     "greatest",
     "if_",
+    "last_of",
     "least",
     "lit",
     "lower",
     "max_of",
     "mean_of",
     "min_of",
+    "quantile_of",
     "retracting",
     "sum_of",
+    "top_of",
     "upper",
+    "variance_of",
 ]

@@ -18,7 +18,7 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 """
 
 from headrace.reference.chain import Between, Chain
-from headrace.reference.contents import Contents, Extract, collect, combine, extract_with
+from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
 from headrace.reference.evaluate import IntegerOverflowError, Record, evaluate
 from headrace.reference.operator import Drop, DropCause, Element, Grouping, Operator, Output
 from headrace.reference.pipeline import (
@@ -52,5 +52,6 @@ __all__ = [
     "evaluate",
     "extract_with",
     "fold_current",
+    "read",
     "run_pipeline",
 ]

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.model.combiners import Aggregate
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
-from headrace.reference.contents import extract_with
+from headrace.reference.contents import extract_with, read
 from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.operator import Drop, Element, Grouping, Operator
 
@@ -100,17 +99,13 @@ class PipelineRun:
 
     def _element(self, record: Record) -> Element:
         p = self.pipeline
+        timestamp = evaluate(p.event_time.expr, record, p.schema)
         return Element(
             key=tuple(evaluate(expr, record, p.schema) for expr in p.key.values()),
-            timestamp=evaluate(p.event_time.expr, record, p.schema),
-            value=tuple(_input(aggregate, record, p) for aggregate in p.what.values()),
+            timestamp=timestamp,
+            value=tuple(read(aggregate, record, p.schema, timestamp) for aggregate in p.what.values()),
             record=record,
         )
-
-
-def _input(aggregate: Aggregate, record: Record, pipeline: Pipeline) -> Any:
-    """What ``aggregate`` reads of ``record``; a count without an expression reads something that is never NULL."""
-    return True if aggregate.input is None else evaluate(aggregate.input, record, pipeline.schema)
 
 
 def run_pipeline(pipeline: Pipeline, epochs: Iterable[Epoch]) -> list[EpochResult]:

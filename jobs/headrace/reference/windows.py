@@ -12,6 +12,7 @@ from headrace.model.windows import (
     GlobalWindows,
     MergeGroup,
     Sessions,
+    ShiftedOutputTime,
     SlidingWindows,
     Window,
     WindowFn,
@@ -32,6 +33,8 @@ def assign(where: WindowFn, timestamp: Instant, record: Mapping[str, Any] | None
             return [GLOBAL_WINDOW]
         case CustomWindows():
             return sorted(set(where.assign(timestamp, record or {})))
+        case ShiftedOutputTime(inner):
+            return assign(inner, timestamp, record)
     raise PipelineError(f"{where!r} is no window function")
 
 
@@ -51,6 +54,8 @@ def merge(where: WindowFn, windows: Collection[Window]) -> list[MergeGroup]:
         case CustomWindows() if where.merges:
             groups = list(where.merge(windows))
             _check_contract(where, windows, groups)
+        case ShiftedOutputTime(inner):
+            groups = merge(inner, windows)
         case _:
             groups = []
     return [group for group in groups if group.sources != {group.result}]
@@ -84,5 +89,10 @@ def _check_contract(where: CustomWindows, windows: Collection[Window], groups: l
 
 
 def output_time(where: WindowFn, timestamp: Instant, window: Window) -> Instant:
-    """The timestamp that an element lends its pane (EARLIEST, LATEST): its own, unless a custom function moves it."""
-    return where.output_time(timestamp, window) if isinstance(where, CustomWindows) else timestamp
+    """The timestamp that an element lends its pane (EARLIEST, LATEST): its own, unless the window function moves it."""
+    match where:
+        case CustomWindows():
+            return where.output_time(timestamp, window)
+        case ShiftedOutputTime(inner, shift):
+            return Instant(output_time(inner, timestamp, window) + shift)
+    return timestamp
