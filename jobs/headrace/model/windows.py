@@ -133,7 +133,7 @@ class CustomWindows(WindowFn):
 
 @dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
-    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than their own, beyond the window if
+    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than theirs, beyond the window if
     need be (Beam's transformed output time). It counts for EARLIEST and LATEST (semantics 6.1)."""
 
     inner: WindowFn
