@@ -44,9 +44,27 @@ from headrace.model.expr import (
     lower,
     upper,
 )
-from headrace.model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Repeatedly, Trigger
+from headrace.model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Always,
+    Default,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Trigger,
+)
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import (
+    CustomWindows,
     FixedWindows,
     GlobalWindows,
     Sessions,
@@ -55,16 +73,26 @@ from headrace.model.windows import (
     WindowFn,
 )
 from headrace.pipeline.expectations import Expectation, expect
-from headrace.pipeline.graph import EventTime, Pipeline
+from headrace.pipeline.graph import Aggregation, EventTime, Pipeline, Stage
 from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable
 
 __all__ = [
     "Accumulation",
+    "AfterAll",
+    "AfterAny",
+    "AfterBytes",
     "AfterCount",
+    "AfterEach",
+    "AfterPercentileWatermark",
     "AfterProcessingTime",
+    "AfterPunctuation",
+    "AfterSynchronizedProcessingTime",
     "AfterWatermark",
     "Aggregate",
+    "Aggregation",
+    "Always",
     "BoundedOutOfOrderness",
+    "CustomWindows",
     "DataType",
     "Default",
     "EventTime",
@@ -77,12 +105,15 @@ __all__ = [
     "GlobalWindows",
     "How",
     "ListType",
+    "Never",
     "OnUnreadable",
+    "OrFinally",
     "Pipeline",
     "Repeatedly",
     "Sessions",
     "ShiftedOutputTime",
     "SlidingWindows",
+    "Stage",
     "TimestampCombiner",
     "Trigger",
     "WindowFn",

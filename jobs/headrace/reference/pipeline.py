@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
-from headrace.reference.contents import extract_with, read
+from headrace.reference.chain import Chain
 from headrace.reference.evaluate import Record, evaluate
-from headrace.reference.operator import Drop, Element, Grouping, Operator
+from headrace.reference.operator import Drop, Element
+from headrace.reference.stages import Entrance, pane_record
 
 
 @dataclass(frozen=True)
@@ -28,84 +30,83 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A record without an event time or a key; ``column`` is ``event_time`` or the name of the key that is NULL."""
+    """A record without an event time or a key; ``column`` is ``event_time`` or the name of the key that is NULL.
+
+    Behind the first aggregation (``stage`` 0) it is what a pane became; its retraction is rejected as well.
+    """
 
     record: Record
     column: str
+    stage: int = 0
 
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What one epoch gave. ``panes`` are in order of emission, retractions included.
+    """What one epoch gave. ``panes`` are the last aggregation's in order of emission, retractions included.
 
     ``drops`` are elements of expired and of closed windows (``drop.cause``), ``drop.element.record`` being the record.
+    ``watermark`` is the source's, ``output_watermarks`` has one for each aggregation.
     """
 
     panes: tuple[Pane, ...]
     drops: tuple[Drop, ...]
     rejected: tuple[Rejected, ...]
     watermark: Instant
+    output_watermarks: tuple[Instant, ...] = ()
 
 
 @dataclass
 class PipelineRun:
-    """A pipeline between two epochs: its operator's state and the progress of its splits."""
+    """A pipeline between two epochs: the state of its aggregations and the progress of its splits."""
 
     pipeline: Pipeline
-    operator: Operator = field(init=False)
     watermark: Instant = MIN_INSTANT
     _split_maxima: dict[Any, Instant] = field(default_factory=dict)
+    _rejected: list[Rejected] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        p = self.pipeline
-        aggregates = list(p.what.values())
-        self.operator = Operator(Grouping(p.where, p.when, p.how, extract_with(aggregates), p.schema))
+        self._entrances = [Entrance(stage) for stage in self.pipeline.stages]
+        between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
+        self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
 
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
-        elements: list[Element] = []
-        rejected: list[Rejected] = []
-        for record in epoch.records:
-            missing = self._missing(record)
-            if missing is not None:
-                rejected.append(Rejected(record, missing))
-                continue
-            self._observe(record)
-            if self._passes_filter(record):
-                elements.append(self._element(record))
+        self._rejected = []
+        elements = [element for record in epoch.records if (element := self._accept(record)) is not None]
         self.watermark = MAX_INSTANT if epoch.is_last else self._next_watermark()
-        output = self.operator.step(elements, processing_time=epoch.processing_time, watermark=self.watermark)
-        return EpochResult(output.panes, output.drops, tuple(rejected), self.watermark)
+        output = self._chain.step(elements, processing_time=epoch.processing_time, watermark=self.watermark)
+        marks = tuple(self._chain.output_watermarks)
+        return EpochResult(output.panes, output.drops, tuple(self._rejected), self.watermark, marks)
 
-    def _missing(self, record: Record) -> str | None:
-        if evaluate(self.pipeline.event_time.expr, record, self.pipeline.schema) is None:
-            return "event_time"
-        keys = self.pipeline.key.items()
-        return next((name for name, expr in keys if evaluate(expr, record, self.pipeline.schema) is None), None)
+    def _accept(self, record: Record) -> Element | None:
+        """A record of the source as an element. Every one with an event time and a key moves the watermark of its
+        split, the filtered and the late ones too."""
+        timestamp = evaluate(self.pipeline.event_time.expr, record, self.pipeline.schema)
+        first = self._entrances[0]
+        missing = "event_time" if timestamp is None else first.missing(record)
+        if missing is not None:
+            self._rejected.append(Rejected(record, missing))
+            return None
+        self._observe(record, timestamp)
+        return first.element(record, timestamp) if first.admits(record) else None
 
-    def _observe(self, record: Record) -> None:
-        """Every accepted record moves the watermark of its split, the filtered and the late ones too."""
-        event_time, schema = self.pipeline.event_time, self.pipeline.schema
-        split = None if event_time.split is None else evaluate(event_time.split, record, schema)
-        timestamp = evaluate(event_time.expr, record, schema)
-        self._split_maxima[split] = max(timestamp, self._split_maxima.get(split, timestamp))
+    def _pass_on(self, stage: int, pane: Pane) -> Element | None:
+        """A pane of the aggregation before ``stage`` as an element of it."""
+        record = pane_record(self.pipeline.stages[stage - 1], pane)
+        entrance = self._entrances[stage]
+        missing = entrance.missing(record)
+        if missing is not None:
+            self._rejected.append(Rejected(record, missing, stage))
+            return None
+        return entrance.element(record, pane.timestamp, pane.is_retraction) if entrance.admits(record) else None
+
+    def _observe(self, record: Record, timestamp: Instant) -> None:
+        split = self.pipeline.event_time.split
+        name = None if split is None else evaluate(split, record, self.pipeline.schema)
+        self._split_maxima[name] = max(timestamp, self._split_maxima.get(name, timestamp))
 
     def _next_watermark(self) -> Instant:
         return self.pipeline.event_time.watermark.watermark(self.watermark, list(self._split_maxima.values()))
-
-    def _passes_filter(self, record: Record) -> bool:
-        condition = self.pipeline.filter
-        return condition is None or evaluate(condition, record, self.pipeline.schema) is True
-
-    def _element(self, record: Record) -> Element:
-        p = self.pipeline
-        timestamp = evaluate(p.event_time.expr, record, p.schema)
-        return Element(
-            key=tuple(evaluate(expr, record, p.schema) for expr in p.key.values()),
-            timestamp=timestamp,
-            value=tuple(read(aggregate, record, p.schema, timestamp) for aggregate in p.what.values()),
-            record=record,
-        )
 
 
 def run_pipeline(pipeline: Pipeline, epochs: Iterable[Epoch]) -> list[EpochResult]:
