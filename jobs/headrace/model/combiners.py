@@ -5,6 +5,7 @@ an empty list for those that give lists, NULL for the others (semantics 5.1). Va
 above every number. Integers compare exactly and a sum that leaves 64 bits is an error, never a wrap (semantics 12.4).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -103,6 +104,12 @@ class Aggregate:
         if self.input is None:
             raise PipelineError(f"{self.combiner} needs an expression to read")
         return self.input
+
+
+def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
+    """Types of the results of ``what`` over elements of ``schema``, without the lists, which no expression reads."""
+    kinds = {name: aggregate.output_type(schema) for name, aggregate in what.items()}
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, DataType)}
 
 
 def count(value: Expr | None = None) -> Aggregate:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
-from headrace.model.combiners import Aggregate, ValueType
+from headrace.model.combiners import Aggregate, ValueType, readable_types
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.triggers import Trigger
@@ -97,7 +97,7 @@ class Stage:
     @cached_property
     def pane_schema(self) -> Schema:
         """Columns of its panes that a stage behind it can read."""
-        values = {name: kind for name, kind in self.value_types.items() if isinstance(kind, DataType)}
+        values = readable_types(self.aggregation.what, self.schema)
         window = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
         return {**self.key_types, **values, **window}
 

@@ -3,19 +3,23 @@
 from collections.abc import Iterator
 
 from headrace.errors import PipelineError
-from headrace.model.expr import DataType, Schema
+from headrace.model.combiners import readable_types
+from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.triggers import (
     AfterAll,
     AfterAny,
     AfterBytes,
     AfterCount,
     AfterEach,
+    AfterPattern,
     AfterPercentileWatermark,
     AfterProcessingTime,
     AfterPunctuation,
+    AfterSignal,
     AfterSynchronizedProcessingTime,
     AfterWatermark,
     Always,
+    DataDriven,
     Default,
     Never,
     OrFinally,
@@ -30,12 +34,15 @@ VOCABULARY: tuple[type[Trigger], ...] = (
     AfterBytes,
     AfterCount,
     AfterEach,
+    AfterPattern,
     AfterPercentileWatermark,
     AfterProcessingTime,
     AfterPunctuation,
+    AfterSignal,
     AfterSynchronizedProcessingTime,
     AfterWatermark,
     Always,
+    DataDriven,
     Default,
     Never,
     OrFinally,
@@ -55,8 +62,20 @@ def nodes(trigger: Trigger) -> Iterator[Trigger]:
 def check_reads(trigger: Trigger, schema: Schema) -> None:
     """Raise PipelineError if a node of ``trigger`` reads what elements of ``schema`` do not have."""
     for node in nodes(trigger):
-        if isinstance(node, AfterPunctuation) and type_of(node.predicate, schema) is not DataType.BOOL:
-            raise PipelineError(f"the predicate of AfterPunctuation is {type_of(node.predicate, schema)}, not bool")
+        match node:
+            case AfterPunctuation(predicate):
+                _check_predicate("AfterPunctuation", predicate, schema)
+            case AfterPattern(_, predicates):
+                for name, predicate in predicates.items():
+                    _check_predicate(f"AfterPattern, {name!r},", predicate, schema)
+            case DataDriven(what, ready_if):
+                _check_predicate("DataDriven", ready_if, readable_types(what, schema))
+
+
+def _check_predicate(what: str, predicate: Expr, schema: Schema) -> None:
+    kind = type_of(predicate, schema)
+    if kind is not DataType.BOOL:
+        raise PipelineError(f"the predicate of {what} is {kind}, not bool")
 
 
 def check_finishing(trigger: Trigger, lateness: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
 from headrace.reference.chain import Chain
@@ -20,12 +21,14 @@ class Epoch:
     """One micro-batch: when it started, and its records in arrival order.
 
     A record maps column names to values (int, float, str, bool, Instants for timestamps); a column it lacks is NULL.
-    ``is_last`` says that the input ends here: the watermark goes to +inf (batch mode is one such epoch).
+    ``is_last`` says that the input ends here: the watermark goes to +inf (batch mode is one such epoch). ``signals``
+    came since the epoch before; every aggregation hears of them, behind its bundle.
     """
 
     processing_time: Instant
     records: Sequence[Record] = ()
     is_last: bool = False
+    signals: Sequence[Signal] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,9 @@ class PipelineRun:
         self._rejected = []
         elements = [element for record in epoch.records if (element := self._accept(record)) is not None]
         self.watermark = MAX_INSTANT if epoch.is_last else self._next_watermark()
-        output = self._chain.step(elements, processing_time=epoch.processing_time, watermark=self.watermark)
+        output = self._chain.step(
+            elements, processing_time=epoch.processing_time, watermark=self.watermark, signals=epoch.signals
+        )
         marks = tuple(self._chain.output_watermarks)
         return EpochResult(output.panes, output.drops, tuple(self._rejected), self.watermark, marks)
 
