@@ -37,6 +37,7 @@ from headrace.model.expr import (
     coalesce,
     col,
     concat,
+    crc32,
     greatest,
     if_,
     least,
@@ -68,6 +69,8 @@ from headrace.model.triggers import (
 )
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import (
+    CalendarUnit,
+    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
@@ -78,6 +81,7 @@ from headrace.model.windows import (
 )
 from headrace.pipeline.expectations import Expectation, expect
 from headrace.pipeline.graph import Aggregation, EventTime, Pipeline, Stage
+from headrace.pipeline.recipes import count_windows
 from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable
 
 __all__ = [
@@ -98,6 +102,8 @@ __all__ = [
     "Aggregation",
     "Always",
     "BoundedOutOfOrderness",
+    "CalendarUnit",
+    "CalendarWindows",
     "CustomWindows",
     "DataDriven",
     "DataType",
@@ -134,6 +140,8 @@ __all__ = [
     "collect_of",
     "concat",
     "count",
+    "count_windows",
+    "crc32",
     "discarding",
     "distinct_of",
     "expect",

@@ -10,6 +10,7 @@ from headrace.model.panes import PANE_COLUMNS
 from headrace.model.triggers import Default, Trigger
 from headrace.model.typing import type_of
 from headrace.model.windows import (
+    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
@@ -23,7 +24,7 @@ from headrace.pipeline.trigger_checks import check_finishing, check_reads, nodes
 if TYPE_CHECKING:
     from headrace.pipeline.graph import Pipeline, Stage
 
-_WINDOWS = (FixedWindows, SlidingWindows, Sessions, GlobalWindows, CustomWindows)
+_WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 
 
 def check(pipeline: "Pipeline") -> None:
@@ -73,6 +74,7 @@ def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     if aggregation.filter is not None:
         _expect_type("the filter", aggregation.filter, stage.schema, DataType.BOOL)
     _check_columns(stage)
+    _check_phase(aggregation.where, stage.key_types)
     check_reads(stage.when, stage.schema)
     _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
     for aggregate in aggregation.what.values():
@@ -100,6 +102,13 @@ def _check_columns(stage: "Stage") -> None:
             raise PipelineError(f"key {name!r} is always NULL; give an expression that names a column")
         if kind is DataType.FLOAT:
             raise PipelineError(f"key {name!r} is a float, which does not compare exactly; cast it to int or string")
+
+
+def _check_phase(where: WindowFn, key_types: Schema) -> None:
+    if isinstance(where, ShiftedOutputTime):
+        _check_phase(where.inner, key_types)
+    elif isinstance(where, FixedWindows) and where.phase is not None:
+        _expect_type("the phase of fixed windows, which reads the key,", where.phase, key_types, DataType.INT)
 
 
 def _check_when(when: Trigger, where: WindowFn, how: How, allow_finishing: bool) -> None:

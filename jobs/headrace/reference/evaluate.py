@@ -6,6 +6,7 @@ tells timestamps from integers where it matters.
 
 import math
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -139,6 +140,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lower": _strict(str.lower),
     "upper": _strict(str.upper),
     "concat": _strict(lambda *values: "".join(values)),
+    "crc32": _strict(lambda text: zlib.crc32(text.encode())),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
 }
 

@@ -68,13 +68,23 @@ class Output:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Where, when, how and what of one operator. ``schema`` types the records that data-driven triggers read."""
+    """Where, when, how and what of one operator.
+
+    ``schema`` types the records that data-driven triggers read, ``key_types`` names and types the parts of a key.
+    """
 
     where: WindowFn
     when: Trigger
     how: How
     extract: Extract
     schema: Schema = field(default_factory=dict)
+    key_types: Schema = field(default_factory=dict)
+
+    def assign(self, element: Element) -> list[Window]:
+        """The windows of ``element``."""
+        key = dict(zip(self.key_types, element.key, strict=False))
+        phase = windowing.phase_of(self.where, key, self.key_types)
+        return windowing.assign(self.where, element.timestamp, element.record, phase)
 
     def expiry(self, window: Window) -> Instant:
         """``window`` is expired once the watermark is above this (5.2)."""
@@ -149,7 +159,7 @@ class Operator:
         drops: list[Drop] = []
         for element in elements:
             self._check_retraction(element)
-            for window in windowing.assign(self.grouping.where, element.timestamp, element.record):
+            for window in self.grouping.assign(element):
                 if self._is_expired(window):
                     drops.append(_drop(element, window, DropCause.LATE))
                 else:
