@@ -67,7 +67,7 @@ from headrace.model.triggers import (
     Signal,
     Trigger,
 )
-from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
 from headrace.model.windows import (
     CalendarUnit,
     CalendarWindows,
@@ -117,16 +117,20 @@ __all__ = [
     "FixedWindows",
     "GlobalWindows",
     "How",
+    "Ingestion",
     "ListType",
+    "Monotonic",
     "Never",
     "OnUnreadable",
     "OrFinally",
     "Pipeline",
+    "Punctuated",
     "Repeatedly",
     "Sessions",
     "ShiftedOutputTime",
     "Signal",
     "SlidingWindows",
+    "SplitStrategy",
     "Stage",
     "TimestampCombiner",
     "Trigger",

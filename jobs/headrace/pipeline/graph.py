@@ -16,7 +16,7 @@ from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.triggers import Trigger
 from headrace.model.typing import type_of
-from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.watermarks import WatermarkStrategy
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.sources import FileSource
@@ -27,13 +27,14 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 @dataclass(frozen=True)
 class EventTime:
-    """Which expression is the event time (a timestamp), how far its watermark lags, and what a split is.
+    """Which expression is the event time (a timestamp), how its watermark advances, and what a split is.
 
-    ``split``: the minimum over splits is the watermark, so that one quiet producer holds it back; default one split.
+    ``expr`` is None for ``Ingestion`` and only for it. ``split``: the minimum over splits is the watermark, so that one
+    quiet producer holds it back; default one split.
     """
 
-    expr: Expr
-    watermark: BoundedOutOfOrderness
+    expr: Expr | None
+    watermark: WatermarkStrategy
     split: Expr | None = None
 
 

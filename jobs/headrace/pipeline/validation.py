@@ -9,6 +9,7 @@ from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import PANE_COLUMNS
 from headrace.model.triggers import Default, Trigger
 from headrace.model.typing import type_of
+from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.windows import (
     CalendarWindows,
     CustomWindows,
@@ -54,9 +55,20 @@ def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> Non
 
 
 def _check_event_time(pipeline: "Pipeline") -> None:
-    _expect_type("the event time", pipeline.event_time.expr, pipeline.schema, DataType.TIMESTAMP)
-    if pipeline.event_time.split is not None:
-        _expect_type("the split", pipeline.event_time.split, pipeline.schema, DataType.STRING)
+    event_time, schema = pipeline.event_time, pipeline.schema
+    strategy = event_time.watermark
+    if not isinstance(strategy, WatermarkStrategy):
+        raise PipelineError(f"{strategy!r} is no watermark strategy; use BoundedOutOfOrderness(bound) or another")
+    if isinstance(strategy, SplitStrategy) is (event_time.expr is None):
+        raise PipelineError(
+            "Ingestion() takes the time of arrival, so its event time is None; every other strategy needs an expression"
+        )
+    if event_time.expr is not None:
+        _expect_type("the event time", event_time.expr, schema, DataType.TIMESTAMP)
+    if event_time.split is not None:
+        _expect_type("the split", event_time.split, schema, DataType.STRING)
+    if isinstance(strategy, Punctuated):
+        _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
 
 
 def _check_vocabulary(when: Trigger, where: WindowFn, how: How) -> None:

@@ -1,18 +1,19 @@
 """A whole ``headrace.pipeline.Pipeline`` over epochs of records: what every engine must give, pane for pane."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from headrace.model.panes import Pane
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.triggers import Signal
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.triggers import AfterPercentileWatermark, Signal, Trigger
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
 from headrace.reference.chain import Chain
-from headrace.reference.evaluate import Record, evaluate
+from headrace.reference.evaluate import Record
 from headrace.reference.operator import Drop, Element
+from headrace.reference.source_clock import SourceClock
 from headrace.reference.stages import Entrance, pane_record
 
 
@@ -58,41 +59,48 @@ class EpochResult:
     output_watermarks: tuple[Instant, ...] = ()
 
 
-@dataclass
 class PipelineRun:
     """A pipeline between two epochs: the state of its aggregations and the progress of its splits."""
 
-    pipeline: Pipeline
-    watermark: Instant = MIN_INSTANT
-    _split_maxima: dict[Any, Instant] = field(default_factory=dict)
-    _rejected: list[Rejected] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._entrances = [Entrance(stage) for stage in self.pipeline.stages]
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.clock = SourceClock(pipeline.event_time, pipeline.schema, _percentiles(pipeline.stages[0].when))
+        self._processing_time = MIN_INSTANT
+        self._rejected: list[Rejected] = []
+        self._entrances = [Entrance(stage) for stage in pipeline.stages]
         between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
         self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
 
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
         self._rejected = []
+        now = self._processing_time = max(self._processing_time, epoch.processing_time)
         elements = [element for record in epoch.records if (element := self._accept(record)) is not None]
-        self.watermark = MAX_INSTANT if epoch.is_last else self._next_watermark()
+        self.clock.advance(now, epoch.is_last)
+        watermark = self.clock.watermark
         output = self._chain.step(
-            elements, processing_time=epoch.processing_time, watermark=self.watermark, signals=epoch.signals
+            elements,
+            processing_time=now,
+            watermark=watermark,
+            percentiles=self.clock.percentiles,
+            signals=epoch.signals,
         )
         marks = tuple(self._chain.output_watermarks)
-        return EpochResult(output.panes, output.drops, tuple(self._rejected), self.watermark, marks)
+        return EpochResult(output.panes, output.drops, tuple(self._rejected), watermark, marks)
 
     def _accept(self, record: Record) -> Element | None:
         """A record of the source as an element. Every one with an event time and a key moves the watermark of its
         split, the filtered and the late ones too."""
-        timestamp = evaluate(self.pipeline.event_time.expr, record, self.pipeline.schema)
+        if self.clock.is_control(record):
+            self.clock.observe(record)
+            return None
+        timestamp = self.clock.timestamp(record, self._processing_time)
         first = self._entrances[0]
         missing = "event_time" if timestamp is None else first.missing(record)
-        if missing is not None:
-            self._rejected.append(Rejected(record, missing))
+        if timestamp is None or missing is not None:
+            self._rejected.append(Rejected(record, missing or "event_time"))
             return None
-        self._observe(record, timestamp)
+        self.clock.observe(record)
         return first.element(record, timestamp) if first.admits(record) else None
 
     def _pass_on(self, stage: int, pane: Pane) -> Element | None:
@@ -105,13 +113,10 @@ class PipelineRun:
             return None
         return entrance.element(record, pane.timestamp, pane.is_retraction) if entrance.admits(record) else None
 
-    def _observe(self, record: Record, timestamp: Instant) -> None:
-        split = self.pipeline.event_time.split
-        name = None if split is None else evaluate(split, record, self.pipeline.schema)
-        self._split_maxima[name] = max(timestamp, self._split_maxima.get(name, timestamp))
 
-    def _next_watermark(self) -> Instant:
-        return self.pipeline.event_time.watermark.watermark(self.watermark, list(self._split_maxima.values()))
+def _percentiles(trigger: Trigger) -> set[float]:
+    own = {trigger.percentile} if isinstance(trigger, AfterPercentileWatermark) else set()
+    return own.union(*map(_percentiles, trigger.children))
 
 
 def run_pipeline(pipeline: Pipeline, epochs: Iterable[Epoch]) -> list[EpochResult]:
