@@ -30,6 +30,16 @@ class Combiner(StrEnum):
     DISTINCT = "distinct"
     APPROX_DISTINCT = "approx_distinct"
     QUANTILE = "quantile"
+    PAIRS = "pairs"
+
+
+class Outer(StrEnum):
+    """Which values without a partner a join keeps, paired with NULL."""
+
+    NONE = "none"
+    LEFT = "left"
+    RIGHT = "right"
+    BOTH = "both"
 
 
 DISTINCT_ERROR = 0.05
@@ -52,20 +62,31 @@ class ListType:
     item: DataType
 
 
-ValueType = DataType | ListType
+@dataclass(frozen=True)
+class PairsType:
+    """The type of a pane value that is a list of pairs, both parts of which may be NULL; no expression reads it."""
+
+    left: DataType
+    right: DataType
+
+
+ValueType = DataType | ListType | PairsType
 
 
 @dataclass(frozen=True)
 class Aggregate:
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
 
-    ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives.
+    ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives; PAIRS pairs ``input`` with
+    ``other``, and with NULL as ``outer`` says.
     """
 
     combiner: Combiner
     input: Expr | None = None
     k: int | None = None
     q: float | None = None
+    other: Expr | None = None
+    outer: Outer | None = None
 
     def __post_init__(self) -> None:
         if self.combiner is Combiner.TOP and (self.k is None or self.k < 1):
@@ -84,8 +105,11 @@ class Aggregate:
         if self.combiner is Combiner.COUNT and self.input is None:
             return DataType.INT
         kind = self.input_type(schema)
+        if self.combiner is Combiner.PAIRS:
+            return PairsType(kind, _type(self.combiner, self.other, schema))
         if self.combiner in _NUMERIC and kind not in NUMERIC:
-            raise PipelineError(f"{self.combiner}({render(self._input)}) needs a number, found {kind}")
+            read = "" if self.input is None else render(self.input)
+            raise PipelineError(f"{self.combiner}({read}) needs a number, found {kind}")
         if self.combiner in _COUNTING:
             return DataType.INT
         if self.combiner in _FRACTIONAL:
@@ -94,16 +118,16 @@ class Aggregate:
 
     def input_type(self, schema: Schema) -> DataType:
         """Type of the input expression over ``schema``."""
-        kind = type_of(self._input, schema)
-        if kind is None:
-            raise PipelineError(f"{self.combiner} of a bare NULL has no type; name a column")
-        return kind
+        return _type(self.combiner, self.input, schema)
 
-    @property
-    def _input(self) -> Expr:
-        if self.input is None:
-            raise PipelineError(f"{self.combiner} needs an expression to read")
-        return self.input
+
+def _type(combiner: Combiner, expr: Expr | None, schema: Schema) -> DataType:
+    if expr is None:
+        raise PipelineError(f"{combiner} needs an expression to read")
+    kind = type_of(expr, schema)
+    if kind is None:
+        raise PipelineError(f"{combiner} of a bare NULL has no type; name a column")
+    return kind
 
 
 def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
@@ -178,3 +202,12 @@ def quantile_of(value: Expr, q: float) -> Aggregate:
     It is one of the values (nearest rank), so integers give an integer.
     """
     return Aggregate(Combiner.QUANTILE, value, q=q)
+
+
+def pairs_of(left: Expr, right: Expr, outer: Outer | str = Outer.NONE) -> Aggregate:
+    """Every ``left`` with every ``right`` of the key and window, as a sorted list of pairs: a windowed join (12.9).
+
+    An element has the one or the other, NULL being no value: unite two inputs, give each a column of its own, and group
+    by what they are joined on. ``outer`` keeps the values of a side whose other side is empty, paired with NULL.
+    """
+    return Aggregate(Combiner.PAIRS, left, other=right, outer=Outer(outer))

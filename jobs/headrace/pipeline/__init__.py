@@ -15,6 +15,8 @@ from headrace.model.accumulation import (
 from headrace.model.combiners import (
     Aggregate,
     ListType,
+    Outer,
+    PairsType,
     approx_distinct_of,
     collect_of,
     count,
@@ -24,6 +26,7 @@ from headrace.model.combiners import (
     max_of,
     mean_of,
     min_of,
+    pairs_of,
     quantile_of,
     sum_of,
     top_of,
@@ -80,7 +83,8 @@ from headrace.model.windows import (
     WindowFn,
 )
 from headrace.pipeline.expectations import Expectation, expect
-from headrace.pipeline.graph import Aggregation, EventTime, Pipeline, Stage
+from headrace.pipeline.graph import Aggregation, Pipeline, Stage
+from headrace.pipeline.inputs import Deduplicate, EventTime, Input
 from headrace.pipeline.recipes import count_windows
 from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable
 
@@ -107,6 +111,7 @@ __all__ = [
     "CustomWindows",
     "DataDriven",
     "DataType",
+    "Deduplicate",
     "Default",
     "EventTime",
     "Expectation",
@@ -118,11 +123,14 @@ __all__ = [
     "GlobalWindows",
     "How",
     "Ingestion",
+    "Input",
     "ListType",
     "Monotonic",
     "Never",
     "OnUnreadable",
     "OrFinally",
+    "Outer",
+    "PairsType",
     "Pipeline",
     "Punctuated",
     "Repeatedly",
@@ -159,6 +167,7 @@ __all__ = [
     "max_of",
     "mean_of",
     "min_of",
+    "pairs_of",
     "quantile_of",
     "retracting",
     "sum_of",

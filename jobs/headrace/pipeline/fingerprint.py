@@ -11,8 +11,8 @@ from headrace.pipeline.graph import Aggregation, Pipeline
 
 
 def fingerprint(pipeline: Pipeline) -> str:
-    """Hex digest of all that decides what the state means: event time, split, and of each aggregation its key, filter,
-    where, when, how and what.
+    """Hex digest of all that decides what the state means: inputs, event time, splits, duplicates, and of each
+    aggregation its key, filter, where, when, how and what.
 
     Sources' batch sizes, expectations, schedules and descriptions may change freely. An optional part that is not used
     does not count, so new ones may be added to the model.
@@ -22,6 +22,8 @@ def fingerprint(pipeline: Pipeline) -> str:
         sorted((name, kind.value) for name, kind in pipeline.source.schema.items()),
         pipeline.event_time,
         [_aggregation(stage.aggregation) for stage in pipeline.stages],
+        *[[other.name, other.source.path, other.event_time, other.columns] for other in pipeline.also],
+        *([] if pipeline.deduplicate is None else [pipeline.deduplicate]),
     ]
     return hashlib.sha256(json.dumps(_plain(parts), sort_keys=True).encode()).hexdigest()[:32]
 

@@ -16,26 +16,13 @@ from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.triggers import Trigger
 from headrace.model.typing import type_of
-from headrace.model.watermarks import WatermarkStrategy
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.inputs import Deduplicate, EventTime, Input
 from headrace.pipeline.sources import FileSource
 from headrace.pipeline.validation import check
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-
-
-@dataclass(frozen=True)
-class EventTime:
-    """Which expression is the event time (a timestamp), how its watermark advances, and what a split is.
-
-    ``expr`` is None for ``Ingestion`` and only for it. ``split``: the minimum over splits is the watermark, so that one
-    quiet producer holds it back; default one split.
-    """
-
-    expr: Expr | None
-    watermark: WatermarkStrategy
-    split: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +98,8 @@ class Pipeline:
     ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a
     trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting`` accumulating panes that feed
     another aggregation, where a pane and its refinements all count (7.6).
+    ``also`` are further inputs, united with ``source`` (12.9); ``deduplicate`` is applied to all of them together,
+    behind the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
     """
 
@@ -129,6 +118,8 @@ class Pipeline:
     allow_finishing: bool = False
     then: tuple[Aggregation, ...] = ()
     allow_double_counting: bool = False
+    also: tuple[Input, ...] = ()
+    deduplicate: Deduplicate | None = None
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

@@ -24,6 +24,7 @@ from headrace.pipeline.trigger_checks import check_finishing, check_reads, nodes
 
 if TYPE_CHECKING:
     from headrace.pipeline.graph import Pipeline, Stage
+    from headrace.pipeline.inputs import EventTime
 
 _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 
@@ -31,7 +32,7 @@ _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindo
 def check(pipeline: "Pipeline") -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
-        _check_event_time(pipeline)
+        _check_inputs(pipeline)
         _check_vocabulary(pipeline.when, pipeline.where, pipeline.how)
         for behind in pipeline.then:
             _check_vocabulary(behind.when or pipeline.when, behind.where, behind.how)
@@ -54,8 +55,21 @@ def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> Non
         raise PipelineError(f"{what} is {found}, and must be {wanted}")
 
 
-def _check_event_time(pipeline: "Pipeline") -> None:
-    event_time, schema = pipeline.event_time, pipeline.schema
+def _check_inputs(pipeline: "Pipeline") -> None:
+    _check_event_time(pipeline.event_time, pipeline.schema)
+    names = [other.name for other in pipeline.also]
+    for other in pipeline.also:
+        if not other.name or names.count(other.name) > 1:
+            raise PipelineError(f"every further input needs a name of its own, found {names}")
+        _check_event_time(other.event_time, other.source.schema)
+        other.expressions(pipeline.schema)
+    if pipeline.deduplicate is not None:
+        kind = type_of(pipeline.deduplicate.id, pipeline.schema)
+        if kind in (None, DataType.FLOAT):
+            raise PipelineError(f"the id of Deduplicate is {kind}, which does not compare exactly; cast it to string")
+
+
+def _check_event_time(event_time: "EventTime", schema: Schema) -> None:
     strategy = event_time.watermark
     if not isinstance(strategy, WatermarkStrategy):
         raise PipelineError(f"{strategy!r} is no watermark strategy; use BoundedOutOfOrderness(bound) or another")

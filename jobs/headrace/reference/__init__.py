@@ -20,12 +20,12 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 from headrace.reference.chain import Between, Chain
 from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
 from headrace.reference.evaluate import IntegerOverflowError, Record, evaluate
+from headrace.reference.intake import Rejected
 from headrace.reference.operator import Drop, DropCause, Element, Grouping, Operator, Output
 from headrace.reference.pipeline import (
     Epoch,
     EpochResult,
     PipelineRun,
-    Rejected,
     fold_current,
     run_pipeline,
 )

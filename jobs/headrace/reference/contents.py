@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.expr import Schema
 from headrace.model.time import Instant
 from headrace.reference.evaluate import Record, evaluate, ordered, whole
@@ -50,24 +50,30 @@ class Contents:
 def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instant) -> Any:
     """What ``aggregate`` keeps of an element, None to leave it out; ``combine`` takes these.
 
-    A count without an expression keeps something that is never NULL; first and last keep the timestamp too.
+    A count without an expression keeps something that is never NULL, first and last the timestamp too, a join what
+    there is on either side.
     """
     if aggregate.input is None:
         return True
     value = evaluate(aggregate.input, record, schema)
+    if aggregate.other is not None:
+        pair = value, evaluate(aggregate.other, record, schema)
+        return None if pair == (None, None) else pair
     if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
         return timestamp, value
     return value
 
 
-def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: PLR0911 (one line for each combiner)
+def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: PLR0911, PLR0912 (one line for each combiner)
     """``aggregate`` over what it kept; of nothing, its identity (0, an empty list, or None).
 
     The combiners that order values leave out what was retracted before it came; approximate ones are exact here.
     Raises IntegerOverflowError when an integer sum leaves 64 bits.
     """
     known = [(value, times) for value, times in values if value is not None]
-    ascending = [value for value, times in sorted(known, key=_by_value) for _ in range(times)]
+    if aggregate.combiner is Combiner.PAIRS:
+        return _pairs(known, aggregate.outer)
+    ascending = _ascending(known)
     match aggregate.combiner:
         case Combiner.COUNT:
             return sum(times for _, times in known)
@@ -95,6 +101,22 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             return len({ordered(value) for value in ascending})
         case Combiner.QUANTILE:
             return _nearest_rank(ascending, aggregate.q or 0.0)
+
+
+def _ascending(values: Sequence[Weighted]) -> list[Any]:
+    """The values in order, each as often as it is there."""
+    return [value for value, times in sorted(values, key=_by_value) for _ in range(times)]
+
+
+def _pairs(values: Sequence[Weighted], outer: Outer | None) -> tuple[Any, ...]:
+    """Every value of the left with every one of the right."""
+    lefts = _ascending([(left, times) for (left, _), times in values if left is not None])
+    rights = _ascending([(right, times) for (_, right), times in values if right is not None])
+    if not rights and outer in (Outer.LEFT, Outer.BOTH):
+        rights = [None]
+    elif not lefts and outer in (Outer.RIGHT, Outer.BOTH):
+        lefts = [None]
+    return tuple((left, right) for left in lefts for right in rights)
 
 
 def _by_value(entry: Weighted) -> Any:

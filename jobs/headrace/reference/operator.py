@@ -47,14 +47,15 @@ class DropCause(StrEnum):
     LATE = "late"
     CLOSED = "closed"
     RETRACTION = "retraction"
+    DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True)
 class Drop:
-    """An element that was dropped from one of its windows (5.2)."""
+    """An element that was dropped from one of its windows (5.2), or before it had any (None; 12.10)."""
 
     element: Element
-    window: Window
+    window: Window | None
     cause: DropCause
 
 

@@ -1,7 +1,7 @@
 """A whole ``headrace.pipeline.Pipeline`` over epochs of records: what every engine must give, pane for pane."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,8 @@ from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
 from headrace.reference.chain import Chain
 from headrace.reference.evaluate import Record
+from headrace.reference.intake import Intake, Rejected, Taken
 from headrace.reference.operator import Drop, Element
-from headrace.reference.source_clock import SourceClock
 from headrace.reference.stages import Entrance, pane_record
 
 
@@ -23,33 +23,23 @@ class Epoch:
 
     A record maps column names to values (int, float, str, bool, Instants for timestamps); a column it lacks is NULL.
     ``is_last`` says that the input ends here: the watermark goes to +inf (batch mode is one such epoch). ``signals``
-    came since the epoch before; every aggregation hears of them, behind its bundle.
+    came since the epoch before; every aggregation hears of them, behind its bundle. ``also`` holds the records of the
+    pipeline's other inputs by name: they arrive behind ``records``, in the order in which the inputs are declared.
     """
 
     processing_time: Instant
     records: Sequence[Record] = ()
     is_last: bool = False
     signals: Sequence[Signal] = ()
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A record without an event time or a key; ``column`` is ``event_time`` or the name of the key that is NULL.
-
-    Behind the first aggregation (``stage`` 0) it is what a pane became; its retraction is rejected as well.
-    """
-
-    record: Record
-    column: str
-    stage: int = 0
+    also: Mapping[str, Sequence[Record]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EpochResult:
     """What one epoch gave. ``panes`` are the last aggregation's in order of emission, retractions included.
 
-    ``drops`` are elements of expired and of closed windows (``drop.cause``), ``drop.element.record`` being the record.
-    ``watermark`` is the source's, ``output_watermarks`` has one for each aggregation.
+    ``drops`` are duplicates, and elements of expired and of closed windows (``drop.cause``), ``drop.element.record``
+    being the record. ``watermark`` is the source's, ``output_watermarks`` has one for each aggregation.
     """
 
     panes: tuple[Pane, ...]
@@ -60,11 +50,11 @@ class EpochResult:
 
 
 class PipelineRun:
-    """A pipeline between two epochs: the state of its aggregations and the progress of its splits."""
+    """A pipeline between two epochs: the state of its aggregations and the progress of its inputs."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.clock = SourceClock(pipeline.event_time, pipeline.schema, _percentiles(pipeline.stages[0].when))
+        self._intake = Intake(pipeline, _percentiles(pipeline.stages[0].when))
         self._processing_time = MIN_INSTANT
         self._rejected: list[Rejected] = []
         self._entrances = [Entrance(stage) for stage in pipeline.stages]
@@ -73,35 +63,27 @@ class PipelineRun:
 
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
-        self._rejected = []
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
-        elements = [element for record in epoch.records if (element := self._accept(record)) is not None]
-        self.clock.advance(now, epoch.is_last)
-        watermark = self.clock.watermark
+        taken = Taken()
+        self._intake.take("", epoch.records, now, taken)
+        for other in self.pipeline.also:
+            self._intake.take(other.name, epoch.also.get(other.name, ()), now, taken)
+        self._intake.advance(now, epoch.is_last)
+        self._rejected = taken.rejected
         output = self._chain.step(
-            elements,
+            taken.elements,
             processing_time=now,
-            watermark=watermark,
-            percentiles=self.clock.percentiles,
+            watermark=self._intake.watermark,
+            percentiles=self._intake.percentiles,
             signals=epoch.signals,
         )
-        marks = tuple(self._chain.output_watermarks)
-        return EpochResult(output.panes, output.drops, tuple(self._rejected), watermark, marks)
-
-    def _accept(self, record: Record) -> Element | None:
-        """A record of the source as an element. Every one with an event time and a key moves the watermark of its
-        split, the filtered and the late ones too."""
-        if self.clock.is_control(record):
-            self.clock.observe(record)
-            return None
-        timestamp = self.clock.timestamp(record, self._processing_time)
-        first = self._entrances[0]
-        missing = "event_time" if timestamp is None else first.missing(record)
-        if timestamp is None or missing is not None:
-            self._rejected.append(Rejected(record, missing or "event_time"))
-            return None
-        self.clock.observe(record)
-        return first.element(record, timestamp) if first.admits(record) else None
+        return EpochResult(
+            panes=output.panes,
+            drops=(*taken.drops, *output.drops),
+            rejected=tuple(self._rejected),
+            watermark=self._intake.watermark,
+            output_watermarks=tuple(self._chain.output_watermarks),
+        )
 
     def _pass_on(self, stage: int, pane: Pane) -> Element | None:
         """A pane of the aggregation before ``stage`` as an element of it."""
