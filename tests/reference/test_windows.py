@@ -12,6 +12,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import Instant, instant, to_datetime
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window
 from headrace.pipeline import (
+    Aggregation,
     BoundedOutOfOrderness,
     CalendarWindows,
     DataType,
@@ -20,12 +21,16 @@ from headrace.pipeline import (
     FileFormat,
     FileSource,
     Pipeline,
+    Sessions,
+    accumulating,
     col,
     collect_of,
     count,
     count_windows,
     crc32,
     discarding,
+    retracting,
+    sliding_count_windows,
     sum_of,
 )
 from headrace.reference import Epoch, evaluate, run_pipeline
@@ -158,6 +163,27 @@ def test_crc32_is_the_usual_one() -> None:
     assert evaluate(crc32(col("user")), {"user": None}, SCHEMA) is None
     with pytest.raises(PipelineError, match="takes string"):
         build(key={"hash": crc32(col("number"))})
+
+
+def test_sliding_count_windows_hold_the_last_elements_to_arrive() -> None:
+    pipeline = build(key={"user": col("user")}, what={"all": collect_of(col("number"))}, **sliding_count_windows(3, 2))
+    numbers = [[9], [1], [8], [2], [7, 3, 6, 4], [5]]
+    epochs = [
+        Epoch(Instant(i), [{"user": "ann", "number": number, "at": -number} for number in some], is_last=i == 5)
+        for i, some in enumerate(numbers)
+    ]
+    panes = [[pane.values[0] for pane in result.panes] for result in run_pipeline(pipeline, epochs)]
+    assert panes == [[], [(1, 9)], [], [(1, 2, 8)], [(3, 4, 6)], [(4, 5, 6)]]
+
+
+def test_the_last_elements_are_those_of_a_window_with_an_order_of_arrival() -> None:
+    with pytest.raises(PipelineError, match="windows that merge"):
+        build(where=Sessions(5), how=discarding(0, keep_last=3))
+    with pytest.raises(PipelineError, match="at least 1"):
+        discarding(0, keep_last=0)
+    behind = Aggregation({"user": col("user")}, FixedWindows(10), None, accumulating(keep_last=2), {"n": count()})
+    with pytest.raises(PipelineError, match="may have forgotten them"):
+        build(how=retracting(), then=(behind,))
 
 
 def test_count_windows_hold_n_elements_or_what_a_bundle_adds_to_them() -> None:

@@ -85,7 +85,7 @@ from headrace.model.windows import (
 from headrace.pipeline.expectations import Expectation, expect
 from headrace.pipeline.graph import Aggregation, Pipeline, Stage
 from headrace.pipeline.inputs import Deduplicate, EventTime, Input
-from headrace.pipeline.recipes import count_windows
+from headrace.pipeline.recipes import count_windows, sliding_count_windows
 from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable
 
 __all__ = [
@@ -170,6 +170,7 @@ __all__ = [
     "pairs_of",
     "quantile_of",
     "retracting",
+    "sliding_count_windows",
     "sum_of",
     "top_of",
     "upper",

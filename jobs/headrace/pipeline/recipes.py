@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from headrace.model.accumulation import How, discarding
+from headrace.model.accumulation import How, accumulating, discarding
 from headrace.model.triggers import AfterCount, Repeatedly, Trigger
 from headrace.model.windows import GlobalWindows, WindowFn
 
@@ -23,3 +23,11 @@ def count_windows(n: int) -> WhereWhenHow:
     the input ends.
     """
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
+
+
+def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
+    """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
+
+    As with ``count_windows``, what comes in one epoch makes one pane: of its last ``size`` elements.
+    """
+    return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(period)), how=accumulating(keep_last=size))

@@ -143,6 +143,10 @@ def _check_when(when: Trigger, where: WindowFn, how: How, allow_finishing: bool)
             "the global window never ends, so the default trigger never fires; "
             "use when=Repeatedly(AfterCount(n)) or another"
         )
+    if how.keep_last is not None and where.merges:
+        raise PipelineError(
+            "keep_last needs the order of arrival, which windows that merge do not have; use windows that do not merge"
+        )
     if not allow_finishing:
         check_finishing(when, how.allowed_lateness)
 
@@ -154,6 +158,11 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
         raise PipelineError(
             f"{place} withdraws panes from windows that merge: a withdrawn one may have bridged two sessions, and "
             f"sessions never split; use windows that do not merge behind it, or how=discarding() in it"
+        )
+    if accumulation is Accumulation.RETRACTING and lower.aggregation.how.keep_last is not None:
+        raise PipelineError(
+            f"{place} withdraws panes from one that keeps only its last elements and may have forgotten them; "
+            "leave out keep_last behind it, or use how=discarding() in it"
         )
     if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not _fires_once(upper):
         raise PipelineError(

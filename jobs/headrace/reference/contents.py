@@ -32,6 +32,11 @@ class Contents:
         """One more ``value``; -1 withdraws one."""
         self.entries.append((value, multiplicity))
 
+    def keep_last(self, number: int | None) -> None:
+        """Forget all but the last ``number`` values; None keeps all."""
+        if number is not None:
+            del self.entries[:-number]
+
     @property
     def net(self) -> tuple[Weighted, ...]:
         """Each distinct value once, in order of first arrival, without those that were wholly withdrawn."""

@@ -220,6 +220,7 @@ class Operator:
     def _add_element(self, per_key: _PerKey, window: Window, element: Element) -> None:
         state = per_key.open.setdefault(window, self._fresh())
         state.contents.add(element.value, -1 if element.is_retraction else 1)
+        state.contents.keep_last(self.grouping.how.keep_last)
         state.new += 1
         hold = self._hold(window, element)
         if hold is not None:
