@@ -28,7 +28,6 @@ from headrace.entrypoints.conformance_cases import (
     ExpectMerged,
     ExpectOutputWatermark,
     Input,
-    MovedOutputTime,
     Step,
 )
 from headrace.entrypoints.conformance_cases import Stage as CaseStage
@@ -38,9 +37,9 @@ from headrace.model.accumulation import Accumulation, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expr import DataType, Expr, Schema, cast, col, lit
 from headrace.model.panes import Pane
-from headrace.model.time import MIN_INSTANT, Duration, Instant
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Always
-from headrace.model.windows import GlobalWindows, ShiftedOutputTime, Window
+from headrace.model.windows import GlobalWindows, Window
 from headrace.pipeline.graph import Aggregation, Stage
 
 KEY, VALUE, RESULT, BYTES = "key", "value", "result", "_size"
@@ -166,12 +165,9 @@ def _stages(case: Case) -> list[Stage]:
 
 
 def _aggregation(stage: CaseStage, key: Mapping[str, Expr], value: Expr) -> Aggregation:
-    where = stage.where
-    if isinstance(where, MovedOutputTime):
-        where = ShiftedOutputTime(where.inner, Duration(where.shift))
     combiner = stage.combine or Combiner.COLLECT
     what = {RESULT: Aggregate(combiner, None if combiner is Combiner.COUNT else value)}
-    return Aggregation(key, where, stage.when, stage.how, what)
+    return Aggregation(key, stage.where, stage.when, stage.how, what)
 
 
 def _value_type(combine: Combiner | None, values: Sequence[Any]) -> DataType:

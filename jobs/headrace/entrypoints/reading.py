@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import FixConfigError
-from headrace.model.combiners import ListType, ValueType
+from headrace.model.combiners import ListType, PairsType, ValueType
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.graph import Pipeline
@@ -106,7 +106,12 @@ def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
 
 
 def _arrow_type(kind: ValueType) -> pa.DataType:
-    return pa.list_(_TYPES[kind.item]) if isinstance(kind, ListType) else _TYPES[kind]
+    match kind:
+        case ListType(item):
+            return pa.list_(_TYPES[item])
+        case PairsType(left, right):
+            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
+    return _TYPES[kind]
 
 
 def files(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> list[str]:
