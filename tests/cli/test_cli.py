@@ -105,6 +105,7 @@ def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment)
     assert deployment.catalog.log(limit=1)[0].message == "Ann: known gap"
 
 
+@pytest.mark.slow
 def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path) -> None:
     picture = tmp_path / "lateness.png"
     result = headrace(deployment, "plot", deployment.reference, "--out", str(picture))
@@ -157,6 +158,7 @@ def test_the_root_can_come_from_the_environment_and_must_come(
     assert CliRunner().invoke(app, ["log", deployment.reference]).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["log"], ["show"], ["pipelines"]])
 def test_commands_that_only_look_import_nothing_heavy(deployment: Deployment, arguments: list[str]) -> None:
     if arguments == ["log"]:
@@ -173,6 +175,7 @@ def test_commands_that_only_look_import_nothing_heavy(deployment: Deployment, ar
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
+@pytest.mark.slow
 def test_the_command_is_installed(deployment: Deployment) -> None:
     command = Path(sys.executable).with_name("headrace")
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
 from catalog_helpers import manifest_for
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -252,5 +253,5 @@ class CatalogMachine(RuleBasedStateMachine):
             check_catalog(self.store, "p")
 
 
-TestCatalog = CatalogMachine.TestCase
+TestCatalog = pytest.mark.slow(CatalogMachine.TestCase)
 TestCatalog.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
