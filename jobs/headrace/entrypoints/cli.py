@@ -93,7 +93,8 @@ def run(
         return
     shown = {"epochs": len(result.epochs), "snapshot": result.snapshot, "watermark": result.watermark, **result.rows}
     published = "nothing yet" if result.published is None else f"snapshot {result.published}"
-    print_fields({**shown, "published": published}, f"run {result.run_id}")
+    warnings = {"warning": "\n".join(result.warnings)} if result.warnings else {}
+    print_fields({**shown, "published": published, **warnings}, f"run {result.run_id}")
 
 
 @command

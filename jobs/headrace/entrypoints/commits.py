@@ -26,6 +26,7 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
+    ``counted``: requests of the store that the first epoch is not charged for.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class Committer:
         claim: Claim,
         base: Manifest | None,
         on_commit: Callable[[Manifest], None],
+        *,
+        counted: Mapping[str, int] | None = None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
@@ -43,7 +46,7 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._counted = engine.store.requests.snapshot()
+        self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
