@@ -118,7 +118,8 @@ def _build() -> Path:
 def start(data: Path) -> Server:
     """A server on a free loopback port with random credentials, ready to be used.
 
-    Its buckets are in ``data``, its log is beside that. It lives in a session of its own: Ctrl-C does not reach it, ``stop`` does. Raises MinioStartError.
+    Its buckets are in ``data``, its log is beside that. It lives in a session of its own: Ctrl-C does not reach it,
+    ``stop`` does. Raises MinioStartError.
     """
     binary = find_or_build()
     data.mkdir(parents=True, exist_ok=True)
