@@ -10,7 +10,7 @@ what is broken, and what came after is read again. Three things it does not do b
 * **Lose input.** Whatever later epochs had read must still lie there as it was, or the run stops with InputGoneError.
 * **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
 
-Only what a restore reads is verified: the manifest and the files of ``state``. The files of views are readers' matter.
+Only what a restore reads is verified: the manifest and the files of state. The files of views are readers' matter.
 """
 
 import logging
@@ -99,7 +99,8 @@ class _StateFiles:
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
         """What is wrong with the state files of ``manifest``; once one is known to be broken no other is read."""
-        files = [file for layer in manifest.tables["state"] for file in layer.files]
+        tables = (layers for name, layers in manifest.tables.items() if name != "current")
+        files = [file for layers in tables for layer in layers for file in layer.files]
         if not (known := self._known(files)):
             with ThreadPoolExecutor(_READERS) as pool:
                 unread = [file for file in files if file.path not in self._found]
