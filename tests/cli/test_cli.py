@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from headrace.entrypoints import cli_run
 from headrace.entrypoints.cli import app
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.results import RunResult, now
+from headrace.pipeline import Pipeline
 from tests.cli.deployments import Deployment, pane
 
 
@@ -103,6 +107,17 @@ def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment)
     refs = deployment.catalog.head().refs
     assert refs["published"] == refs["main"]
     assert deployment.catalog.log(limit=1)[0].message == "Ann: known gap"
+
+
+def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "clicks: snapshot abc (epoch 3) cannot be restored: state-0.parquet is missing"
+
+    def fell_back(pipeline: Pipeline, root: str, options: RunOptions, *_: object) -> RunResult:
+        return RunResult(options.run_id, pipeline.name, "process", "succeeded", now(), now(), warnings=(words,))
+
+    monkeypatch.setattr(cli_run, "run_recorded", fell_back)
+    assert words in headrace(deployment, "run", deployment.reference).stdout
+    assert parsed(headrace(deployment, "run", deployment.reference, "--format", "json"))["warnings"] == [words]
 
 
 @pytest.mark.slow
