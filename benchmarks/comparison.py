@@ -154,6 +154,7 @@ def _figures(runs: Sequence[Measured], rows: int) -> dict[str, Any]:
         "start_seconds": each(lambda run: run.start_seconds),
         "first_epoch_seconds": each(lambda run: run.epoch_seconds[0]),
         "epoch_seconds": each(_warm),
+        "median_epoch_seconds": round(statistics.median(_warm(run) for run in runs), 3),
         "epochs": [[round(seconds, 3) for seconds in run.epoch_seconds] for run in runs],
         "median_wall_seconds": round(statistics.median(wall), 3),
         "rows_per_second": round(rows / statistics.median(wall)),

@@ -29,7 +29,7 @@ def options(run: Run) -> RunOptions:
 
 
 @dataclass
-class _Commits:
+class Commits:
     """Listens to a run: manifests and when they came."""
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -59,7 +59,7 @@ def measure(run: Run) -> Measured:
         land(run.prepare, run.landing, "a")
         process(made, root.as_uri(), RunOptions("prepare", files_per_epoch=1), spark=spark)
         land(run.source, run.landing, "b")
-    listener = _Commits()
+    listener = Commits()
     result = process(made, root.as_uri(), options(run), listener=listener, spark=spark)
     extra = {}
     if run.workload is Workload.LIVE_KEYS:
