@@ -1,144 +1,34 @@
-"""Aggregates as columns: what an accumulator stores, how two merge, and what it yields (semantics, section 8).
+"""Aggregates as columns: which parts an accumulator stores, and what it yields (semantics, section 8).
 
-An accumulator is one or more nullable columns (parts); NULL is the identity, so merging needs no special case for
-absent sides. Combiners that cannot take a value back keep a bag of the values with their multiplicities where values
-can be withdrawn (semantics 12.5), ``collect`` keeps it always: a map column, merged without Python.
+Combiners that cannot take a value back keep a bag of the values where values can be withdrawn (12.5).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from headrace.engine.bags import BagPart, copies, distinct_values, once, variance
+from headrace.engine.parts import (
+    DistinctSketchPart,
+    Fold,
+    FoldPart,
+    MomentsPart,
+    Part,
+    QuantileSketchPart,
+    SquaresPart,
+    TimedPart,
+    TopPart,
+)
 from headrace.engine.types import SPARK_TYPES, SparkColumn
-from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import Expr, Schema
+from headrace.model.combiners import Aggregate, Combiner, ListType, Outer, PairsType, ValueType
+from headrace.model.expr import DataType, Schema
 
 Parts = Mapping[str, SparkColumn]
 
-
-@dataclass(frozen=True)
-class Part(ABC):
-    """One stored column of an accumulator; ``input`` None counts elements instead of values."""
-
-    name: str
-    type: t.DataType
-    input: Expr | None
-
-    @abstractmethod
-    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
-        """The aggregate function that makes one part of elements; ``sign`` -1 withdraws one (None: none do)."""
-
-    @abstractmethod
-    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
-        """Two parts as one."""
-
-    @abstractmethod
-    def gather(self, part: SparkColumn) -> SparkColumn:
-        """The aggregate function that makes one part of several."""
-
-
-class Fold(StrEnum):
-    """How values become one value that is no larger."""
-
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-    COUNT = "count"
-
-
-@dataclass(frozen=True)
-class FoldPart(Part):
-    """A sum, smallest or largest value, or a count."""
-
-    how: Fold
-
-    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
-        match self.how:
-            case Fold.COUNT:
-                if sign is None:
-                    return f.count(value)
-                return f.coalesce(f.sum(f.when(value.isNotNull(), sign)), f.lit(0).cast("long"))
-            case Fold.SUM:
-                return f.sum(value if sign is None else value * sign).cast(self.type)
-            case Fold.MIN:
-                return f.min(value)
-            case Fold.MAX:
-                return f.max(value)
-
-    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
-        if self.how is Fold.MIN:
-            return f.least(left, right)
-        if self.how is Fold.MAX:
-            return f.greatest(left, right)
-        return f.coalesce(left + right, left, right)
-
-    def gather(self, part: SparkColumn) -> SparkColumn:
-        functions = {Fold.SUM: f.sum, Fold.COUNT: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
-        return functions[self.how](part).cast(self.type)
-
-
-@dataclass(frozen=True)
-class BagPart(Part):
-    """Values with their multiplicities, a map; a withdrawn value that has not come yet has a negative one."""
-
-    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
-        if sign is None:
-            return _runs(f.collect_list(value))
-        added = _runs(f.collect_list(f.when(sign > 0, value)))
-        return _pruned(_zip(added, _runs(f.collect_list(f.when(sign < 0, value))), lambda a, b: a - b))
-
-    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
-        both = _pruned(_zip(left, right, lambda a, b: a + b))
-        return f.when(left.isNull(), right).when(right.isNull(), left).otherwise(both)
-
-    def gather(self, part: SparkColumn) -> SparkColumn:
-        nothing = f.map_from_arrays(f.array(), f.array()).cast(self.type)
-        return _pruned(f.aggregate(f.collect_list(part), nothing, lambda a, b: _zip(a, b, lambda x, y: x + y)))
-
-
-def _runs(values: SparkColumn) -> SparkColumn:
-    """An array as a map from its distinct values to how often each is there, in O(n log n)."""
-    ordered = f.array_sort(values)
-
-    def of(sorted_values: SparkColumn) -> SparkColumn:
-        number = f.size(sorted_values)
-        at = f.filter(
-            f.sequence(f.lit(1), number),
-            lambda i: (
-                (i == 1) | (f.element_at(sorted_values, i) != f.element_at(sorted_values, f.greatest(i - 1, f.lit(1))))
-            ),
-        )
-        starts = f.when(number > 0, at).otherwise(f.array().cast("array<int>"))
-        ends = f.concat(f.slice(starts, 2, number), f.array(number + 1))
-        keys = f.transform(starts, lambda i: f.element_at(sorted_values, i))
-        counts = f.zip_with(starts, f.slice(ends, 1, f.size(starts)), lambda a, b: (b - a).cast("long"))
-        return f.map_from_arrays(keys, counts)
-
-    return f.element_at(f.transform(f.array(ordered), of), 1)
-
-
-def _zip(left: SparkColumn, right: SparkColumn, join: Callable[[SparkColumn, SparkColumn], SparkColumn]) -> SparkColumn:
-    zero = f.lit(0).cast("long")
-    return f.map_zip_with(left, right, lambda _, a, b: join(f.coalesce(a, zero), f.coalesce(b, zero)))
-
-
-def _pruned(bag: SparkColumn) -> SparkColumn:
-    return f.map_filter(bag, lambda _, times: times != 0)
-
-
-def _values(bag: SparkColumn) -> SparkColumn:
-    """The distinct values of a bag that are there, sorted."""
-    return f.array_sort(f.map_keys(f.map_filter(bag, lambda _, times: times > 0)))
-
-
-def _copies(bag: SparkColumn) -> SparkColumn:
-    """The values of a bag as a sorted array, each as often as it is there."""
-    there = f.map_entries(f.map_filter(bag, lambda _, times: times > 0))
-    return f.array_sort(f.flatten(f.transform(there, lambda e: f.array_repeat(e["key"], e["value"].cast("int")))))
+_LONG = t.LongType()
+_EXACT = t.DecimalType(38, 0)
 
 
 @dataclass(frozen=True)
@@ -150,38 +40,194 @@ class Accumulator:
     result_type: t.DataType
 
 
+def spark_type(kind: ValueType) -> t.DataType:
+    """The Spark type of a pane value."""
+    match kind:
+        case ListType(item):
+            return t.ArrayType(SPARK_TYPES[item])
+        case PairsType(left, right):
+            fields = [t.StructField("left", SPARK_TYPES[left]), t.StructField("right", SPARK_TYPES[right])]
+            return t.ArrayType(t.StructType(fields))
+    return SPARK_TYPES[kind]
+
+
 def compile_aggregates(what: Mapping[str, Aggregate], schema: Schema, withdrawable: bool) -> dict[str, Accumulator]:
     """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn."""
-    return {name: _compile(f"_a{i}", a, schema, withdrawable) for i, (name, a) in enumerate(what.items())}
+    return {name: _Compiler(f"_a{i}", a, schema, withdrawable).accumulator for i, (name, a) in enumerate(what.items())}
 
 
-def _compile(prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool) -> Accumulator:
-    source, combiner = aggregate.input, aggregate.combiner
-    count = FoldPart(f"{prefix}_count", t.LongType(), source, Fold.COUNT)
-    if combiner is Combiner.COUNT:
-        return Accumulator((count,), lambda parts: f.coalesce(parts[count.name], f.lit(0).cast("long")), t.LongType())
-    kind = SPARK_TYPES[aggregate.input_type(schema)]
-    total = FoldPart(f"{prefix}_sum", kind, source, Fold.SUM)
-    bag = BagPart(f"{prefix}_bag", t.MapType(kind, t.LongType()), source)
-    match combiner:
-        case Combiner.SUM:
-            return Accumulator((total,), lambda parts: f.coalesce(parts[total.name], f.lit(0).cast(kind)), kind)
-        case Combiner.MEAN:
-            return Accumulator(
-                (total, count), lambda parts: _mean(parts[total.name], parts[count.name]), t.DoubleType()
-            )
-        case Combiner.MIN | Combiner.MAX if withdrawable:
-            pick = f.array_min if combiner is Combiner.MIN else f.array_max
-            return Accumulator((bag,), lambda parts: pick(_values(parts[bag.name])), kind)
-        case Combiner.MIN | Combiner.MAX:
-            how = Fold.MIN if combiner is Combiner.MIN else Fold.MAX
-            part = FoldPart(f"{prefix}_{how}", kind, source, how)
-            return Accumulator((part,), lambda parts: parts[part.name], kind)
-        case Combiner.COLLECT:
-            none = f.array().cast(t.ArrayType(kind))
-            return Accumulator((bag,), lambda parts: f.coalesce(_copies(parts[bag.name]), none), t.ArrayType(kind))
-    raise AssertionError(combiner)
+class _Compiler:
+    """One aggregate on its way to an accumulator."""
+
+    def __init__(self, prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool) -> None:
+        self.prefix, self.aggregate, self.schema, self.withdrawable = prefix, aggregate, schema, withdrawable
+        self.result_type = spark_type(aggregate.output_type(schema))
+
+    @property
+    def kind(self) -> DataType:
+        return self.aggregate.input_type(self.schema)
+
+    @property
+    def accumulator(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
+        match self.aggregate.combiner:
+            case Combiner.COUNT:
+                return self._of(self._count, lambda part: f.coalesce(part, f.lit(0).cast("long")))
+            case Combiner.SUM:
+                return self._of(self._sum, lambda part: f.coalesce(part, f.lit(0).cast(self.result_type)))
+            case Combiner.MEAN:
+                total, number = self._sum, self._count
+                return self._made((total, number), lambda p: _ratio(p[total.name].cast("double"), p[number.name]))
+            case Combiner.VARIANCE:
+                return self._variance()
+            case Combiner.COLLECT:
+                return self._of(self._bag(), lambda bag: f.coalesce(copies(bag), self._nothing))
+            case Combiner.DISTINCT:
+                return self._distinct()
+            case Combiner.PAIRS:
+                return self._pairs()
+        return self._from_bag() if self.withdrawable else self._bounded()
+
+    # --- parts
+
+    @property
+    def _count(self) -> FoldPart:
+        return FoldPart(f"{self.prefix}_count", _LONG, self.aggregate.input, Fold.COUNT)
+
+    @property
+    def _sum(self) -> FoldPart:
+        return FoldPart(f"{self.prefix}_sum", SPARK_TYPES[self.kind], self.aggregate.input, Fold.SUM)
+
+    @property
+    def _timed_type(self) -> t.StructType:
+        return t.StructType([t.StructField("at", _LONG), t.StructField("value", SPARK_TYPES[self.kind])])
+
+    def _bag(self, *, is_timed: bool = False) -> BagPart:
+        key = self._timed_type if is_timed else SPARK_TYPES[self.kind]
+        return BagPart(f"{self.prefix}_bag", t.MapType(key, _LONG), self.aggregate.input, is_timed)
+
+    @property
+    def _nothing(self) -> SparkColumn:
+        return f.array().cast(self.result_type)
+
+    def _made(self, parts: tuple[Part, ...], result: Callable[[Parts], SparkColumn]) -> Accumulator:
+        return Accumulator(parts, result, self.result_type)
+
+    def _of(self, part: Part, result: Callable[[SparkColumn], SparkColumn]) -> Accumulator:
+        return self._made((part,), lambda parts: result(parts[part.name]))
+
+    # --- combiners
+
+    def _variance(self) -> Accumulator:
+        if self.kind is DataType.FLOAT:
+            if self.withdrawable:
+                return self._of(self._bag(), variance)
+            fields = [t.StructField("n", _LONG), *[t.StructField(n, t.DoubleType()) for n in ("mean", "m2")]]
+            part = MomentsPart(f"{self.prefix}_moments", t.StructType(fields), self.aggregate.input)
+            return self._of(part, lambda moments: moments["m2"] / moments["n"])
+        total = FoldPart(f"{self.prefix}_total", _EXACT, self.aggregate.input, Fold.SUM)
+        squares = SquaresPart(f"{self.prefix}_squares", _EXACT, self.aggregate.input, Fold.SUM)
+        count = self._count
+
+        def exact(parts: Parts) -> SparkColumn:
+            number = f.when(parts[count.name] != 0, parts[count.name])
+            # distances from a whole number near the mean are exact, and small
+            near = f.round(parts[total.name].cast("double") / number).cast("decimal(19,0)")
+            around = parts[total.name] - near * number
+            apart = parts[squares.name] - near * (parts[total.name] + around)
+            off = around.cast("double") / number
+            return apart.cast("double") / number - off * off
+
+        return self._made((count, total, squares), exact)
+
+    def _distinct(self) -> Accumulator:
+        return self._of(self._bag(), lambda bag: f.coalesce(f.size(distinct_values(bag)), f.lit(0)).cast("long"))
+
+    def _pairs(self) -> Accumulator:
+        left, right = self.aggregate.input, self.aggregate.other
+        assert left is not None
+        assert right is not None
+        kinds = self.aggregate.output_type(self.schema)
+        assert isinstance(kinds, PairsType)
+        bags = tuple(
+            BagPart(f"{self.prefix}_{side}", t.MapType(SPARK_TYPES[kind], _LONG), expr)
+            for side, kind, expr in (("left", kinds.left, left), ("right", kinds.right, right))
+        )
+
+        def result(parts: Parts) -> SparkColumn:
+            outer = self.aggregate.outer
+            keeps = (outer in (Outer.RIGHT, Outer.BOTH), outer in (Outer.LEFT, Outer.BOTH))
+            lefts, rights = (_side(bag, parts[bag.name], keep) for bag, keep in zip(bags, keeps, strict=True))
+            return once(f.struct(lefts.alias("lefts"), rights.alias("rights")), _all_pairs)
+
+        return self._made(bags, result)
+
+    def _from_bag(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
+        """Combiners that order values, over all of them."""
+        aggregate = self.aggregate
+        ordered = self._bag(is_timed=aggregate.combiner in (Combiner.FIRST, Combiner.LAST))
+        match aggregate.combiner:
+            case Combiner.MIN:
+                return self._of(ordered, lambda bag: f.array_min(distinct_values(bag)))
+            case Combiner.MAX:
+                return self._of(ordered, lambda bag: f.array_max(distinct_values(bag)))
+            case Combiner.FIRST:
+                return self._of(ordered, lambda bag: f.array_min(distinct_values(bag))["value"])
+            case Combiner.LAST:
+                return self._of(ordered, lambda bag: f.array_max(distinct_values(bag))["value"])
+            case Combiner.TOP:
+                k = aggregate.k or 1
+                return self._of(ordered, lambda bag: f.coalesce(f.slice(f.reverse(copies(bag)), 1, k), self._nothing))
+            case Combiner.APPROX_DISTINCT:
+                return self._distinct()
+            case Combiner.QUANTILE:
+                return self._of(ordered, lambda bag: _nearest_rank(copies(bag), aggregate.q or 0.0))
+        raise AssertionError(aggregate.combiner)
+
+    def _bounded(self) -> Accumulator:
+        """The same where nothing is withdrawn: no more is kept than the result needs."""
+        aggregate, kind, prefix = self.aggregate, SPARK_TYPES[self.kind], self.prefix
+        source = aggregate.input
+        match aggregate.combiner:
+            case Combiner.MIN | Combiner.MAX:
+                how = Fold.MIN if aggregate.combiner is Combiner.MIN else Fold.MAX
+                return self._of(FoldPart(f"{prefix}_{how}", kind, source, how), lambda part: part)
+            case Combiner.FIRST | Combiner.LAST:
+                earliest = aggregate.combiner is Combiner.FIRST
+                return self._of(TimedPart(f"{prefix}_timed", self._timed_type, source, earliest), lambda p: p["value"])
+            case Combiner.TOP:
+                part = TopPart(f"{prefix}_top", t.ArrayType(kind), source, aggregate.k or 1)
+                return self._of(part, lambda values: f.coalesce(values, self._nothing))
+            case Combiner.APPROX_DISTINCT:
+                sketch = DistinctSketchPart(f"{prefix}_hll", t.BinaryType(), source)
+                return self._of(sketch, lambda s: f.coalesce(f.hll_sketch_estimate(s), f.lit(0).cast("long")))
+            case Combiner.QUANTILE:
+                integer = self.kind is DataType.INT
+                get = f.kll_sketch_get_quantile_bigint if integer else f.kll_sketch_get_quantile_double
+                quantiles = QuantileSketchPart(f"{prefix}_kll", t.BinaryType(), source, integer)
+                return self._of(quantiles, lambda s: get(s, f.lit(aggregate.q)))
+        raise AssertionError(aggregate.combiner)
 
 
-def _mean(total: SparkColumn, number: SparkColumn) -> SparkColumn:
-    return f.when(number != 0, total.cast("double") / number)
+def _side(bag: BagPart, content: SparkColumn, stands_for_nothing: bool) -> SparkColumn:
+    """The values of one side of a join; a single NULL for none of them if that ``stands_for_nothing``."""
+    assert isinstance(bag.type, t.MapType)
+    nothing = f.array(f.lit(None)) if stands_for_nothing else f.array()
+    values = copies(f.when(f.size(content) > 0, content))
+    return f.coalesce(once(values, lambda v: f.when(f.size(v) > 0, v)), nothing.cast(t.ArrayType(bag.type.keyType)))
+
+
+def _all_pairs(sides: SparkColumn) -> SparkColumn:
+    def with_all(a: SparkColumn) -> SparkColumn:
+        return f.transform(sides["rights"], lambda b: f.struct(a.alias("left"), b.alias("right")))
+
+    return f.flatten(f.transform(sides["lefts"], with_all))
+
+
+def _ratio(total: SparkColumn, number: SparkColumn) -> SparkColumn:
+    return f.when(number != 0, total / number)
+
+
+def _nearest_rank(ordered: SparkColumn, q: float) -> SparkColumn:
+    """The smallest value with a part ``q`` of all at or below it."""
+    at = f.greatest(f.ceil(f.size(ordered) * f.lit(str(q)).cast("decimal(20,18)")).cast("int"), f.lit(1))
+    return f.when(f.size(ordered) > 0, f.element_at(ordered, at))

@@ -11,7 +11,7 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Part
+from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
@@ -154,7 +154,8 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
 
 def _partial(plan: Plan, part: Part) -> SparkColumn:
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
-    return part.fold(value, f.col(c.SIGN) if plan.stage.withdrawable else None).alias(part.name)
+    sign = f.col(c.SIGN) if plan.stage.withdrawable else None
+    return part.fold(Elements(value, f.col(EVENT_TIME), sign)).alias(part.name)
 
 
 def _measured(plan: Plan, measure: Measure) -> SparkColumn:

@@ -6,10 +6,10 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Part
 from headrace.engine.expressions import compile_expr
 from headrace.engine.firing import Outcome, PaneColumns, compile_firing
 from headrace.engine.merging import SOURCES
+from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Literal, col

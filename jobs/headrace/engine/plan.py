@@ -7,7 +7,8 @@ from functools import cached_property
 from pyspark.sql import types as t
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Accumulator, Fold, FoldPart, Part, compile_aggregates
+from headrace.engine.accumulators import Accumulator, compile_aggregates
+from headrace.engine.parts import Fold, FoldPart, Part
 from headrace.engine.triggers import Node, compile_trigger
 from headrace.engine.types import SPARK_TYPES
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner

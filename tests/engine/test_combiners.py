@@ -1,0 +1,145 @@
+"""Every combiner on Spark equals the reference: merged over epochs and sessions, and with values withdrawn again."""
+
+import math
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.engine.types import SparkSession
+from headrace.model.panes import Pane
+from headrace.model.time import Instant
+from headrace.pipeline import (
+    AfterCount,
+    AfterWatermark,
+    Aggregate,
+    Aggregation,
+    BoundedOutOfOrderness,
+    DataType,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    Pipeline,
+    Sessions,
+    WindowFn,
+    approx_distinct_of,
+    col,
+    collect_of,
+    count,
+    distinct_of,
+    first_of,
+    last_of,
+    max_of,
+    mean_of,
+    min_of,
+    pairs_of,
+    quantile_of,
+    retracting,
+    sum_of,
+    top_of,
+    variance_of,
+)
+from headrace.reference import Epoch, run_pipeline
+from tests.engine.differential import run_on_spark
+
+pytestmark = pytest.mark.spark
+
+EARLY = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+
+
+def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
+    """Every combiner over an int, a float and a string column."""
+    w, x, s = col(whole), col(fraction), col(text)
+    return {
+        "n": count(),
+        "known": count(w),
+        "total": sum_of(w),
+        "weight": sum_of(x),
+        "low": min_of(w),
+        "high": max_of(s),
+        "mean": mean_of(w),
+        "spread": variance_of(w),
+        "spread_float": variance_of(x),
+        "first": first_of(s),
+        "last": last_of(w),
+        "all": collect_of(w),
+        "names": collect_of(s),
+        "best": top_of(w, 2),
+        "different": distinct_of(s),
+        "about": approx_distinct_of(s),
+        "median": quantile_of(w, 0.5),
+        "p90": quantile_of(x, 0.9),
+        "pairs": pairs_of(w, s, "both"),
+    }
+
+
+def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation) -> Pipeline:
+    columns = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "x": DataType.FLOAT}
+    return Pipeline(
+        name="combiners",
+        source=FileSource("none", FileFormat.JSON, {**columns, "s": DataType.STRING}),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=8))),
+        key={"user": col("user")},
+        where=where,
+        when=EARLY,
+        how=retracting(20),
+        what=what,
+        then=then,
+    )
+
+
+def epochs(seed: int) -> list[Epoch]:
+    rng = random.Random(seed)
+    made = []
+    for number in range(5):
+        records: list[dict[str, Any]] = []
+        for _ in range(60):
+            record: dict[str, Any] = {"user": f"u{rng.randint(0, 9)}", "at": Instant(number * 9 + rng.randint(0, 12))}
+            record["v"] = rng.choice([None, 3, 3, 10**12 + rng.randint(0, 5), -7])
+            record["x"] = rng.choice([None, 0.25, 1e9 + rng.random(), -3.5])
+            record["s"] = rng.choice([None, "a", "bc", "ü"])
+            records.append(record)
+        made.append(Epoch(Instant(number), records))
+    made.append(Epoch(Instant(9), (), is_last=True))
+    return made
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def assert_same(found: list[Pane], expected: list[Pane]) -> None:
+    def key(pane: Pane) -> Any:
+        return pane.key, pane.window, pane.index, pane.is_retraction
+
+    assert sorted(map(key, found)) == sorted(map(key, expected))
+    for left, right in zip(sorted(found, key=key), sorted(expected, key=key), strict=True):
+        different = [i for i, (a, b) in enumerate(zip(left.values, right.values, strict=True)) if not same(a, b)]
+        assert not different, (left, right, different)
+
+
+STAGES = {
+    "merged over epochs": pipeline(FixedWindows(10), every("v", "x", "s")),
+    "merged over sessions": pipeline(Sessions(2), every("v", "x", "s")),
+    "withdrawn": pipeline(
+        FixedWindows(5),
+        {"v": sum_of(col("v")), "x": sum_of(col("x")), "s": max_of(col("s"))},
+        Aggregation({"s": col("s")}, FixedWindows(20), EARLY, retracting(40), every("v", "x", "user")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_combiners_equal_the_reference(spark: SparkSession, name: str) -> None:
+    tested, given = STAGES[name], epochs(len(name))
+    expected = run_pipeline(tested, given)
+    found = run_on_spark(spark, tested, given)
+    assert sum(len(result.panes) for result in expected) > 50
+    for (panes, _), result in zip(found, expected, strict=True):
+        assert_same(panes, list(result.panes))
