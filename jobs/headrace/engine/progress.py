@@ -12,7 +12,8 @@ from headrace.model.time import MIN_INSTANT, NEVER, Instant, parse, render
 
 @dataclass(frozen=True)
 class Progress:
-    """Source offsets, largest event time per split, clocks, and lower bounds of the next activations that windows want.
+    """Source offsets, largest event time per split, clocks (the output watermark of each stage among them), and lower
+    bounds of the next activations that windows want.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none.
@@ -22,6 +23,7 @@ class Progress:
     splits: Mapping[str, Instant] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
+    output_watermarks: tuple[Instant, ...] = ()
     due_event: Instant = NEVER
     due_time: Instant = NEVER
     min_event_time: Instant | None = None
@@ -34,6 +36,7 @@ class Progress:
             "splits": {name: render(value) for name, value in self.splits.items()},
             "watermark": render(self.watermark),
             "processing_time": render(self.processing_time),
+            "output_watermarks": [render(value) for value in self.output_watermarks],
             "next_event_time_deadline": None if self.due_event >= NEVER else render(self.due_event),
             "next_processing_time_deadline": None if self.due_time >= NEVER else render(self.due_time),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
@@ -52,6 +55,7 @@ class Progress:
             splits={name: parse(text) for name, text in value["splits"].items()},
             watermark=parse(value["watermark"]),
             processing_time=parse(value["processing_time"]),
+            output_watermarks=tuple(parse(text) for text in value["output_watermarks"]),
             due_event=optional("next_event_time_deadline") or NEVER,
             due_time=optional("next_processing_time_deadline") or NEVER,
             min_event_time=optional("min_event_time"),

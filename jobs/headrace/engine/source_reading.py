@@ -14,6 +14,8 @@ from functools import reduce
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, LongType, StringType
 
+from headrace.engine import columns as c
+from headrace.engine.elements import element_size
 from headrace.engine.errors import UnreadableFileError
 from headrace.engine.expressions import compile_expr, named
 from headrace.engine.plan import Plan
@@ -88,21 +90,21 @@ def open_batch(spark: SparkSession, pipeline: Pipeline, files: Sequence[InputFil
     return Batch(source_uri, {columns: tuple(group) for columns, group in groups.items()}, unreadable)
 
 
-def read_batch(spark: SparkSession, plan: Plan, batch: Batch) -> DataFrame:
+def read_batch(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch) -> DataFrame:
     """The judged records of ``batch``: one scan per way in which its files hold their columns, usually one.
 
     A file that cannot be read at all is one rejected record without text. Lazy: errors come with the action.
     """
-    return _judged(spark, plan, batch, numbered=False).drop(POSITION)
+    return _judged(spark, pipeline, plan, batch, numbered=False).drop(POSITION)
 
 
-def rejected_rows(spark: SparkSession, plan: Plan, batch: Batch, epoch: int) -> DataFrame:
+def rejected_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch, epoch: int) -> DataFrame:
     """The dead letters of ``batch``: ``file``, ``position``, ``reason``, ``raw``, ``epoch``.
 
     ``position`` is the number of the line in its file (of the row, in Parquet), from 0; a CSV header is line 0. It and
     ``raw`` are NULL for a file that cannot be read at all. Reads the files again, and lines twice for their numbers.
     """
-    judged = _judged(spark, plan, batch, numbered=True).where(f.col(REJECT).isNotNull())
+    judged = _judged(spark, pipeline, plan, batch, numbered=True).where(f.col(REJECT).isNotNull())
     return judged.select(
         f.col(FILE).alias("file"),
         f.col(POSITION).alias("position"),
@@ -112,20 +114,20 @@ def rejected_rows(spark: SparkSession, plan: Plan, batch: Batch, epoch: int) -> 
     )
 
 
-def _judged(spark: SparkSession, plan: Plan, batch: Batch, numbered: bool) -> DataFrame:
-    source = plan.pipeline.source
+def _judged(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch, numbered: bool) -> DataFrame:
+    source = pipeline.source
     parts = []
     for columns, files in batch.groups.items():
         uris = [hadoop_uri(batch.source_uri, file.path) for file in files]
         records = scan(spark, source.format, source.schema, columns, uris, numbered=numbered)
-        parts.append(_judge(plan, batch.source_uri, records))
+        parts.append(_judge(pipeline, plan, batch.source_uri, records))
     if batch.unreadable or not parts:
-        parts.append(_unreadable_rows(spark, plan, batch.unreadable))
+        parts.append(_unreadable_rows(spark, pipeline, plan, batch.unreadable))
     return reduce(DataFrame.unionByName, parts)
 
 
-def _judge(plan: Plan, source_uri: str, records: DataFrame) -> DataFrame:
-    pipeline, schema = plan.pipeline, plan.pipeline.schema
+def _judge(pipeline: Pipeline, plan: Plan, source_uri: str, records: DataFrame) -> DataFrame:
+    schema = pipeline.schema
     parsed = f.col(UNPARSED).isNull()
 
     def computed(name: str, expr: Expr) -> SparkColumn:
@@ -133,6 +135,9 @@ def _judge(plan: Plan, source_uri: str, records: DataFrame) -> DataFrame:
 
     kept = pipeline.filter if pipeline.filter is not None else lit(True)
     split = pipeline.event_time.split if pipeline.event_time.split is not None else lit("")
+    if plan.reads_size:
+        records = records.withColumn(c.SIZE, element_size(schema))
+        schema = {**schema, c.SIZE: Kind.INT}
     rows = records.select(
         _file_column(source_uri).alias(FILE),
         f.col(RAW),
@@ -167,9 +172,9 @@ def _file_column(source_uri: str) -> SparkColumn:
     return f.substring(decoded, len(hadoop_uri(source_uri, "")) + 1, 2**31 - 1)
 
 
-def _unreadable_rows(spark: SparkSession, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:
+def _unreadable_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:
     """A rejected record for each file that cannot be read at all."""
-    pipeline, schema = plan.pipeline, plan.pipeline.schema
+    schema = pipeline.schema
     pairs = [f.struct(f.lit(path).alias("path"), f.lit(reason).alias("reason")) for path, reason in unreadable.items()]
     none = f.struct(f.lit("").alias("path"), f.lit("").alias("reason"))
     files = spark.range(1 if pairs else 0).select(f.explode(f.array(*(pairs or [none]))).alias("file"))

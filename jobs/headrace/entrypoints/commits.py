@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.engine.epochs import Computed, EpochEngine, Written
+from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
 from headrace.engine.session import in_background_pool
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
@@ -96,7 +96,7 @@ class Committer:
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
             progress=computed.progress.to_json(),
-            tables={"state": self._state_layers(parent, computed, written), "current": current},
+            tables={**self._state_layers(parent, computed, written), "current": current},
             logs=logs,
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
@@ -114,17 +114,19 @@ class Committer:
         """
         made = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        files = sum(len(part) for part in (written.state, written.panes, written.late, written.rejected))
+        files = sum(len(part) for part in (*written.state, written.panes, written.late, written.rejected))
         return {**made, "put": made["put"] + files}
 
-    @staticmethod
-    def _state_layers(parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
-        layers = () if parent is None else parent.tables["state"]
-        kept = layers[: len(layers) - computed.replaces]
-        if not written.state:
-            return kept
-        first, last = computed.state_epochs
-        return (*kept, _layer(written.state, first, last))
+    def _state_layers(
+        self, parent: Manifest | None, computed: Computed, written: Written
+    ) -> dict[str, tuple[Layer, ...]]:
+        tables: dict[str, tuple[Layer, ...]] = {}
+        names = state_tables(self.engine.pipeline)
+        for name, stage, files in zip(names, computed.stages, written.state, strict=True):
+            layers = () if parent is None else parent.tables[name]
+            kept = layers[: len(layers) - stage.replaces]
+            tables[name] = (*kept, _layer(files, *stage.state_epochs)) if files else kept
+        return tables
 
     def _current_layers(self, parent: Manifest | None, epoch: int, written: Written, prefix: str) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from headrace.engine.epochs import EpochEngine
+from headrace.engine.epochs import EpochEngine, state_tables
 from headrace.engine.errors import LostBlockError
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
@@ -204,7 +204,8 @@ class _Run:
         progress = self._progress(head)
         if head is not None:
             self._verify(head)
-        engine.restore(-1 if head is None else head.epoch, progress, () if head is None else head.tables["state"])
+        state = [() if head is None else head.tables[name] for name in state_tables(self.pipeline)]
+        engine.restore(-1 if head is None else head.epoch, progress, state)
         files = self._new_files(head, progress)
         self.listener.planned(len(files))
         source = self.pipeline.source
@@ -222,7 +223,8 @@ class _Run:
 
     def _verify(self, head: Manifest) -> None:
         """Read every state file once and hold it against its length and checksum. Raises a RestoreError naming it."""
-        files = [file for layer in head.tables["state"] for file in layer.files]
+        tables = [head.tables[name] for name in state_tables(self.pipeline)]
+        files = [file for layers in tables for layer in layers for file in layer.files]
         with ThreadPoolExecutor(_READERS) as pool:
             for _ in pool.map(lambda file: len(verify(self.store, file)), files):
                 pass
@@ -242,7 +244,7 @@ class _Run:
         return self._run_audit(published, head)
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
-        plan, manifest = Plan(self.pipeline), self.catalog.manifest(head)
+        plan, manifest = Plan(self.pipeline.stages[-1]), self.catalog.manifest(head)
         since = -1 if published is None else self.catalog.manifest(published).epoch
         records = self.catalog.files(manifest.logs["panes"], since_epoch=since)
         panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
