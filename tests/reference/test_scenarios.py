@@ -35,7 +35,7 @@ def has_type(value: Any, kind: ValueType) -> bool:
             return value is None or type(value) is PYTHON[kind]
 
 
-@examples(150)
+@examples(80)
 @given(scenarios())
 def test_panes_hold_what_was_declared(scenario: Scenario) -> None:
     pipeline = scenario.pipeline
@@ -47,7 +47,7 @@ def test_panes_hold_what_was_declared(scenario: Scenario) -> None:
             assert None not in pane.key
 
 
-@examples(150)
+@examples(80)
 @given(scenarios())
 def test_retractions_withdraw_what_is_live(scenario: Scenario) -> None:
     pipeline = scenario.pipeline
@@ -60,7 +60,7 @@ def test_retractions_withdraw_what_is_live(scenario: Scenario) -> None:
             assert accumulation is Accumulation.RETRACTING or not pane.is_retraction
 
 
-@examples(100)
+@examples(60)
 @given(scenarios(stages=1))
 def test_every_record_is_accounted_for(scenario: Scenario) -> None:
     """Counted in a pane, dropped, or rejected; a window that never expires may keep some to itself."""
@@ -86,7 +86,7 @@ def _windows_per_element(where: WindowFn, rows: list[Record], drops: list[Drop])
     return sum(len(assign(where, row["at"])) for row in rows) - sum(len(assign(where, row["at"])) for row in early)
 
 
-@examples(60)
+@examples(30)
 @given(scenarios())
 def test_a_pipeline_is_a_value(scenario: Scenario) -> None:
     again = replace(scenario.pipeline, description="again")
