@@ -59,7 +59,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
     )
     fate = (
         f.when(f.col("_reject").isNotNull(), Fate.REJECTED)
-        .when(~f.coalesce(f.col("_kept"), f.lit(False)), Fate.FILTERED)
+        .when(~f.coalesce(f.col("_kept"), f.lit(False)) | f.col(EVENT_TIME).isNull(), Fate.FILTERED)
         .when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
         .when(f.lit(int(watermark)) > expires, late)
         .otherwise(Fate.ACCEPTED)

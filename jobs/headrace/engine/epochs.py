@@ -18,6 +18,7 @@ from headrace.engine.errors import UnreadableFileError, spark_errors
 from headrace.engine.operator import EMPTY, Operator, Stepped, TakenIn, due_after, run_stages
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
+from headrace.engine.source_clock import SourceClock
 from headrace.engine.source_planning import InputFile, advance
 from headrace.engine.source_reading import Batch, open_batch, read_batch, rejected_rows
 from headrace.engine.storage import spark_uri
@@ -26,6 +27,7 @@ from headrace.engine.views import newest_records, read_panes
 from headrace.engine.writer import write_files
 from headrace.errors import FixDataError
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.watermarks import SplitFacts
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import OnUnreadable
 from headrace_snapshots.format.files import DataFile, Layer
@@ -108,7 +110,7 @@ class EpochEngine:
 
     def has_due(self, processing_time: Instant) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input."""
-        return due_after(self.operators)[1] <= processing_time
+        return self.progress.due_time <= processing_time
 
     def compute(
         self, files: Sequence[InputFile], processing_time: Instant, look_back: int, *, is_last: bool = False
@@ -124,25 +126,29 @@ class EpochEngine:
     ) -> Computed:
         started = time.monotonic()
         epoch, old = self.epoch + 1, self.progress
-        batch, taken, splits = self._take_in(files, old)
+        clock = Instant(max(old.processing_time, processing_time))
+        batch, taken, facts = self._take_in(files, clock)
         read = time.monotonic()
-        watermark = self.pipeline.event_time.watermark.watermark(old.watermark, list(splits.values()))
+        wanted = self.operators[0].plan.trigger.percentiles
+        source = self._source_clock(old).after(facts, clock, wanted)
         stages = run_stages(
             self.operators,
             epoch,
             taken,
-            processing_time=processing_time,
-            watermark=MAX_INSTANT if is_last else watermark,
+            processing_time=clock,
+            watermark=MAX_INSTANT if is_last else source.watermark,
+            percentiles=source.percentiles,
         )
         due_event, due_time = due_after(self.operators)
         self.progress = Progress(
             offsets=advance(old.offsets, files, look_back),
-            splits=splits,
+            splits=source.splits,
+            percentiles=source.percentiles,
             watermark=self.operators[0].watermark,
             processing_time=self.operators[0].processing_time,
             output_watermarks=tuple(operator.output_watermark for operator in self.operators),
             due_event=due_event,
-            due_time=due_time,
+            due_time=Instant(min(due_time, source.idle_deadline(clock))),
             min_event_time=taken.accounting.min_accepted,
             max_event_time=taken.accounting.max_accepted,
         )
@@ -158,35 +164,32 @@ class EpochEngine:
             timings={"read_seconds": read - started, "fire_seconds": finished - read},
         )
 
-    def _take_in(self, files: tuple[InputFile, ...], old: Progress) -> tuple[Batch | None, TakenIn, dict[str, Instant]]:
-        """The batch of ``files`` as far as it could be read, its bundle, and the splits' maxima after it."""
+    def _source_clock(self, progress: Progress) -> SourceClock:
+        return SourceClock(self.pipeline.event_time, progress.splits, progress.watermark, progress.percentiles)
+
+    def _take_in(
+        self, files: tuple[InputFile, ...], processing_time: Instant
+    ) -> tuple[Batch | None, TakenIn, dict[str, SplitFacts]]:
+        """The batch of ``files`` as far as it could be read, its bundle, and what it says of splits."""
         if not files:
-            return None, EMPTY, dict(old.splits)
-        batch = open_batch(self.spark, self.pipeline, files, self.source.uri)
+            return None, EMPTY, {}
+        batch = open_batch(self.spark, self.pipeline, files, self.source.uri, processing_time)
         while True:
             try:
                 with spark_errors():
-                    return (batch, *self._take_in_batch(batch, old))
+                    return (batch, *self._take_in_batch(batch))
             except UnreadableFileError as torn:
                 if self.pipeline.source.on_unreadable is OnUnreadable.FAIL:
                     raise
                 batch = batch.without(torn)
 
-    def _take_in_batch(self, batch: Batch, old: Progress) -> tuple[TakenIn, dict[str, Instant]]:
-        judged = read_batch(self.spark, self.pipeline, self.operators[0].plan, batch)
-        taken = self.operators[0].take_in(judged)
+    def _take_in_batch(self, batch: Batch) -> tuple[TakenIn, dict[str, SplitFacts]]:
+        first = self.operators[0]
+        judged = read_batch(self.spark, self.pipeline, first.plan, batch)
+        taken = first.take_in(judged)
         self._check_budget(batch, taken.accounting.rows.get(Fate.REJECTED, 0))
-        splits = dict(old.splits)
-        for name, latest in self._split_maxima(judged, taken.accounting).items():
-            splits[name] = Instant(max(splits.get(name, latest), latest))
-        return taken, splits
-
-    def _split_maxima(self, judged: DataFrame, accounting: Accounting) -> dict[str, Instant]:
-        if self.pipeline.event_time.split is None:
-            return {} if accounting.max_event_time is None else {"": accounting.max_event_time}
-        accepted = judged.where(f.col("_reject").isNull())
-        rows = accepted.groupBy("_split").agg(f.max("_event_time").alias("latest")).collect()
-        return {row["_split"]: Instant(row["latest"]) for row in rows}
+        clock = self._source_clock(self.progress)
+        return taken, clock.facts(judged, taken.accounting.max_event_time, first.plan.trigger.percentiles)
 
     def _check_budget(self, batch: Batch, rejected: int) -> None:
         budget = self.pipeline.source.max_rejected

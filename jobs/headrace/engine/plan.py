@@ -59,7 +59,7 @@ class Plan:
     @property
     def may_finish(self) -> bool:
         """Whether the trigger can close a window before it expires."""
-        return self.stage.aggregation.when.may_finish
+        return self.stage.when.may_finish
 
     @cached_property
     def partitioning(self) -> list[str]:
@@ -74,7 +74,7 @@ class Plan:
     @cached_property
     def trigger(self) -> Node:
         """The compiled trigger tree."""
-        return compile_trigger(self.stage.aggregation.when, self.merging)
+        return compile_trigger(self.stage.when, self.merging)
 
     @cached_property
     def accumulators(self) -> Mapping[str, Accumulator]:

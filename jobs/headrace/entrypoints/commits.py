@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
+from headrace.engine.requests import SparkRequests
 from headrace.engine.session import in_background_pool
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
@@ -26,6 +27,7 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
+    ``counted``: requests of the store that the first epoch is not charged for.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Committer:
         claim: Claim,
         base: Manifest | None,
         on_commit: Callable[[Manifest], None],
+        *,
+        counted: Mapping[str, int] | None = None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
@@ -43,7 +47,9 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._counted = engine.store.requests.snapshot()
+        self._spark_requests = SparkRequests(engine.spark, (engine.store.uri, engine.source.uri))
+        self._counted_of_spark = self._spark_requests.snapshot()
+        self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
@@ -110,12 +116,14 @@ class Committer:
     def _requests(self, written: Written) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), and one put per data file, made by tasks.
 
-        What Spark itself reads through Hadoop's file systems is not among them.
+        ``spark_...``: what Spark itself asked S3 for since then, by now perhaps for the next epoch too.
         """
         made = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
         files = sum(len(part) for part in (*written.state, written.panes, written.late, written.rejected))
-        return {**made, "put": made["put"] + files}
+        by_spark = self._spark_requests.since(self._counted_of_spark)
+        self._counted_of_spark = {kind: self._counted_of_spark[kind] + n for kind, n in by_spark.items()}
+        return {**made, "put": made["put"] + files, **by_spark}
 
     def _state_layers(
         self, parent: Manifest | None, computed: Computed, written: Written

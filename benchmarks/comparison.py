@@ -1,0 +1,198 @@
+"""Both sides in turn, each run in a process of its own: the figures, whether the results agree, the machine."""
+
+import contextlib
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.runs import Measured, Run
+from benchmarks.workloads import RESULTS, Side, Workload
+
+FOLDER = Path(tempfile.gettempdir()) / "headrace-benchmarks"
+"""Generated data and the folders of runs, unless ``--folder`` names another place."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of both sides, in pairs, and what the last pair agreed on."""
+
+    ours: Sequence[Measured]
+    peer: Sequence[Measured]
+    agreement: Mapping[str, Any]
+    loads: Sequence[float] = field(default_factory=list)
+
+    def to_json(self, rows: int) -> dict[str, Any]:
+        """The figures; ``rows`` were measured in each run."""
+        return {
+            "ours": _figures(self.ours, rows),
+            "peer": _figures(self.peer, rows),
+            "ratio": _ratio([(o.wall_seconds, p.wall_seconds) for o, p in zip(self.ours, self.peer, strict=True)]),
+            "cpu_ratio": _ratio([(o.cpu_seconds, p.cpu_seconds) for o, p in zip(self.ours, self.peer, strict=True)]),
+            "epoch_ratio": _ratio([(_warm(o), _warm(p)) for o, p in zip(self.ours, self.peer, strict=True)]),
+            "agrees": self.agreement["agrees"],
+            "compared": self.agreement,
+            "load_averages": [round(load, 2) for load in self.loads],
+        }
+
+
+def compare(ours: Run, against: Side, repeats: int, work: Path) -> Comparison:
+    """Run ours, the peer, ours, the peer ... and hold the results of every pair against each other.
+
+    Raises SystemExit when a run fails.
+    """
+    found: dict[Side, list[Measured]] = {Side.OURS: [], against: []}
+    loads = []
+    agreement: Mapping[str, Any] = {}
+    for repeat in range(repeats):
+        folders = {side: work / f"{side}-{repeat}" for side in found}
+        for side, folder in folders.items():
+            loads.append(os.getloadavg()[0])
+            found[side].append(measured(replace(ours, side=side, work=folder)))
+            last = found[side][-1]
+            print(f"{side} {repeat + 1}/{repeats}: {last.wall_seconds:.1f} s", file=sys.stderr, flush=True)
+        agreement = agree(ours.workload, found[Side.OURS][-1], found[against][-1])
+        for folder in folders.values():
+            shutil.rmtree(folder)
+        if not agreement["agrees"]:
+            break
+    return Comparison(found[Side.OURS], found[against], agreement, loads)
+
+
+def measured(run: Run) -> Measured:
+    """Run it in a new process. Raises SystemExit with the end of its log when it fails."""
+    run.work.mkdir(parents=True)
+    asked, answer, log = (run.work / name for name in ("run.json", "measured.json", "log.txt"))
+    asked.write_text(run.to_json())
+    command = [sys.executable, "-m", "benchmarks.child", str(asked), str(answer)]
+    with log.open("wb") as output:
+        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+    if code or not answer.is_file():
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        raise SystemExit(f"{tail}\nthe run of {run.side} failed with exit code {code}")
+    return Measured.from_json(answer.read_text())
+
+
+@contextlib.contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """A new folder for runs below ``folder``, gone afterwards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def agree(workload: Workload, ours: Measured, peer: Measured) -> dict[str, Any]:
+    """Whether the final results are the same, row by row, up to where both have final ones."""
+    columns = RESULTS[workload]
+    cuts = [cut for cut in (ours.cut, peer.cut) if cut is not None]
+    where = f"where epoch_us(window_end) <= {min(cuts)}" if cuts else ""
+    values = [name for name in columns if not name.startswith("window_")]
+    plain = ", ".join(f"epoch_us({name})" if name.startswith("window_") else f'"{name}"::bigint' for name in columns)
+    sums = ", ".join(f'sum("{name}")::varchar' for name in values)
+    found = []
+    for side in (ours, peer):
+        with duckdb.connect() as connection:
+            sql = f"select count(*), {sums}, bit_xor(hash({plain}))::varchar from ({side.rows_sql}) {where}"
+            found.append(connection.execute(sql).fetchall()[0])
+    names = ["results", *(f"sum_of_{name}" for name in values), "digest"]
+    return {
+        "agrees": found[0] == found[1] and found[0][0] > 0,
+        "columns": list(columns),
+        "up_to_window_end_us": min(cuts) if cuts else None,
+        "ours": dict(zip(names, found[0], strict=True)),
+        "peer": dict(zip(names, found[1], strict=True)),
+    }
+
+
+def machine(cores: int, memory: str) -> dict[str, Any]:
+    """Where the figures were measured, and with what."""
+    model = platform.processor()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return {
+        "processor": model,
+        "machine_cores": os.cpu_count(),
+        "cores": cores,
+        "driver_memory": memory,
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "python": platform.python_version(),
+        "pyspark": metadata.version("pyspark"),
+        "system": platform.platform(),
+    }
+
+
+def _warm(run: Measured) -> float:
+    """The median epoch, without the first, in which code is still being compiled."""
+    return statistics.median(run.epoch_seconds[1:] or run.epoch_seconds)
+
+
+def _figures(runs: Sequence[Measured], rows: int) -> dict[str, Any]:
+    def each(figure: Callable[[Measured], float]) -> list[float]:
+        return [round(figure(run), 3) for run in runs]
+
+    wall = each(lambda run: run.wall_seconds)
+    return {
+        "wall_seconds": wall,
+        "cpu_seconds": each(lambda run: run.cpu_seconds),
+        "start_seconds": each(lambda run: run.start_seconds),
+        "first_epoch_seconds": each(lambda run: run.epoch_seconds[0]),
+        "epoch_seconds": each(_warm),
+        "median_epoch_seconds": round(statistics.median(_warm(run) for run in runs), 3),
+        "epochs": [[round(seconds, 3) for seconds in run.epoch_seconds] for run in runs],
+        "median_wall_seconds": round(statistics.median(wall), 3),
+        "rows_per_second": round(rows / statistics.median(wall)),
+        "stages_of_epochs": _stages(runs),
+        "extra": [dict(run.extra) for run in runs],
+    }
+
+
+def _stages(runs: Sequence[Measured]) -> dict[str, float]:
+    """Medians over the warm epochs of the seconds that the side tells of its stages."""
+    warm = [epoch for run in runs for epoch in (run.details[1:] or run.details)]
+    names = sorted({name for epoch in warm for name, value in epoch.items() if isinstance(value, int | float)})
+    return {name: round(statistics.median(epoch.get(name, 0) for epoch in warm), 3) for name in names}
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
+    ratios = [peer / ours for ours, peer in pairs]
+    return {"median": round(statistics.median(ratios), 3), "min": round(min(ratios), 3), "max": round(max(ratios), 3)}
+
+
+def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]) -> None:
+    """A small table on standard output."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("run")
+    for name in ("wall s", "cpu s", "warm epoch s", "rows/s"):
+        table.add_column(name, justify="right")
+    for entry in found:
+        for side in ("ours", "peer"):
+            figures = entry[side]
+            table.add_row(
+                f"{label(entry)} {side if side == 'ours' else entry['against']}",
+                f"{figures['median_wall_seconds']:.2f}",
+                f"{statistics.median(figures['cpu_seconds']):.2f}",
+                f"{statistics.median(figures['epoch_seconds']):.2f}",
+                f"{figures['rows_per_second']:,}",
+            )
+        ratios = (entry[name] for name in ("ratio", "cpu_ratio", "epoch_ratio"))
+        shown = [f"{ratio['median']:.2f}x ({ratio['min']:.2f} to {ratio['max']:.2f})" for ratio in ratios]
+        verdict = "agrees" if entry["agrees"] else "DISAGREES"
+        table.add_row(f"{label(entry)} peer / ours", *shown, verdict, style="bold", end_section=True)
+    Console(width=120).print(table)

@@ -1,0 +1,74 @@
+"""Epochs that change a few of many live keys, against Structured Streaming.
+
+``python -m benchmarks.live_keys --keys 1000000 10000000 --changed 200000 --against structured_streaming``: every key
+gets a window, then, in the same application, come epochs of ``--changed`` rows that touch as many keys. An epoch is
+from commit to commit; the first, in which the state is read back, is left out of the median and told apart.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from benchmarks import data
+from benchmarks.comparison import compare, machine, show, workplace
+from benchmarks.runs import Run
+from benchmarks.throughput import common_arguments
+from benchmarks.workloads import Side, Workload
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--changed", type=int, default=200_000)
+    parser.add_argument("--against", type=Side, choices=[Side.STRUCTURED_STREAMING], default=Side.STRUCTURED_STREAMING)
+    report(parser, epochs=7)
+
+
+def report(parser: argparse.ArgumentParser, epochs: int) -> None:
+    """Measure what the arguments ask for and print it. Raises SystemExit when the results differ."""
+    parser.add_argument("--epochs", type=int, default=epochs)
+    parser.add_argument("--repeats", type=int, default=3)
+    common_arguments(parser)
+    given = parser.parse_args()
+    results = [_measure(given, keys) for keys in given.keys]
+    if given.format == "json":
+        print(
+            json.dumps({"results": results, "growth": _growth(results), "machine": machine(given.cores, given.memory)})
+        )
+    else:
+        title = f"{given.epochs} epochs of {given.changed:,} changed rows"
+        show(title, results, lambda entry: f"{entry['live_keys']:,} live keys")
+        for side, growth in _growth(results).items():
+            print(f"{side}: the epoch at {given.keys[-1]:,} keys takes {growth:.2f} times that at {given.keys[0]:,}")
+        idle = [extra["idle_run_seconds"] for entry in results for extra in entry["ours"]["extra"]]
+        print(f"a run that finds nothing new, in a running application: {min(idle):.3f} to {max(idle):.3f} s")
+    if not all(entry["agrees"] for entry in results):
+        raise SystemExit("the results differ")
+
+
+def _measure(given: argparse.Namespace, keys: int) -> dict[str, Any]:
+    print(f"generating data of {keys:,} keys", file=sys.stderr, flush=True)
+    cache = given.folder / "data"
+    live = data.everyone(cache, keys)
+    changes = data.touches(cache, data.Touches(keys, given.changed, given.epochs))
+    with workplace(given.folder) as work:
+        run = Run(Side.OURS, given.against, Workload.LIVE_KEYS, changes, work, given.cores, given.memory, live)
+        comparison = compare(run, given.against, given.repeats, work)
+    rows = given.changed * given.epochs
+    return {"live_keys": keys, "changed": given.changed, "against": given.against, **comparison.to_json(rows)}
+
+
+def _growth(results: list[dict[str, Any]]) -> dict[str, float]:
+    """How many times longer a warm epoch takes with the most keys than with the fewest."""
+    if len(results) < 2:
+        return {}
+    return {
+        side: round(results[-1][side]["median_epoch_seconds"] / results[0][side]["median_epoch_seconds"], 3)
+        for side in ("ours", "peer")
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Headrace's side of a comparison: the public entry over a local root, one epoch per file."""
+
+import itertools
+import time
+from dataclasses import dataclass, field
+
+from benchmarks.data import land
+from benchmarks.runs import Measured, Run, Stopwatch, timed
+from benchmarks.workloads import RESULTS, Side, Workload, pipeline
+from headrace.engine.session import spark_session
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import CURRENT, View, files
+from headrace.model.time import MAX_INSTANT, parse
+from headrace.pipeline.graph import Pipeline
+from headrace_snapshots.format.manifest import Manifest
+
+
+def options(run: Run) -> RunOptions:
+    """One epoch per file; against the batch query all files at once.
+
+    THE SWITCH for batch mode: until RunOptions has it, one epoch over all files stands for it. Its watermark ends at
+    the largest event time less the bound, so the newest windows stay open and are left out of the comparison.
+    """
+    if run.against is not Side.SPARK_BATCH:
+        return RunOptions("measured", files_per_epoch=1)
+    return RunOptions("measured", files_per_epoch=1_000_000, bytes_per_epoch=2**50)
+
+
+@dataclass
+class Commits:
+    """Listens to a run: manifests and when they came."""
+
+    manifests: list[Manifest] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    last: tuple[float, float] = (0.0, 0.0)
+
+    def planned(self, files: int) -> None:
+        """Nothing."""
+
+    def committed(self, manifest: Manifest) -> None:
+        """Keep it."""
+        self.manifests.append(manifest)
+        self.times.append(time.monotonic())
+        self.last = self.watch.read()
+
+
+def measure(run: Run) -> Measured:
+    """Drain the source, each epoch with state, panes and commit; the audit (of no expectations) comes after."""
+    made = pipeline(run.workload, run.against, run.landing)
+    root = run.work / "root"
+    root.mkdir(parents=True)
+    started = time.monotonic()
+    spark = _session(run)
+    start_seconds = time.monotonic() - started
+    if run.prepare is not None:
+        land(run.prepare, run.landing, "a")
+        process(made, root.as_uri(), RunOptions("prepare", files_per_epoch=1), spark=spark)
+        land(run.source, run.landing, "b")
+    listener = Commits()
+    result = process(made, root.as_uri(), options(run), listener=listener, spark=spark)
+    extra = {}
+    if run.workload is Workload.LIVE_KEYS:
+        # what a scheduler's call costs that finds nothing new
+        idle = timed(lambda: process(made, root.as_uri(), RunOptions("idle"), spark=spark))
+        extra["idle_run_seconds"] = idle
+    spark.stop()
+    wall, cpu = listener.last
+    commits = [listener.watch.wall, *listener.times]
+    end = parse(result.watermark or "-inf")
+    return Measured(
+        wall_seconds=wall,
+        cpu_seconds=cpu,
+        start_seconds=start_seconds,
+        epoch_seconds=[after - before for before, after in itertools.pairwise(commits)],
+        rows_sql=_results(run, made, root.as_uri()),
+        cut=int(end) if run.against is Side.SPARK_BATCH and end < MAX_INSTANT else None,
+        details=[{**manifest.timings, **manifest.counts} for manifest in listener.manifests],
+        extra=extra,
+    )
+
+
+def _session(run: Run) -> SparkSession:
+    conf = {"spark.driver.memory": run.memory, "spark.local.dir": str(run.work / "spark")}
+    if run.event_log is not None:
+        conf |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": run.event_log.as_uri()}
+    return spark_session("headrace benchmark", root_uri=run.work.as_uri(), cores=run.cores, conf=conf)
+
+
+def _results(run: Run, made: Pipeline, root: str) -> str:
+    """Folds ``current`` from its files, as readers do."""
+    found = files(made, root, View.CURRENT, MAIN)
+    identity = ", ".join(f'"{name}"' for name in (*made.key_types, "window_start", "window_end"))
+    columns = ", ".join(f'"{name}"' for name in (*RESULTS[run.workload], "is_retraction", "epoch", "sequence"))
+    if run.workload is Workload.TWO_STAGE:
+        columns = f'"all", {columns}'
+    folded = CURRENT.format(identity=identity)
+    return f"with rows as (select {columns} from read_parquet({found})) {folded}"

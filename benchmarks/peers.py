@@ -1,0 +1,190 @@
+"""Spark's own ways to the same results, set up as an expert would: Structured Streaming, and the plain query.
+
+Structured Streaming: RocksDB state with changelog checkpoints and without a row count per put (Spark's tuning advice),
+as many shuffle partitions as cores, one file a micro-batch, update mode where it exists. Its sink is a folder of
+Parquet files per batch, overwritten if the batch is repeated: the least that gives every result exactly once.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.data import land, paths
+from benchmarks.runs import Measured, Run, Stopwatch
+from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, RESULTS, SIZE, Side, Workload
+from headrace.engine.jvm import driver_java_options
+from headrace.model.time import instant
+
+_SCHEMA = "user bigint, at timestamp, amount bigint"
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+}
+_STREAMING = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
+}
+
+
+def measure(run: Run) -> Measured:
+    """Run the peer; its checkpoint and its results are in the run's folder."""
+    started = time.monotonic()
+    spark = _session(run)
+    start_seconds = time.monotonic() - started
+    measured = _batch(spark, run, start_seconds) if run.side is Side.SPARK_BATCH else _stream(spark, run, start_seconds)
+    spark.stop()
+    return measured
+
+
+def _session(run: Run) -> SparkSession:
+    settings = {
+        **_CONF,
+        **(_STREAMING if run.side is Side.STRUCTURED_STREAMING else {}),
+        "spark.master": f"local[{run.cores}]",
+        "spark.sql.shuffle.partitions": str(run.cores),
+        "spark.driver.memory": run.memory,
+        "spark.local.dir": str(run.work / "spark"),
+        "spark.driver.extraJavaOptions": driver_java_options(),
+    }
+    if run.event_log is not None:
+        settings |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": run.event_log.as_uri()}
+    builder = SparkSession.builder.appName("benchmark peer")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+# --- the queries
+
+
+def _grouped(workload: Workload, events: DataFrame) -> DataFrame:
+    return _QUERIES[workload](events)
+
+
+def _sums(events: DataFrame, window: Any, name: str = "window") -> DataFrame:
+    sums = (f.count(f.lit(1)).alias("payments"), f.sum("amount").alias("amount"))
+    grouped = events.groupBy(window.alias("w"), "user").agg(*sums)
+    return grouped.select("user", *_ends("w"), "payments", "amount")
+
+
+def _ends(window: str) -> tuple[Any, Any]:
+    return f.col(f"{window}.start").alias("window_start"), f.col(f"{window}.end").alias("window_end")
+
+
+def _seconds(length: Any) -> str:
+    return f"{int(length.total_seconds())} seconds"
+
+
+def _two_stage(events: DataFrame) -> DataFrame:
+    users = events.groupBy(f.window("at", _seconds(SIZE)).alias("w"), "user").agg(f.count(f.lit(1)).alias("payments"))
+    busy = users.where(f.col("payments") > BUSY)
+    windows = busy.groupBy(f.window(f.window_time("w"), _seconds(SIZE)).alias("v"))
+    return windows.agg(f.count(f.lit(1)).alias("users")).select(*_ends("v"), "users")
+
+
+_QUERIES: dict[Workload, Callable[[DataFrame], DataFrame]] = {
+    Workload.TUMBLING: lambda events: _sums(events, f.window("at", _seconds(SIZE))),
+    Workload.SLIDING: lambda events: _sums(events, f.window("at", _seconds(SIZE), _seconds(PERIOD))),
+    Workload.SESSIONS: lambda events: _sums(events, f.session_window("at", _seconds(GAP))),
+    Workload.TWO_STAGE: _two_stage,
+    Workload.LIVE_KEYS: lambda events: _sums(events, f.window("at", "1 day")),
+}
+
+_APPEND_ONLY = (Workload.SESSIONS, Workload.TWO_STAGE)
+"""Structured Streaming has no update mode for sessions and for several aggregations: no early results, that is."""
+
+
+# --- the plain query
+
+
+def _batch(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
+    out = run.work / "results"
+    watch = Stopwatch()
+    events = spark.read.schema(_SCHEMA).parquet(*[str(path) for path in paths(run.landing)])
+    _grouped(run.workload, events).write.parquet(str(out))
+    wall, cpu = watch.read()
+    columns = ", ".join(f'"{name}"' for name in RESULTS[run.workload])
+    return Measured(
+        wall_seconds=wall,
+        cpu_seconds=cpu,
+        start_seconds=start_seconds,
+        epoch_seconds=[wall],
+        rows_sql=f"select {columns} from read_parquet('{out}/*.parquet')",
+        cut=None,
+    )
+
+
+# --- Structured Streaming
+
+
+def _stream(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
+    out = run.work / "results"
+    if run.prepare is not None:
+        land(run.prepare, run.landing, "a")
+        _drain(spark, run, out)
+        land(run.source, run.landing, "b")
+    watch = Stopwatch()
+    query = _drain(spark, run, out)
+    wall, cpu = watch.read()
+    progress = [dict(batch) for batch in query.recentProgress]
+    batches = progress[: len(paths(run.source))]
+    append = run.workload in _APPEND_ONLY
+    return Measured(
+        wall_seconds=wall,
+        cpu_seconds=cpu,
+        start_seconds=start_seconds,
+        epoch_seconds=[batch["durationMs"]["triggerExecution"] / 1000 for batch in batches],
+        rows_sql=_newest(run.workload, out),
+        cut=_watermark(progress) if append else None,
+        details=[{**batch["durationMs"], "rows": batch["numInputRows"]} for batch in progress],
+    )
+
+
+def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
+    events = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(run.landing))
+    delay = BOUND + LATENESS if run.workload is not Workload.LIVE_KEYS else BOUND + 96 * LATENESS
+
+    def sink(rows: DataFrame, batch: int) -> None:
+        rows.write.mode("overwrite").parquet(f"{out}/batch={batch:05d}")
+
+    query = (
+        _grouped(run.workload, events.withWatermark("at", _seconds(delay)))
+        .writeStream.outputMode("append" if run.workload in _APPEND_ONLY else "update")
+        .option("checkpointLocation", str(run.work / "checkpoint"))
+        .foreachBatch(sink)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def _watermark(progress: list[dict[str, Any]]) -> int:
+    """The watermark of the last batch: windows that end up to it are out."""
+    stated = progress[-1]["eventTime"]["watermark"]
+    return int(instant(datetime.fromisoformat(stated.replace("Z", "+00:00"))))
+
+
+def _newest(workload: Workload, out: Path) -> str:
+    """Of every window the result of the newest batch that has one."""
+    identity = [name for name in RESULTS[workload] if name in ("user", "window_start", "window_end")]
+    values = [name for name in RESULTS[workload] if name not in identity]
+    columns = [*(f'"{name}"' for name in identity), *(f'arg_max("{name}", batch) as "{name}"' for name in values)]
+    groups = ", ".join(f'"{name}"' for name in identity)
+    source = f"read_parquet('{out}/*/*.parquet', hive_partitioning = true)"
+    return f"select {', '.join(columns)} from {source} group by {groups}"

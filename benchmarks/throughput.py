@@ -1,0 +1,80 @@
+"""Rows per second of whole drains, against Spark's own ways, each figure as a ratio within one run.
+
+``python -m benchmarks.throughput --workload tumbling --rows 20000000 --keys 200000 --epochs 10
+--against structured_streaming --format text|json``. Wall and CPU seconds from the first listing to the last commit;
+the start of Spark is left out on both sides, compiling code is not. Needs memory and disk in proportion to the rows.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+from benchmarks.comparison import FOLDER, compare, machine, show, workplace
+from benchmarks.runs import Run
+from benchmarks.workloads import Side, Workload
+from headrace import engine
+
+
+def main() -> None:
+    """Command line."""
+    given = _arguments()
+    if given.workload is Workload.TWO_STAGE and not engine_runs_chains():
+        raise SystemExit("two_stage needs an engine that runs Pipeline.then; this one runs only the first aggregation")
+    print("generating data", file=sys.stderr, flush=True)
+    source = data.events(given.folder / "data", data.Events(given.rows, given.keys, given.epochs, given.seed))
+    with workplace(given.folder) as work:
+        run = Run(Side.OURS, given.against, given.workload, source, work, given.cores, given.memory)
+        comparison = compare(run, given.against, given.repeats, work)
+    result: dict[str, Any] = {
+        "workload": given.workload,
+        "against": given.against,
+        "rows": given.rows,
+        "keys": given.keys,
+        "epochs": given.epochs,
+        **comparison.to_json(given.rows),
+        "machine": machine(given.cores, given.memory),
+    }
+    if given.format == "json":
+        print(json.dumps(result))
+    else:
+        title = f"{given.rows:,} rows, {given.keys:,} keys, {given.epochs} files"
+        show(title, [result], lambda entry: str(entry["workload"]))
+    if not result["agrees"]:
+        raise SystemExit("the results differ")
+
+
+def engine_runs_chains() -> bool:
+    """Whether the engine knows of a pipeline's further stages. To be deleted when it does."""
+    folder = Path(engine.__file__).parent
+    return any(".stages" in path.read_text() for path in folder.glob("*.py"))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    workloads = [workload for workload in Workload if workload is not Workload.LIVE_KEYS]
+    parser.add_argument("--workload", type=Workload, choices=workloads, default=Workload.TUMBLING)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--epochs", type=int, default=10, help="files, and so micro-batches")
+    peers = [Side.STRUCTURED_STREAMING, Side.SPARK_BATCH]
+    parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=7)
+    common_arguments(parser)
+    return parser.parse_args()
+
+
+def common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of all benchmarks."""
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--memory", default="6g", help="of the driver, for both sides")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for generated data (kept) and runs (removed)")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+
+
+if __name__ == "__main__":
+    main()
