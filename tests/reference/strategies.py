@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import Aggregate, Combiner, count
-from headrace.model.expr import DataType, col, if_
+from headrace.model.combiners import Aggregate, Combiner, count, sum_of
+from headrace.model.expr import DataType, Expr, col, if_
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import (
     AfterAll,
@@ -58,25 +58,31 @@ FIXED_LIKE: st.SearchStrategy[WindowFn] = st.one_of(
 )
 SESSIONS = st.builds(Sessions, st.integers(1, 12), st.booleans())
 
-LEAVES: st.SearchStrategy[Trigger] = st.one_of(
-    st.sampled_from(
-        [
-            Default(),
-            Never(),
-            Always(),
-            AfterWatermark(),
-            AfterSynchronizedProcessingTime(),
-            AfterPunctuation(col("end")),
-            AfterPattern("ab", {"a": col("end"), "b": ~col("end")}),
-            DataDriven({"n": count(), "ends": count(if_(col("end"), 1, None))}, col("ends") * 2 > col("n")),
-            AfterSignal("go"),
-        ]
-    ),
-    st.builds(AfterCount, st.integers(1, 4)),
-    st.builds(AfterBytes, st.integers(1, 30)),
-    st.builds(AfterPercentileWatermark, st.just(50.0)),
-    st.builds(AfterProcessingTime, st.integers(0, 10), st.none() | st.integers(1, 10), st.integers(0, 5)),
-)
+
+def leaves(condition: Expr, number: Expr) -> st.SearchStrategy[Trigger]:
+    """Leaves of trigger trees; data-driven ones look at a bool and an int of the elements."""
+    several = {"n": count(), "number": sum_of(number), "ends": count(if_(condition, 1, None))}
+    return st.one_of(
+        st.sampled_from(
+            [
+                Default(),
+                Never(),
+                Always(),
+                AfterWatermark(),
+                AfterSynchronizedProcessingTime(),
+                AfterPunctuation(condition),
+                AfterPattern("ab", {"a": condition, "b": ~condition}),
+                AfterPattern("a.|b+c", {"a": condition, "b": number > 2, "c": ~condition}),
+                DataDriven(several, col("ends") * 2 > col("n")),
+                DataDriven(several, (col("number") > 3) | (col("n") >= 3)),
+                AfterSignal("go"),
+            ]
+        ),
+        st.builds(AfterCount, st.integers(1, 4)),
+        st.builds(AfterBytes, st.integers(1, 30)),
+        st.builds(AfterPercentileWatermark, st.just(50.0)),
+        st.builds(AfterProcessingTime, st.integers(0, 10), st.none() | st.integers(1, 10), st.integers(0, 5)),
+    )
 
 
 def _composites(inner: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
@@ -91,8 +97,14 @@ def _composites(inner: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]
     )
 
 
-TRIGGERS = st.recursive(LEAVES, _composites, max_leaves=5)
-"""Any tree of the vocabulary, finishing ones included."""
+def triggers(condition: Expr, number: Expr) -> st.SearchStrategy[Trigger]:
+    """Any tree of the vocabulary, finishing ones included."""
+    return st.recursive(leaves(condition, number), _composites, max_leaves=5)
+
+
+LEAVES = leaves(col("end"), col("number"))
+TRIGGERS = triggers(col("end"), col("number"))
+"""Those over elements of this module."""
 
 EMITS_ALL: st.SearchStrategy[Trigger] = st.one_of(
     st.just(Default()), st.just(Always()), st.builds(AfterWatermark, st.none() | LEAVES, st.just(AfterCount(1)))
@@ -116,7 +128,9 @@ BEHAVIOURS = st.builds(
 def elements(retractions: bool = False) -> st.SearchStrategy[Element]:
     """Elements of two keys around time 0; values differ in sum for almost every subset."""
     return st.builds(
-        lambda key, at, value, end, size, sign: Element((key,), Instant(at), value, sign, {"end": end}, size),
+        lambda key, at, value, end, size, sign: Element(
+            (key,), Instant(at), value, sign, {"end": end, "number": value % 5}, size
+        ),
         st.sampled_from("ab"),
         st.integers(-20, 60),
         st.integers(1, 1000),
@@ -169,7 +183,7 @@ def summing(contents: Contents) -> tuple[Any, ...]:
     return (combine(Aggregate(Combiner.SUM), contents.net),)
 
 
-SCHEMA = {"end": DataType.BOOL}
+SCHEMA = {"end": DataType.BOOL, "number": DataType.INT}
 
 
 def operator(

@@ -116,6 +116,17 @@ def test_every_combiner_is_tried() -> None:
     assert {aggregate.combiner for aggregate in ALL} == set(Combiner)
 
 
+PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS)
+
+
+def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_others() -> None:
+    owed = [(5, 1), (1, -2), (7, 2)]
+    found = {a.combiner.value: combine(a, owed) for a in ALL if a.combiner not in PAIRED}
+    assert (found["count"], found["sum"]) == (1, 17)
+    assert (found["min"], found["max"], found["distinct"]) == (5, 7, 2)
+    assert (found["collect"], found["top"], found["quantile"]) == ((5, 7, 7), (7, 7), 5)
+
+
 def test_first_and_last_go_by_event_time_and_break_ties_by_value() -> None:
     def at(aggregate: Aggregate, *pairs: tuple[int, int | None]) -> Any:
         kept = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in pairs]

@@ -120,6 +120,16 @@ def test_a_percentile_pane_comes_before_the_watermark_and_the_stragglers_later()
     ]
 
 
+def test_the_lag_of_a_record_is_how_far_it_is_behind_the_mark_before_its_epoch() -> None:
+    when = AfterWatermark(early=AfterPercentileWatermark(75))
+    pipeline = build(EventTime(col("at"), BoundedOutOfOrderness(100)), when=when)
+    results = run_pipeline(
+        pipeline, [epoch(0, row(20)), epoch(1, row(20), row(20), row(10), row(0)), epoch(2, row(21))]
+    )
+    found = [[(pane.window.start, pane.values) for pane in result.panes] for result in results]
+    assert found == [[], [], [(0, (1,))]], "W_75 is 20 - 11, then 21 - 11"
+
+
 @pytest.mark.parametrize(
     ("event_time", "message"),
     [

@@ -6,12 +6,13 @@ engine.
 Run a real pipeline::
 
     results = run_pipeline(pipeline, [Epoch(Instant(0), records), Epoch(Instant(60_000_000), more, is_last=True)])
-    results[0].panes        # Pane values in order of emission, retractions included
-    results[0].drops        # elements of expired or closed windows; .cause says which
-    results[0].rejected     # records without event time or key, panes without the key of the next aggregation
-    results[0].watermark    # after the epoch
+    results[0].panes        # Pane values of the last aggregation in order of emission, retractions included
+    results[0].drops        # elements of expired or closed windows, and duplicates; .cause says which
+    results[0].rejected     # records without event time, key or id, panes without the key of the next aggregation
+    results[0].watermark    # after the epoch; .output_watermarks has one for each aggregation
     fold_current(pane for result in results for pane in result.panes)   # {(key, window): Pane}
 
+An epoch may bring signals (``signals=``) and records of further inputs (``also={name: records}``).
 ``PipelineRun(pipeline).run(epoch)`` does the same one epoch at a time. Below that: ``Operator`` (one grouping, driven
 by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``evaluate`` (expressions), ``windows``
 (assign and merge). The input of everything is values; nothing here has a clock, does I/O or draws random numbers.

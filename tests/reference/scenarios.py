@@ -1,0 +1,176 @@
+"""Random whole pipelines of one and two aggregations with input for them: what any executor must give alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from headrace.errors import PipelineError
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.combiners import Aggregate, Outer
+from headrace.model.expr import DataType, Expr, col
+from headrace.model.time import Instant
+from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
+from headrace.model.windows import (
+    CalendarWindows,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    ShiftedOutputTime,
+    SlidingWindows,
+    WindowFn,
+)
+from headrace.pipeline import (
+    Aggregation,
+    Deduplicate,
+    EventTime,
+    FileFormat,
+    FileSource,
+    Pipeline,
+    Signal,
+    approx_distinct_of,
+    collect_of,
+    count,
+    distinct_of,
+    first_of,
+    last_of,
+    max_of,
+    mean_of,
+    min_of,
+    pairs_of,
+    quantile_of,
+    sum_of,
+    top_of,
+    variance_of,
+)
+from headrace.reference import Epoch
+from tests.reference.strategies import triggers
+
+SCHEMA = {
+    "user": DataType.STRING,
+    "at": DataType.TIMESTAMP,
+    "x": DataType.INT,
+    "part": DataType.FLOAT,
+    "word": DataType.STRING,
+    "end": DataType.BOOL,
+    "id": DataType.STRING,
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A pipeline and its input; the last epoch ends it."""
+
+    pipeline: Pipeline
+    epochs: Sequence[Epoch]
+
+
+PLAIN_WINDOWS: st.SearchStrategy[WindowFn] = st.one_of(
+    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25)),
+    st.builds(SlidingWindows, st.integers(1, 20), st.integers(2, 12), st.integers(-5, 15)),
+    st.builds(Sessions, st.integers(1, 12), st.booleans()),
+    st.just(GlobalWindows()),
+    st.just(CalendarWindows("day", "Europe/Berlin")),
+)
+WINDOWS = PLAIN_WINDOWS | st.builds(ShiftedOutputTime, PLAIN_WINDOWS, st.integers(0, 9))
+
+HOWS = st.builds(
+    How,
+    st.sampled_from(Accumulation),
+    st.none() | st.integers(0, 30),
+    st.sampled_from(Firing),
+    st.sampled_from(Firing),
+    st.sampled_from(TimestampCombiner),
+)
+
+
+def aggregates(number: Expr, text: Expr) -> st.SearchStrategy[Mapping[str, Aggregate]]:
+    """A count ``n`` and a sum ``total``, and some of the other combiners over an int and a string."""
+    others = [
+        count(number),
+        min_of(number),
+        max_of(text),
+        mean_of(number),
+        variance_of(number),
+        first_of(text),
+        last_of(number),
+        collect_of(text),
+        top_of(number, 2),
+        distinct_of(text),
+        approx_distinct_of(number),
+        quantile_of(number, 0.5),
+        pairs_of(number, text, Outer.BOTH),
+    ]
+    some = st.lists(st.sampled_from(others), max_size=3, unique_by=id)
+    return some.map(
+        lambda picked: {"n": count(), "total": sum_of(number), **{f"a{i}": a for i, a in enumerate(picked)}}
+    )
+
+
+def _strategies() -> st.SearchStrategy[SplitStrategy]:
+    timeout = st.none() | st.integers(1, 30)
+    return st.builds(BoundedOutOfOrderness, st.integers(0, 30), timeout) | st.builds(Monotonic, timeout)
+
+
+SECOND = st.builds(
+    Aggregation,
+    key=st.sampled_from([{"total": col("total")}, {"n": col("n"), "low": col("total") % 2}]),
+    where=WINDOWS,
+    when=st.none() | triggers(col("n") > 1, col("total")),
+    how=HOWS,
+    what=aggregates(col("total"), col("user")),
+    filter=st.none() | st.just(col("n") < 5),
+)
+
+ROWS = st.fixed_dictionaries(
+    {
+        "user": st.sampled_from(["ann", "bob", None]),
+        "at": st.integers(-20, 60) | st.none(),
+        "x": st.none() | st.integers(-3, 9),
+        "part": st.none() | st.floats(-4, 4, width=16),
+        "word": st.none() | st.sampled_from(["", "a", "b", "ä"]),
+        "end": st.none() | st.booleans(),
+        "id": st.sampled_from("abcdefgh"),
+    }
+)
+
+SIGNALS = st.sampled_from([(), (), (Signal("go"),), (Signal("go", key=("ann",)),)])
+
+
+@st.composite
+def epochs(draw: st.DrawFn) -> list[Epoch]:
+    """Bundles of rows at times that need not rise."""
+    parts = draw(st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=5))
+    times = draw(st.lists(st.integers(0, 60), min_size=len(parts), max_size=len(parts)))
+    return [
+        Epoch(Instant(time), part, is_last=i == len(parts) - 1, signals=draw(SIGNALS))
+        for i, (time, part) in enumerate(zip(times, parts, strict=True))
+    ]
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, stages: int = 2) -> Scenario:
+    """A pipeline of at most ``stages`` aggregations that the static checks accept."""
+    parts: dict[str, Any] = {
+        "name": "scenario",
+        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "event_time": EventTime(col("at"), draw(_strategies()), draw(st.none() | st.just(col("word")))),
+        "key": {"user": col("user")},
+        "where": draw(WINDOWS),
+        "when": draw(triggers(col("end"), col("x"))),
+        "how": draw(HOWS),
+        "what": draw(aggregates(col("x"), col("word"))),
+        "filter": draw(st.none() | st.just(col("x") != 0)),
+        "deduplicate": draw(st.none() | st.builds(Deduplicate, st.just(col("id")), st.integers(0, 40))),
+        "then": tuple(draw(st.lists(SECOND, max_size=stages - 1))),
+        "allow_finishing": True,
+        "allow_double_counting": True,
+    }
+    try:
+        pipeline = Pipeline(**parts)
+    except PipelineError:
+        assume(False)
+        raise
+    return Scenario(pipeline, draw(epochs()))

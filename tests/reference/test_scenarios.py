@@ -1,0 +1,94 @@
+"""What holds of any pipeline: values have their declared types, retractions fit, everything is accounted for."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+
+from headrace.model.accumulation import Accumulation
+from headrace.model.combiners import ListType, PairsType, ValueType
+from headrace.model.expr import DataType
+from headrace.model.windows import WindowFn
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.reference import Drop, DropCause, Record, run_pipeline
+from headrace.reference.windows import assign
+from tests.reference.scenarios import Scenario, scenarios
+from tests.reference.strategies import examples
+from tests.reference.test_invariants import Live
+
+PYTHON = {
+    DataType.STRING: str,
+    DataType.INT: int,
+    DataType.FLOAT: float,
+    DataType.BOOL: bool,
+    DataType.TIMESTAMP: int,
+}
+
+
+def has_type(value: Any, kind: ValueType) -> bool:
+    match kind:
+        case ListType(item):
+            return isinstance(value, tuple) and all(type(v) is PYTHON[item] for v in value)
+        case PairsType(left, right):
+            return all(has_type(v, kind) for pair in value for v, kind in zip(pair, (left, right), strict=True))
+        case _:
+            return value is None or type(value) is PYTHON[kind]
+
+
+@examples(80)
+@given(scenarios())
+def test_panes_hold_what_was_declared(scenario: Scenario) -> None:
+    pipeline = scenario.pipeline
+    kinds = [*pipeline.key_types.values(), *pipeline.value_types.values()]
+    for result in run_pipeline(pipeline, scenario.epochs):
+        for pane in result.panes:
+            values = [*pane.key, *pane.values]
+            assert all(has_type(value, kind) for value, kind in zip(values, kinds, strict=True)), (values, kinds)
+            assert None not in pane.key
+
+
+@examples(80)
+@given(scenarios())
+def test_retractions_withdraw_what_is_live(scenario: Scenario) -> None:
+    pipeline = scenario.pipeline
+    live = Live()
+    accumulation = pipeline.stages[-1].aggregation.how.accumulation
+    for result in run_pipeline(pipeline, scenario.epochs):
+        for pane in result.panes:
+            if accumulation is Accumulation.RETRACTING:
+                live.apply(pane)
+            assert accumulation is Accumulation.RETRACTING or not pane.is_retraction
+
+
+@examples(60)
+@given(scenarios(stages=1))
+def test_every_record_is_accounted_for(scenario: Scenario) -> None:
+    """Counted in a pane, dropped, or rejected; a window that never expires may keep some to itself."""
+    pipeline = replace(scenario.pipeline, how=replace(scenario.pipeline.how, accumulation=Accumulation.DISCARDING))
+    if pipeline.how.allowed_lateness is None or pipeline.filter is not None:
+        return
+    results = run_pipeline(pipeline, scenario.epochs)
+    rows = [row for epoch in scenario.epochs for row in epoch.records]
+    counted = sum(pane.values[0] for result in results for pane in result.panes)
+    drops = [drop for result in results for drop in result.drops]
+    unplaced = sum(drop.window is None for drop in drops)
+    rejected = sum(len(result.rejected) for result in results)
+    accepted = [row for row in rows if row["at"] is not None and row["user"] is not None]
+    assert rejected == len(rows) - len(accepted)
+    assert all(drop.window is None for drop in drops if drop.cause is DropCause.DUPLICATE)
+    windows = _windows_per_element(pipeline.where, accepted, drops)
+    assert counted + len(drops) - unplaced == windows
+
+
+def _windows_per_element(where: WindowFn, rows: list[Record], drops: list[Drop]) -> int:
+    """How many (element, window) pairs there are of the rows that were not dropped before they had windows."""
+    early = [drop.element.record for drop in drops if drop.window is None]
+    return sum(len(assign(where, row["at"])) for row in rows) - sum(len(assign(where, row["at"])) for row in early)
+
+
+@examples(30)
+@given(scenarios())
+def test_a_pipeline_is_a_value(scenario: Scenario) -> None:
+    again = replace(scenario.pipeline, description="again")
+    assert fingerprint(again) == fingerprint(scenario.pipeline)
+    assert run_pipeline(again, scenario.epochs) == run_pipeline(scenario.pipeline, scenario.epochs)
