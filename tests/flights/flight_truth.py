@@ -11,6 +11,7 @@ import pandas as pd
 
 DEPARTURES = ["origin", "window_start", "window_end", "flights", "cancellations", "mean_delay", "max_delay"]
 SESSIONS = ["tailnum", "window_start", "window_end", "legs", "timed_legs", "air_minutes"]
+BUSY = ["sessions_of", "window_start", "window_end", "sessions", "legs", "most_legs", "air_minutes"]
 
 _SESSIONS_SQL = """
 with legs as (
@@ -59,6 +60,27 @@ def sessions(rows: pd.DataFrame) -> pd.DataFrame:
         return connection.sql(_SESSIONS_SQL).df()[SESSIONS]
 
 
+def busy(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per day in which a session of more than two legs ends; a session ends a microsecond before its end."""
+    ended = sessions(rows)
+    many = ended[ended["legs"] > 2]
+    day = (many["window_end"] - pd.Timedelta(microseconds=1)).dt.floor("D")
+    answer = (
+        many.assign(window_start=day)
+        .groupby("window_start")
+        .agg(
+            sessions=("legs", "size"),
+            legs=("legs", "sum"),
+            most_legs=("legs", "max"),
+            air_minutes=("air_minutes", "sum"),
+        )
+        .reset_index()
+    )
+    answer["window_end"] = answer["window_start"] + pd.Timedelta(days=1)
+    answer["sessions_of"] = "more than two legs"
+    return answer[BUSY]
+
+
 def normal(answer: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """``answer`` in one form: these columns, naive UTC in microseconds, nullable integers, by key and window."""
     table = answer[list(columns)].copy()
@@ -69,7 +91,7 @@ def normal(answer: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
             table[name] = table[name].astype("datetime64[us]")
         elif name == "mean_delay":
             table[name] = table[name].astype("float64")
-        elif name not in ("origin", "tailnum"):
+        elif name not in ("origin", "tailnum", "sessions_of"):
             table[name] = table[name].astype("Int64")
         else:
             table[name] = table[name].astype(object)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.results import RunResult
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.spark
 
 DEPARTURES = resolve("flights_departures")
 SESSIONS = resolve("aircraft_sessions")
+BUSY = resolve("busy_aircraft")
 SPRING = (2, 3, 4, 5)
 FEBRUARY = (2,)
 
@@ -36,10 +37,11 @@ def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, spark: S
 
 def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
     """``current`` on main equals the truth about ``rows`` of the data file, and no record was dropped."""
-    if pipeline is DEPARTURES:
-        columns, truth = flight_truth.DEPARTURES, flight_truth.departures(rows)
-    else:
-        columns, truth = flight_truth.SESSIONS, flight_truth.sessions(rows)
+    columns, truth = {
+        DEPARTURES.name: lambda: (flight_truth.DEPARTURES, flight_truth.departures(rows)),
+        SESSIONS.name: lambda: (flight_truth.SESSIONS, flight_truth.sessions(rows)),
+        BUSY.name: lambda: (flight_truth.BUSY, flight_truth.busy(rows)),
+    }[pipeline.name]()
     current = flight_truth.normal(read(pipeline, root, "current", "main").to_pandas(), columns)
     pd.testing.assert_frame_equal(current, flight_truth.normal(truth, columns), check_exact=False, rtol=1e-12, atol=0)
     assert read(pipeline, root, "late", "main").num_rows == 0
@@ -48,7 +50,7 @@ def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFram
 def assert_dead_letters(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
     """Records without tail number, each once, and no other."""
     rejected = read(pipeline, root, "rejected", "main")
-    expected = int(rows["tailnum"].isna().sum()) if pipeline is SESSIONS else 0
+    expected = 0 if pipeline is DEPARTURES else int(rows["tailnum"].isna().sum())
     assert rejected.num_rows == expected
     if expected:
         reasons = set(rejected["reason"].to_pylist())
@@ -59,7 +61,7 @@ def assert_dead_letters(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> No
 
 def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
     """No pane twice, every retraction withdraws one earlier pane, at most one ON_TIME pane per key and window."""
-    key = next(iter(pipeline.key))
+    key = next(iter(pipeline.key_types))
     with duckdb.connect() as connection:
         connection.register("panes", panes)
 
@@ -146,3 +148,29 @@ def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFra
     )
     delay = pd.to_timedelta(np.random.default_rng(seed).uniform(0, bound, len(flights)), unit="us")
     return flights.iloc[np.argsort((event + delay).to_numpy(), kind="stable")]
+
+
+def test_two_aggregations_with_retractions(
+    land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Sessions that grow and merge leave the day in which they were counted before."""
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
+    land_flights.land(root, files=12, table=year[year["month"].isin(FEBRUARY)])
+    assert len(run(BUSY, root, "first", 1, spark).epochs) == 12
+    assert_current_is_the_truth(BUSY, root, rows)
+    assert_dead_letters(BUSY, root, rows)
+    panes = read(BUSY, root, "panes", "main")
+    assert_panes_are_consistent(BUSY, panes)
+    assert sum(panes["is_retraction"].to_pylist()) > 20
+
+
+def test_batch_gives_the_same_as_micro_batches(
+    land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
+    land_flights.land(root, files=4, table=year[year["month"] == 1])
+    result = process(BUSY, root, RunOptions("all", mode=Mode.BATCH), spark=spark)
+    assert (result.epochs, result.watermark) == ((0,), "+inf")
+    assert_current_is_the_truth(BUSY, root, rows)
+    panes = read(BUSY, root, "panes", "main")
+    assert all(panes["is_last"].to_pylist())

@@ -19,12 +19,13 @@ REJECT, KEPT = "_reject", "_kept"
 
 
 def judge(plan: Plan, rows: DataFrame) -> DataFrame:
-    """``rows`` (columns of ``Stage.schema``, ``_event_time`` in granules, ``_sign``) judged for the stage of ``plan``.
+    """``rows`` (columns of ``Stage.schema``, ``_event_time`` in granules, ``_sign``, perhaps ``_size``) judged for the
+    stage of ``plan``.
 
     A row whose key is NULL is rejected, as at a source.
     """
     schema = plan.stage.schema
-    if plan.reads_size:
+    if plan.reads_size and c.SIZE not in rows.columns:
         rows = rows.withColumn(c.SIZE, element_size(schema))
     keys = plan.stage.aggregation.key
     kept = plan.stage.aggregation.filter
