@@ -172,5 +172,4 @@ def test_batch_gives_the_same_as_micro_batches(
     result = process(BUSY, root, RunOptions("all", mode=Mode.BATCH), spark=spark)
     assert (result.epochs, result.watermark) == ((0,), "+inf")
     assert_current_is_the_truth(BUSY, root, rows)
-    panes = read(BUSY, root, "panes", "main")
-    assert all(panes["is_last"].to_pylist())
+    assert all(read(BUSY, root, "current", "main")["is_last"].to_pylist())

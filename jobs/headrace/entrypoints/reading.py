@@ -100,7 +100,8 @@ def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
             values = [(name, _arrow_type(kind)) for name, kind in pipeline.value_types.items()]
             return pa.schema([*keys, *values, *_PANE_INFO])
         case View.LATE:
-            return pa.schema([*keys, ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
+            first = [(name, _TYPES[kind]) for name, kind in pipeline.stages[0].key_types.items()]
+            return pa.schema([*first, ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
         case View.REJECTED:
             return pa.schema([("file", pa.string()), ("position", pa.int64()), ("reason", pa.string()), *_RAW])
 
@@ -134,7 +135,7 @@ def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch:
     rows = pa.concat_tables([columns.empty_table(), *_tables(store, named, columns)])
     order = _quoted(_order(pipeline, View(view)))
     if View(view) is View.CURRENT:
-        identity = _quoted([*pipeline.key, WINDOW_START, WINDOW_END])
+        identity = _quoted([*pipeline.key_types, WINDOW_START, WINDOW_END])
         return _sql(rows, f"{CURRENT.format(identity=identity)} order by {order}")
     return _sql(rows, f"select * from rows order by {order}")
 
@@ -196,9 +197,9 @@ def _tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -
 def _order(pipeline: Pipeline, view: View) -> list[str]:
     match view:
         case View.CURRENT:
-            return [WINDOW_START, *pipeline.key, WINDOW_END]
+            return [WINDOW_START, *pipeline.key_types, WINDOW_END]
         case View.PANES:
-            return ["epoch", *pipeline.key, WINDOW_START, WINDOW_END, "sequence"]
+            return ["epoch", *pipeline.key_types, WINDOW_START, WINDOW_END, "sequence"]
         case View.LATE:
             return ["epoch", "event_time", *pipeline.key, WINDOW_START]
         case View.REJECTED:
