@@ -10,7 +10,7 @@ STORE ?= local
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo up down minio minio-stop archive test test-unit check fmt clean
+.PHONY: help setup demo up down minio minio-stop archive figures test test-unit check fmt clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -42,6 +42,9 @@ minio-stop: $(READY) ## Stop the MinIO that `make minio` started
 
 archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM (optional)
 	$(BIN)/python -m scripts.spark_archive
+
+figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark and draw docs/figures (ARGS="--engine reference": without Spark)
+	$(BIN)/python -m scripts.figures $(ARGS)
 
 test: $(READY) ## All tests (ARGS="..." goes to pytest)
 	$(BIN)/pytest $(ARGS)

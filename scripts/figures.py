@@ -1,0 +1,78 @@
+"""``make figures``: the pipelines behind figures 5 to 14 of the Dataflow paper run, and what they emitted is drawn.
+
+The same panes give the same bytes, so a rerun changes no file.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from headrace.entrypoints.conformance import EXECUTORS
+from headrace.entrypoints.conformance_cases import AdvanceProcessingTime, Case
+from headrace.entrypoints.conformance_replay import Executor, Replay
+from headrace.errors import GiveUpError
+from headrace.observe.paper_figures import Emission, Picture, svg
+from scripts.paper_example import EVENT_TIMES, POINTS, PROCESSING_TIMES, Example, examples
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
+
+
+class FigureError(GiveUpError):
+    """A pipeline of the paper did not run."""
+
+    code = "give_up.figures"
+
+
+def pictures(executor: Executor) -> dict[int, Picture]:
+    """The pictures by the number of their figure, from the panes that ``executor`` emits. Raises FigureError."""
+    chosen = [(example, example.case) for example in examples()]
+    replays = iter(executor.replay([case for _, case in chosen if case is not None]))
+    return {
+        example.number: _picture(example, () if case is None else tuple(_emitted(case, next(replays))))
+        for example, case in chosen
+    }
+
+
+def _emitted(case: Case, replay: Replay) -> Iterator[Emission]:
+    if replay.error or replay.unsupported:
+        raise FigureError(f"{case.name}: {replay.error or replay.unsupported}")
+    now = case.initial_processing_time
+    for step, outcome in zip(case.steps, replay.outcomes, strict=True):
+        if isinstance(step, AdvanceProcessingTime):
+            now = step.to
+        yield from (Emission(now, pane) for pane in outcome.panes)
+
+
+def _picture(example: Example, emissions: Sequence[Emission]) -> Picture:
+    return Picture(
+        title=f"Figure {example.number}: {example.title}",
+        subtitle=example.subtitle,
+        points=POINTS,
+        watermark=example.course.watermark,
+        emissions=emissions,
+        event_times=EVENT_TIMES,
+        processing_times=PROCESSING_TIMES,
+        shows_ideal=example.case is None,
+    )
+
+
+def file_name(number: int) -> str:
+    """The file of figure ``number``."""
+    return f"figure_{number:02}.svg"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``python -m scripts.figures [--engine reference|spark] [--out FOLDER]``."""
+    parser = argparse.ArgumentParser(description="Draw figures 5 to 14 of the Dataflow paper from real panes.")
+    parser.add_argument("--engine", choices=sorted(EXECUTORS), default="spark")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="default: docs/figures")
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    drawn = pictures(EXECUTORS[options.engine]())
+    for number, picture in drawn.items():
+        (options.out / file_name(number)).write_text(svg(picture), encoding="utf-8")
+    print(f"{len(drawn)} figures in {options.out}, from panes of {options.engine}")
+
+
+if __name__ == "__main__":
+    main()
