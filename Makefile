@@ -46,8 +46,8 @@ archive: $(READY) ## Build the class-data archive that halves the start of Spark
 test: $(READY) ## All tests (ARGS="..." goes to pytest)
 	$(BIN)/pytest $(ARGS)
 
-test-unit: $(READY) ## The tests that need no Spark, no S3 and no Airflow
-	$(BIN)/pytest -m "not spark and not s3 and not airflow" $(ARGS)
+test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
+	$(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(ARGS)
 
 check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.options import MAIN, Mode, RunOptions
 from headrace.entrypoints.results import Action, RunError, RunResult, now, write
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
@@ -66,6 +66,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         branch=given.branch,
         snapshot=given.snapshot,
         full_sweep=given.full_sweep,
+        mode=Mode(given.mode),
     )
 
 
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytes-per-epoch", type=int)
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: where main moves back to")
+    parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
     return parser
 

@@ -17,10 +17,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import tenacity
-from minio import Minio
-from minio.error import S3Error
-
 from headrace.errors import HeadraceError
 from scripts import land_flights, minio_server, spark_jars
 from scripts.airflow_api import NotReadyError
@@ -118,14 +114,7 @@ def start_minio(stack: ExitStack) -> str:
     server = minio_server.start(FOLDER / "minio")
     stack.callback(minio_server.stop, server)
     os.environ.update(server.environment())
-    address = server.endpoint.removeprefix("http://")
-    client = Minio(address, access_key=server.access_key, secret_key=server.secret_key, secure=False)
-    tenacity.Retrying(
-        stop=tenacity.stop_after_delay(30),
-        wait=tenacity.wait_fixed(0.2),
-        retry=tenacity.retry_if_exception_type(S3Error),  # healthy a moment before its buckets are
-        reraise=True,
-    )(client.make_bucket, BUCKET)
+    minio_server.client(server).make_bucket(BUCKET)
     print(f"MinIO runs at {server.endpoint}")
     return f"s3://{BUCKET}/demo"
 

@@ -75,7 +75,8 @@ def _instants(wall: "pd.Series[pd.Timestamp]", zone: str) -> "pd.Series[pd.Times
 
 
 def _minutes(numbers: "pd.Series[int]") -> "pd.Series[pd.Timedelta]":
-    return pd.to_timedelta(numbers.astype(float), unit="min")
+    whole = pd.to_timedelta(numbers.fillna(0).astype("int64"), unit="min")  # as floats, NaN would be cast to integers
+    return whole.mask(numbers.isna())
 
 
 def _data() -> Path:

@@ -15,13 +15,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 import tenacity
+import urllib3
+from minio import Minio
+from minio.error import MinioException
 
 from headrace.engine.jvm import cache_folder
 from headrace.errors import FixConfigError, RetryError
@@ -30,7 +31,8 @@ RELEASE = "RELEASE.2025-09-07T16-13-09Z"
 MODULE = "github.com/minio/minio@v0.0.0-20250907161309-07c3a429bfed"  # the same release; its go.mod replaces nothing
 STATE = Path(".headrace/minio")
 START_ATTEMPTS = 3  # another process may take the free port between our look and MinIO's bind
-HEALTH_SECONDS = 30.0
+START_SECONDS = 30.0
+PROBE = "headrace-is-it-up"
 STOP_SECONDS = 10.0
 
 _children: dict[int, "subprocess.Popen[bytes]"] = {}  # a Popen that nobody holds warns while its process runs
@@ -43,7 +45,7 @@ class MinioUnavailableError(FixConfigError):
 
 
 class MinioStartError(RetryError):
-    """The server was started but did not become healthy."""
+    """The server was started but could not be used."""
 
     code = "retry.minio_start"
 
@@ -114,9 +116,10 @@ def _build() -> Path:
 
 
 def start(data: Path) -> Server:
-    """A healthy server on a free loopback port with random credentials, its buckets in ``data``, its log beside it.
+    """A server on a free loopback port with random credentials, ready to be used.
 
-    It lives in a session of its own: Ctrl-C does not reach it, ``stop`` does. Raises MinioStartError.
+    Its buckets are in ``data``, its log is beside that. It lives in a session of its own: Ctrl-C does not reach it,
+    ``stop`` does. Raises MinioStartError.
     """
     binary = find_or_build()
     data.mkdir(parents=True, exist_ok=True)
@@ -151,13 +154,26 @@ def _start_once(binary: Path, data: Path, log: Path) -> Server:
         )
     try:
         started = psutil.Process(process.pid).create_time()
-        _wait_until_healthy(process, f"http://{address}", log)
+        server = Server(f"http://{address}", access_key, secret_key, process.pid, started)
+        _wait_until_usable(process, server, log)
     except BaseException:
         process.kill()
         process.wait()
         raise
     _children[process.pid] = process
-    return Server(f"http://{address}", access_key, secret_key, process.pid, started)
+    return server
+
+
+def client(server: Server) -> Minio:
+    """A client of ``server`` that gives up at the first failure."""
+    return Minio(
+        server.endpoint.removeprefix("http://"),
+        access_key=server.access_key,
+        secret_key=server.secret_key,
+        secure=False,
+        region="us-east-1",
+        http_client=urllib3.PoolManager(retries=False, timeout=5),
+    )
 
 
 def _free_port() -> int:
@@ -166,21 +182,25 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_healthy(process: "subprocess.Popen[bytes]", endpoint: str, log: Path) -> None:
+def _wait_until_usable(process: "subprocess.Popen[bytes]", server: Server, log: Path) -> None:
+    """Until a bucket can be made and removed: the server calls itself healthy some moments before."""
+    asking = client(server)
     try:
         for attempt in tenacity.Retrying(
-            stop=tenacity.stop_after_delay(HEALTH_SECONDS),
+            stop=tenacity.stop_after_delay(START_SECONDS),
             wait=tenacity.wait_fixed(0.05),
-            retry=tenacity.retry_if_exception_type(OSError),
+            retry=tenacity.retry_if_exception_type((MinioException, urllib3.exceptions.HTTPError)),
             reraise=True,
         ):
             with attempt:
                 if process.poll() is not None:
                     raise MinioStartError(f"MinIO ended at once with exit code {process.returncode}; its log is {log}")
-                urllib.request.urlopen(f"{endpoint}/minio/health/cluster", timeout=2).close()
-    except OSError as error:
+                if not asking.bucket_exists(PROBE):
+                    asking.make_bucket(PROBE)
+                asking.remove_bucket(PROBE)
+    except (MinioException, urllib3.exceptions.HTTPError) as error:
         raise MinioStartError(
-            f"MinIO did not become healthy within {HEALTH_SECONDS:.0f} s ({error}); its log is {log}"
+            f"MinIO made no bucket within {START_SECONDS:.0f} s ({error}); its log is {log}"
         ) from error
 
 

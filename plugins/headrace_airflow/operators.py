@@ -90,6 +90,8 @@ class HeadraceOperator(SparkSubmitOperator):
             raise airflow_error(result.error) from None  # the driver's own output is in the log already
         if result is None or failure is not None:
             raise airflow_error(error_of_exit_code(self._exit_code(), str(failure or ""))) from failure
+        for warning in result.warnings:
+            self.log.warning(warning)
         return result
 
     def _prepare_jvm(self, where: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from headrace.errors import RestoreError
 from headrace_snapshots import datafiles
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
@@ -42,7 +43,7 @@ from headrace_snapshots.protocol import (
 )
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
-__all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head"]
+__all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head", "Link"]
 
 _CACHED_MANIFESTS = 256
 _FENCE_SEARCH = 20
@@ -55,6 +56,20 @@ class Claim:
     branch: str
     generation: int
     snapshot_id: str | None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A snapshot in a line of descent. When its manifest cannot be read, ``problem`` says why.
+
+    Then there is no ``manifest``, and ``epoch`` and ``parent`` are those that the log has of its commit.
+    """
+
+    snapshot_id: str
+    epoch: int
+    parent: str | None
+    manifest: Manifest | None = None
+    problem: RestoreError | None = None
 
 
 class Catalog:
@@ -125,10 +140,29 @@ class Catalog:
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether ``ancestor`` is ``descendant`` or came before it; a request for each epoch between them."""
         floor = self.manifest(ancestor).epoch
-        for manifest in self.ancestry(descendant):
-            if manifest.snapshot_id == ancestor or manifest.epoch <= floor:
-                return manifest.snapshot_id == ancestor
+        for link in self.lineage(descendant):
+            if link.snapshot_id == ancestor or link.epoch <= floor:
+                return link.snapshot_id == ancestor
         return False
+
+    def lineage(self, snapshot_id: str) -> Iterator[Link]:
+        """``snapshot_id`` and what came before it, newest first, also past manifests that are missing or broken."""
+        current: str | None = snapshot_id
+        while current is not None:
+            link = self._link(current)
+            yield link
+            current = link.parent
+
+    def _link(self, snapshot_id: str) -> Link:
+        try:
+            manifest = self.manifest(snapshot_id)
+        except (BrokenObjectError, MissingSnapshotError) as error:
+            for entry in self._log.before(self.head().entry + 1):
+                parent, committed = entry.moves.get(entry.branch or "", (None, None))
+                if entry.kind is Kind.COMMIT and committed == snapshot_id:
+                    return Link(snapshot_id, entry.detail["epoch"], parent, problem=error)
+            raise
+        return Link(snapshot_id, manifest.epoch, manifest.parent, manifest)
 
     def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""
@@ -208,6 +242,14 @@ class Catalog:
         Raises RefusedError when ``to`` is no ancestor of the branch's head.
         """
         return self._append(Rollback(branch, to), message)
+
+    def step_back(self, claim: Claim, to: str | None, message: str) -> Claim:
+        """``rollback`` by the branch's own writer, who goes on under the claim that this returns.
+
+        Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
+        """
+        entry = self._append(Rollback(claim.branch, to, claim.generation), message)
+        return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None) -> Entry:
         """Make ``branch`` at a snapshot, or empty. Raises RefusedError when there is such a branch."""

@@ -6,6 +6,8 @@ import pytest
 
 from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
 
+pytestmark = pytest.mark.slow  # importing Airflow takes seconds
+
 PARSE = f"""
 import json, sys
 from airflow.dag_processing.dagbag import DagBag

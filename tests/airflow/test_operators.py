@@ -18,6 +18,8 @@ from headrace.entrypoints.results import RunError, RunResult
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from tests.airflow.subprocesses import python, write_pipeline
 
+pytestmark = pytest.mark.slow  # importing Airflow takes seconds
+
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
 from headrace.entrypoints.results import RunError, RunResult, write

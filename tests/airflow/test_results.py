@@ -93,6 +93,7 @@ def submit(root: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
     exit_code, stderr = submit(tmp_path, "process", "--pipeline", "no_such_pipeline")
     result = read(open_store(tmp_path.as_uri()), "no_such_pipeline", "r1")
@@ -103,6 +104,7 @@ def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
     assert "Traceback" not in stderr
 
 
+@pytest.mark.slow
 def test_submit_leaves_a_result_of_an_error_nobody_expected(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path, "clicks")
     file.write_text(file.read_text() + "\n1 / 0\n")

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from headrace.entrypoints import cli_run
 from headrace.entrypoints.cli import app
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.results import RunResult, now
+from headrace.pipeline import Pipeline
 from tests.cli.deployments import Deployment, pane
 
 
@@ -105,6 +109,18 @@ def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment)
     assert deployment.catalog.log(limit=1)[0].message == "Ann: known gap"
 
 
+def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "clicks: snapshot abc (epoch 3) cannot be restored: state-0.parquet is missing"
+
+    def fell_back(pipeline: Pipeline, root: str, options: RunOptions, *_: object) -> RunResult:
+        return RunResult(options.run_id, pipeline.name, "process", "succeeded", now(), now(), warnings=(words,))
+
+    monkeypatch.setattr(cli_run, "run_recorded", fell_back)
+    assert words in headrace(deployment, "run", deployment.reference).stdout
+    assert parsed(headrace(deployment, "run", deployment.reference, "--format", "json"))["warnings"] == [words]
+
+
+@pytest.mark.slow
 def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path) -> None:
     picture = tmp_path / "lateness.png"
     result = headrace(deployment, "plot", deployment.reference, "--out", str(picture))
@@ -157,6 +173,7 @@ def test_the_root_can_come_from_the_environment_and_must_come(
     assert CliRunner().invoke(app, ["log", deployment.reference]).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["log"], ["show"], ["pipelines"]])
 def test_commands_that_only_look_import_nothing_heavy(deployment: Deployment, arguments: list[str]) -> None:
     if arguments == ["log"]:
@@ -173,6 +190,7 @@ def test_commands_that_only_look_import_nothing_heavy(deployment: Deployment, ar
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
+@pytest.mark.slow
 def test_the_command_is_installed(deployment: Deployment) -> None:
     command = Path(sys.executable).with_name("headrace")
     done = subprocess.run(

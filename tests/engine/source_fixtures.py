@@ -82,11 +82,11 @@ class Landing:
 
     def read(self, tested: Pipeline, batch: Batch | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file; ``_in_0`` and ``_in_1`` are n and x."""
-        rows = read_batch(self.spark, Plan(tested), batch or self.open(tested)).collect()
+        rows = read_batch(self.spark, tested, Plan(tested.stages[0]), batch or self.open(tested)).collect()
         return sorted((row.asDict() for row in rows), key=lambda row: row["_file"])
 
     def rejected(self, tested: Pipeline, batch: Batch | None = None) -> list[tuple[str, int | None, str, str | None]]:
-        rows = rejected_rows(self.spark, Plan(tested), batch or self.open(tested), 7).collect()
+        rows = rejected_rows(self.spark, tested, Plan(tested.stages[0]), batch or self.open(tested), 7).collect()
         assert all(row["epoch"] == 7 for row in rows)
         found = [(row["file"], row["position"], row["reason"], row["raw"]) for row in rows]
         return sorted(found, key=lambda row: (row[0], row[1] if row[1] is not None else -1))

@@ -206,7 +206,7 @@ def test_positions_are_exact_in_split_and_packed_files(landing: Landing) -> None
         spark.conf.set("spark.sql.files.openCostInBytes", "100")
         tested = pipeline(JSON)
         batch = landing.open(tested)
-        partitions = read_batch(spark, Plan(tested), batch).rdd.getNumPartitions()
+        partitions = read_batch(spark, tested, Plan(tested.stages[0]), batch).rdd.getNumPartitions()
         found = [(file, position) for file, position, _, _ in landing.rejected(tested, batch)]
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before[0]))
@@ -389,7 +389,7 @@ def test_a_file_torn_inside_is_named_and_can_be_left_out(landing: Landing) -> No
         pytest.raises(UnreadableFileError, match=r"to\[r\]n.json.gz cannot be read: EOFException") as caught,
         spark_errors(),
     ):
-        read_batch(landing.spark, Plan(tested), batch).collect()
+        read_batch(landing.spark, tested, Plan(tested.stages[0]), batch).collect()
     rest = batch.without(caught.value)
     assert [(row["_file"], row["_in_0"]) for row in landing.read(tested, rest)] == [
         ("landing/good.json", 4),
@@ -416,7 +416,7 @@ def test_a_file_that_vanishes_is_a_clear_error(landing: Landing, when: str) -> N
         vanish("before it is opened")
         batch = open_batch(spark, tested, files, landing.store.uri)
         vanish("before Spark lists it")
-        judged = read_batch(spark, Plan(tested), batch)
+        judged = read_batch(spark, tested, Plan(tested.stages[0]), batch)
         vanish("before Spark reads it")
         judged.collect()
 
@@ -430,11 +430,11 @@ def test_a_read_is_one_scan_without_python_or_exchange(landing: Landing, kind: F
         landing.write(f"{number}.x", content_of(kind, number))
     tested = pipeline(kind, filter=col("n") > 0)
     batch = landing.open(tested)
-    plan = plan_of(read_batch(landing.spark, Plan(tested), batch))
+    plan = plan_of(read_batch(landing.spark, tested, Plan(tested.stages[0]), batch))
     assert plan.count("FileScan") == 1
     for node in ("Exchange", "Join", "Union", "Python", "Pandas", "Arrow"):
         assert node not in plan
-    dead = plan_of(rejected_rows(landing.spark, Plan(tested), batch, 1))
+    dead = plan_of(rejected_rows(landing.spark, tested, Plan(tested.stages[0]), batch, 1))
     assert "Python" not in dead
     assert "SortMergeJoin" not in dead
 
@@ -442,7 +442,7 @@ def test_a_read_is_one_scan_without_python_or_exchange(landing: Landing, kind: F
 def test_a_parquet_read_takes_only_the_columns_that_are_used(landing: Landing) -> None:
     landing.write("a.x", content_of(PARQUET, 1))
     tested = pipeline(PARQUET)
-    judged = read_batch(landing.spark, Plan(tested), landing.open(tested))
+    judged = read_batch(landing.spark, tested, Plan(tested.stages[0]), landing.open(tested))
     plan = plan_of(judged.where(f.col("_reject").isNull()).groupBy("user").agg(f.max("_event_time")))
     assert "ReadSchema: struct<time:timestamp,user:string>" in plan
 

@@ -12,6 +12,8 @@ import pytest
 from headrace.errors import FixConfigError, FixDataError
 from headrace_snapshots.store import open_store
 
+pytestmark = pytest.mark.slow
+
 PUERTO_RICO = ("BQN", "PSE", "SJU", "STT")
 
 

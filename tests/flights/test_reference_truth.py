@@ -12,6 +12,8 @@ from headrace.pipeline.registry import resolve
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.flights import flight_truth
 
+pytestmark = pytest.mark.slow
+
 DEPARTURES, SESSIONS = resolve("flights_departures"), resolve("aircraft_sessions")
 
 

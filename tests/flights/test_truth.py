@@ -26,7 +26,8 @@ pytestmark = pytest.mark.spark
 
 DEPARTURES = resolve("flights_departures")
 SESSIONS = resolve("aircraft_sessions")
-WINTER = (1, 2)
+SPRING = (2, 3, 4, 5)
+FEBRUARY = (2,)
 
 
 def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, spark: SparkSession) -> RunResult:
@@ -83,31 +84,36 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
-def test_the_year_in_one_epoch_and_in_three_runs(
+def test_the_year_in_one_epoch(
     pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
-    rows = flight_truth.data_file()
-    once, thrice = (tmp_path / "once").as_uri(), (tmp_path / "thrice").as_uri()
-
-    land_flights.land(once, files=6, table=year)
-    assert run(pipeline, once, "all", 6, spark).epochs == (0,)
-    assert_current_is_the_truth(pipeline, once, rows)
-    assert_dead_letters(pipeline, once, rows)
-
-    for instalment in (1, 2, 3):
-        land_flights.land(thrice, instalment, 3, 6, year)
-        assert run(pipeline, thrice, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
-    assert_current_is_the_truth(pipeline, thrice, rows)
-    assert_dead_letters(pipeline, thrice, rows)
-    assert_panes_are_consistent(pipeline, read(pipeline, thrice, "panes", "main"))
+    root, rows = tmp_path.as_uri(), flight_truth.data_file()
+    land_flights.land(root, files=6, table=year)
+    assert run(pipeline, root, "all", 6, spark).epochs == (0,)
+    assert_current_is_the_truth(pipeline, root, rows)
+    assert_dead_letters(pipeline, root, rows)
 
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
-def test_two_months_in_forty_epochs(
+def test_a_third_of_the_year_in_three_runs(
     pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
-    root, rows = tmp_path.as_uri(), flight_truth.data_file(WINTER)
-    land_flights.land(root, files=40, table=year[year["month"].isin(WINTER)])
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(SPRING)
+    flights = year[year["month"].isin(SPRING)]
+    for instalment in (1, 2, 3):
+        land_flights.land(root, instalment, 3, 6, flights)
+        assert run(pipeline, root, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
+    assert_current_is_the_truth(pipeline, root, rows)
+    assert_dead_letters(pipeline, root, rows)
+    assert_panes_are_consistent(pipeline, read(pipeline, root, "panes", "main"))
+
+
+@pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
+def test_a_month_in_forty_epochs(
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
+    land_flights.land(root, files=40, table=year[year["month"].isin(FEBRUARY)])
     assert len(run(pipeline, root, "forty", 1, spark).epochs) == 40
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)

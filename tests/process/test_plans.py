@@ -42,15 +42,17 @@ def engine(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
 def delta_of(engine: EpochEngine) -> DataFrame:
     source = engine.pipeline.source
     files = discover(engine.source, source.path, Progress().offsets, source)[-1:]
-    judged = read_batch(engine.spark, engine.plan, open_batch(engine.spark, engine.pipeline, files, engine.source.uri))
-    return aggregate(engine.plan, assigned(engine.plan, judged, engine.progress.watermark), engine.partitions)
+    batch = open_batch(engine.spark, engine.pipeline, files, engine.source.uri)
+    judged = read_batch(engine.spark, engine.pipeline, engine.plan, batch)
+    partitions = engine.operators[0].partitions
+    return aggregate(engine.plan, assigned(engine.plan, judged, engine.progress.watermark), partitions)
 
 
 def step_of(engine: EpochEngine) -> steps.Step:
     delta = delta_of(engine).localCheckpoint(eager=True)
     later = Instant(instant(START) + 10 * 3_600_000_000)
     clocks = Clocks(engine.progress.watermark, later, Instant(0), Instant(0))
-    step = steps.build(engine.plan, FILES, engine.layers, delta, clocks)
+    step = steps.StepProgram(engine.plan).build(FILES, engine.operators[0].layers, delta, clocks)
     assert step is not None
     return step
 
@@ -73,8 +75,8 @@ def test_state_is_never_shuffled_and_firing_has_no_python(engine: EpochEngine) -
 
 def test_unions_keep_every_key(engine: EpochEngine) -> None:
     """Guards against the wrong results of groupings over unions of bucketed rows (SPARK-59141)."""
-    rows = union([layer.rows for layer in engine.layers])
-    merged = merge(engine.plan, engine.layers, drop_deleted=False)
+    rows = union([layer.rows for layer in engine.operators[0].layers])
+    merged = merge(engine.plan, engine.operators[0].layers, drop_deleted=False)
     identity = engine.plan.identity
     assert merged.count() == rows.select(*identity).distinct().count()
     assert rows.select("user").distinct().count() == USERS

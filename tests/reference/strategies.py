@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import Combiner
-from headrace.model.expr import DataType, col
+from headrace.model.combiners import Aggregate, Combiner, count
+from headrace.model.expr import DataType, col, if_
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import (
     AfterAll,
@@ -21,16 +21,20 @@ from headrace.model.triggers import (
     AfterBytes,
     AfterCount,
     AfterEach,
+    AfterPattern,
     AfterPercentileWatermark,
     AfterProcessingTime,
     AfterPunctuation,
+    AfterSignal,
     AfterSynchronizedProcessingTime,
     AfterWatermark,
     Always,
+    DataDriven,
     Default,
     Never,
     OrFinally,
     Repeatedly,
+    Signal,
     Trigger,
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
@@ -63,6 +67,9 @@ LEAVES: st.SearchStrategy[Trigger] = st.one_of(
             AfterWatermark(),
             AfterSynchronizedProcessingTime(),
             AfterPunctuation(col("end")),
+            AfterPattern("ab", {"a": col("end"), "b": ~col("end")}),
+            DataDriven({"n": count(), "ends": count(if_(col("end"), 1, None))}, col("ends") * 2 > col("n")),
+            AfterSignal("go"),
         ]
     ),
     st.builds(AfterCount, st.integers(1, 4)),
@@ -127,6 +134,7 @@ class Step:
     processing_time: Instant
     watermark: Instant
     percentile: Instant
+    signals: tuple[Signal, ...] = ()
 
     def __call__(self, operator: Operator) -> Output:
         return operator.step(
@@ -134,6 +142,7 @@ class Step:
             processing_time=self.processing_time,
             watermark=self.watermark,
             percentiles={50.0: self.percentile},
+            signals=self.signals,
         )
 
 
@@ -148,6 +157,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
             Instant(time),
             Instant(mark),
             Instant(mark + draw(st.integers(0, 20))),
+            draw(st.sampled_from([(), (Signal("go"),), (Signal("go", key=("a",)),)])),
         )
         for time, mark in zip(times, marks, strict=True)
     ]
@@ -156,7 +166,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
 
 def summing(contents: Contents) -> tuple[Any, ...]:
     """One aggregate, the sum."""
-    return (combine(Combiner.SUM, contents.net),)
+    return (combine(Aggregate(Combiner.SUM), contents.net),)
 
 
 SCHEMA = {"end": DataType.BOOL}

@@ -1,18 +1,26 @@
 """Rules of one operator that the conformance cases do not reach."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How, discarding, retracting
+from headrace.model.accumulation import How, TimestampCombiner, discarding, retracting
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.triggers import AfterCount, AfterEach, AfterProcessingTime, Default, Repeatedly, Trigger
-from headrace.model.windows import CustomWindows, FixedWindows, MergeGroup, Sessions, Window, WindowFn
+from headrace.model.windows import (
+    CustomWindows,
+    FixedWindows,
+    MergeGroup,
+    Sessions,
+    ShiftedOutputTime,
+    Window,
+    WindowFn,
+)
 from headrace.reference import Chain, DropCause, Element, Grouping, Operator, collect
 
 
@@ -161,3 +169,19 @@ def test_custom_windows_may_read_the_record() -> None:
     kinds = [("hour", 61), ("minute", 62), ("week", 63), ("hour", 90)]
     on.step([element(at, record={"kind": kind}) for kind, at in kinds])
     assert brief(on.step(watermark=Instant(120)).panes) == [((62, 63), (62,)), ((60, 120), (61, 90))]
+
+
+@pytest.mark.parametrize("inner", [FixedWindows(10), Sessions(10), PerKind()])
+def test_a_shifted_output_time_moves_panes_and_nothing_else(inner: WindowFn) -> None:
+    how = discarding(0, timestamp=TimestampCombiner.EARLIEST)
+    shifted = operator(ShiftedOutputTime(inner, 4), Default(), how)
+    plain = operator(inner, Default(), how)
+    for on in (plain, shifted):
+        on.step([element(at, record={"kind": "hour"}) for at in (13, 11, 25)], watermark=Instant(5))
+    before, after = (on.step(watermark=Instant(200)).panes for on in (plain, shifted))
+    assert [replace(pane, timestamp=pane.timestamp + 4) for pane in before] == list(after)
+
+
+def test_an_output_time_is_not_shifted_back() -> None:
+    with pytest.raises(PipelineError, match="negative"):
+        ShiftedOutputTime(FixedWindows(10), -1)

@@ -8,6 +8,7 @@ from headrace.model.panes import Pane, Timing
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.pipeline import (
+    AfterBytes,
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
@@ -27,7 +28,14 @@ from headrace.pipeline import (
     retracting,
     sum_of,
 )
-from headrace.reference import DropCause, Epoch, IntegerOverflowError, fold_current, run_pipeline
+from headrace.reference import (
+    DropCause,
+    Epoch,
+    IntegerOverflowError,
+    element_size,
+    fold_current,
+    run_pipeline,
+)
 
 SCHEMA = {
     "user": DataType.STRING,
@@ -171,3 +179,12 @@ def test_a_sum_that_leaves_64_bits_is_an_error() -> None:
         run_pipeline(build(), [epoch(0, big, big)])
     (fits,) = run_pipeline(build(), [epoch(0, big, row(2, 2**62 - 1))])
     assert fits.panes[0].values == (2, 2**63 - 1)
+
+
+def test_the_size_of_an_element_is_that_of_its_columns() -> None:
+    assert element_size({"user": "añn", "at": 1, "amount": None, "bot": True, "unread": "x"}, SCHEMA) == 4 + 8 + 1
+    sized = build(when=Repeatedly(AfterBytes(40)), how=discarding(0))
+    results = run_pipeline(sized, [epoch(0, row(1)), epoch(1, row(2)), epoch(2, row(3, user="bob"))])
+    assert [brief(result.panes) for result in results] == [[], [], []], "19 bytes each"
+    (last,) = run_pipeline(sized, [epoch(0, row(1), row(2, user="ann"), row(3))])
+    assert brief(last.panes) == [(0, (3, 3), "EARLY", "+")]

@@ -9,10 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import urllib3
-from minio import Minio
-from minio.error import S3Error
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from headrace_snapshots.store import MemoryStore, ObjectStore, open_store
 
@@ -41,19 +37,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(message)
     server = script.start(tmp_path_factory.mktemp("minio") / "data")
     try:
-        pool = urllib3.PoolManager(retries=False, timeout=10)
-        client = Minio(
-            server.endpoint.removeprefix("http://"),
-            access_key=server.access_key,
-            secret_key=server.secret_key,
-            secure=False,
-            region="us-east-1",
-            http_client=pool,
-        )
-        # A server that says that it is healthy may still be setting up its buckets.
-        Retrying(retry=retry_if_exception_type(S3Error), wait=wait_fixed(0.1), stop=stop_after_delay(30), reraise=True)(
-            client.make_bucket, BUCKET
-        )
+        script.client(server).make_bucket(BUCKET)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in server.environment().items():
                 patch.setenv(name, value)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
 from catalog_helpers import manifest_for
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -46,6 +47,15 @@ class Model:
     def behind(self, branch: str, back: int) -> str | None:
         """The snapshot ``back`` epochs before the branch's head; None before its beginning."""
         return dict(enumerate(self.chain(self.refs.get(branch)))).get(back)
+
+    def move_back(self, branch: str, to: str | None) -> None:
+        """Move the branch to ``to``, and ``published`` with main if it is newer."""
+        published = self.refs.get("published")
+        newer = branch == "main" and published not in [None, *self.chain(to)]
+        for ref in [branch, *(["published"] if newer else [])]:
+            self.refs.pop(ref)
+            if to is not None:
+                self.refs[ref] = to
 
 
 @dataclass
@@ -186,13 +196,27 @@ class CatalogMachine(RuleBasedStateMachine):
         allowed = bool(chain) and to != chain[0] and (to is None or to in chain)
         if not self.outcome(lambda: catalog.rollback(branch, to, "back"), None if allowed else RefusedError):
             return
-        published = model.refs.get("published")
-        refs = [branch, *(["published"] if branch == "main" and published not in [None, *model.chain(to)] else [])]
-        for ref in refs:
-            model.refs.pop(ref)
-            if to is not None:
-                model.refs[ref] = to
+        model.move_back(branch, to)
         model.owners[branch] = 0
+
+    @rule(target=claims, writer=WRITERS, held=claims, back=BACK)
+    def step_back(self, writer: int, held: Held, back: int) -> object:
+        """What a run does whose snapshot is broken: it moves its own branch back, and goes on."""
+        catalog, model, branch = self.writers[writer], self.model, held.claim.branch
+        to, at = model.behind(branch, back), model.refs.get(branch)
+        expected: type[HeadraceError] | None = None
+        if branch in model.owners and model.owners[branch] != held.number:
+            expected = FencedError
+        elif branch not in model.owners or at is None or to == at:
+            expected = RefusedError
+        made: list[Claim] = []
+        if not self.outcome(lambda: made.append(catalog.step_back(held.claim, to, "broken")), expected):
+            return multiple()
+        model.move_back(branch, to)
+        self.claimed += 1
+        model.owners[branch] = self.claimed
+        assert made[0].snapshot_id == to
+        return Held(made[0], self.claimed, to)
 
     @rule(writer=WRITERS, branch=BRANCHES, snapshot=st.none() | snapshots)
     def fork(self, writer: int, branch: str, snapshot: str | None) -> None:
@@ -252,5 +276,5 @@ class CatalogMachine(RuleBasedStateMachine):
             check_catalog(self.store, "p")
 
 
-TestCatalog = CatalogMachine.TestCase
+TestCatalog = pytest.mark.slow(CatalogMachine.TestCase)
 TestCatalog.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

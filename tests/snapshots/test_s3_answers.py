@@ -1,12 +1,9 @@
 """Answers that are lost or bad, as the S3 adapter and the catalog take them: a proxy before a real MinIO."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
 import pytest
-import urllib3
 from catalog_helpers import commit_some
 
 from headrace_snapshots.catalog import Catalog
@@ -18,69 +15,16 @@ from headrace_snapshots.store import (
     open_store,
 )
 from headrace_snapshots.testing import check_catalog
+from tests.s3_proxy import Proxy, proxying
 
 pytestmark = pytest.mark.s3
 
 
-class Proxy(ThreadingHTTPServer):
-    """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status as answer, ``lose`` or ``pass``."""
-
-    def __init__(self, upstream: str) -> None:
-        super().__init__(("127.0.0.1", 0), Forward)
-        self.upstream = upstream
-        self.pool = urllib3.PoolManager(retries=False)
-        self.spoil: list[int | str] = []
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Forward(BaseHTTPRequestHandler):
-    """One request: forwarded as it is, so that its signature stays right."""
-
-    server: Proxy
-
-    def forward(self) -> None:
-        self.close_connection = True
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        spoil = self.server.spoil.pop(0) if self.server.spoil else None
-        if isinstance(spoil, int):
-            # S3 explains its refusals in XML; what stands in front of it breaks down without a word.
-            words = b"<Error><Code>ConditionalRequestConflict</Code></Error>" if spoil < 500 else b""
-            self.send_response(spoil)
-            self.send_header("Content-Type", "application/xml")
-            self.send_header("Content-Length", str(len(words)))
-            self.end_headers()
-            self.wfile.write(words)
-            return
-        answer = self.server.pool.urlopen(
-            self.command, self.server.upstream + self.path, body=body, headers=dict(self.headers.items())
-        )
-        if spoil == "lose":
-            return
-        self.send_response_only(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(answer.data)
-
-    do_GET = do_PUT = do_HEAD = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def proxy(minio: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    with Proxy(minio) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with proxying(minio) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         yield server
-        server.shutdown()
-        thread.join()
-        server.pool.clear()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog, Claim
@@ -62,6 +63,7 @@ def costs(store: MemoryStore) -> dict[str, int]:
     return figures
 
 
+@pytest.mark.slow
 def test_ten_thousand_epochs_cost_what_a_hundred_cost() -> None:
     store = MemoryStore()
     catalog = Catalog(store, "p")

@@ -74,6 +74,7 @@ def finished(processes: list[SpawnProcess], said: "Queue[tuple[str, str]]") -> d
     return found
 
 
+@pytest.mark.slow
 def test_of_two_commits_at_the_same_put_one_is_fenced(shared_root: str) -> None:
     catalog = Catalog(open_store(shared_root), "p")
     claim = catalog.claim("main", "run")
@@ -95,6 +96,7 @@ def test_of_two_commits_at_the_same_put_one_is_fenced(shared_root: str) -> None:
     check_catalog(catalog.store, "p")
 
 
+@pytest.mark.slow
 def test_a_commit_and_a_claim_at_the_same_put_are_ordered(shared_root: str) -> None:
     catalog = Catalog(open_store(shared_root), "p")
     claim = catalog.claim("main", "run")
@@ -117,6 +119,7 @@ def test_a_commit_and_a_claim_at_the_same_put_are_ordered(shared_root: str) -> N
     check_catalog(catalog.store, "p")
 
 
+@pytest.mark.slow
 def test_a_writer_that_was_stopped_and_fenced_changes_nothing(shared_root: str) -> None:
     catalog = Catalog(open_store(shared_root), "p")
     claim = catalog.claim("main", "run 1")

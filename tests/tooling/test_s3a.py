@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from minio import Minio
 
 from headrace.engine.jvm import pinned_jars, s3a_jars
-from scripts.minio_server import Server, find_or_build, start, stop
+from scripts.minio_server import Server, client, find_or_build, start, stop
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3]
 
@@ -39,10 +38,7 @@ spark.stop()
 def server(tmp_path: Path) -> Iterator[Server]:
     find_or_build()
     made = start(tmp_path / "data")
-    client = Minio(
-        made.endpoint.removeprefix("http://"), access_key=made.access_key, secret_key=made.secret_key, secure=False
-    )
-    client.make_bucket("tests")
+    client(made).make_bucket("tests")
     yield made
     stop(made)
 

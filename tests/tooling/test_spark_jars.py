@@ -41,7 +41,7 @@ def mirror(tmp_path: Path) -> Path:
 def repository(mirror: Path) -> Iterator[str]:
     Quiet.requested = []
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(mirror))) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

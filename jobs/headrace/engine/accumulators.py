@@ -1,74 +1,187 @@
 """Aggregates as columns: what an accumulator stores, how two merge, and what it yields (semantics, section 8).
 
-An accumulator is one or two nullable columns; NULL is the identity, so merging needs no special case for absent sides.
+An accumulator is one or more nullable columns (parts); NULL is the identity, so merging needs no special case for
+absent sides. Combiners that cannot take a value back keep a bag of the values with their multiplicities where values
+can be withdrawn (semantics 12.5), ``collect`` keeps it always: a map column, merged without Python.
 """
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import Column, DataType, Expr, Literal, Schema, coalesce, greatest, least
+from headrace.model.expr import Expr, Schema
+
+Parts = Mapping[str, SparkColumn]
+
+
+@dataclass(frozen=True)
+class Part(ABC):
+    """One stored column of an accumulator; ``input`` None counts elements instead of values."""
+
+    name: str
+    type: t.DataType
+    input: Expr | None
+
+    @abstractmethod
+    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
+        """The aggregate function that makes one part of elements; ``sign`` -1 withdraws one (None: none do)."""
+
+    @abstractmethod
+    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
+        """Two parts as one."""
+
+    @abstractmethod
+    def gather(self, part: SparkColumn) -> SparkColumn:
+        """The aggregate function that makes one part of several."""
 
 
 class Fold(StrEnum):
-    """How inputs (and parts of several accumulators) become one part."""
+    """How values become one value that is no larger."""
 
     SUM = "sum"
     MIN = "min"
     MAX = "max"
-    COUNT = "count"  # counts inputs; its parts are summed
+    COUNT = "count"
 
 
 @dataclass(frozen=True)
-class Part:
-    """One stored column of an accumulator; ``input`` None counts elements instead of values."""
+class FoldPart(Part):
+    """A sum, smallest or largest value, or a count."""
 
-    name: str
-    type: DataType
-    fold: Fold
-    input: Expr | None
+    how: Fold
 
-    def merge(self, left: Expr, right: Expr) -> Expr:
-        """Two partial values as one; NULL is the identity."""
-        if self.fold is Fold.MIN:
-            return least(left, right)
-        if self.fold is Fold.MAX:
-            return greatest(left, right)
-        return coalesce(left + right, left, right)
+    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
+        match self.how:
+            case Fold.COUNT:
+                if sign is None:
+                    return f.count(value)
+                return f.coalesce(f.sum(f.when(value.isNotNull(), sign)), f.lit(0).cast("long"))
+            case Fold.SUM:
+                return f.sum(value if sign is None else value * sign).cast(self.type)
+            case Fold.MIN:
+                return f.min(value)
+            case Fold.MAX:
+                return f.max(value)
+
+    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
+        if self.how is Fold.MIN:
+            return f.least(left, right)
+        if self.how is Fold.MAX:
+            return f.greatest(left, right)
+        return f.coalesce(left + right, left, right)
+
+    def gather(self, part: SparkColumn) -> SparkColumn:
+        functions = {Fold.SUM: f.sum, Fold.COUNT: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
+        return functions[self.how](part).cast(self.type)
+
+
+@dataclass(frozen=True)
+class BagPart(Part):
+    """Values with their multiplicities, a map; a withdrawn value that has not come yet has a negative one."""
+
+    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
+        if sign is None:
+            return _runs(f.collect_list(value))
+        added = _runs(f.collect_list(f.when(sign > 0, value)))
+        return _pruned(_zip(added, _runs(f.collect_list(f.when(sign < 0, value))), lambda a, b: a - b))
+
+    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
+        both = _pruned(_zip(left, right, lambda a, b: a + b))
+        return f.when(left.isNull(), right).when(right.isNull(), left).otherwise(both)
+
+    def gather(self, part: SparkColumn) -> SparkColumn:
+        nothing = f.map_from_arrays(f.array(), f.array()).cast(self.type)
+        return _pruned(f.aggregate(f.collect_list(part), nothing, lambda a, b: _zip(a, b, lambda x, y: x + y)))
+
+
+def _runs(values: SparkColumn) -> SparkColumn:
+    """An array as a map from its distinct values to how often each is there, in O(n log n)."""
+    ordered = f.array_sort(values)
+
+    def of(sorted_values: SparkColumn) -> SparkColumn:
+        number = f.size(sorted_values)
+        at = f.filter(
+            f.sequence(f.lit(1), number),
+            lambda i: (
+                (i == 1) | (f.element_at(sorted_values, i) != f.element_at(sorted_values, f.greatest(i - 1, f.lit(1))))
+            ),
+        )
+        starts = f.when(number > 0, at).otherwise(f.array().cast("array<int>"))
+        ends = f.concat(f.slice(starts, 2, number), f.array(number + 1))
+        keys = f.transform(starts, lambda i: f.element_at(sorted_values, i))
+        counts = f.zip_with(starts, f.slice(ends, 1, f.size(starts)), lambda a, b: (b - a).cast("long"))
+        return f.map_from_arrays(keys, counts)
+
+    return f.element_at(f.transform(f.array(ordered), of), 1)
+
+
+def _zip(left: SparkColumn, right: SparkColumn, join: Callable[[SparkColumn, SparkColumn], SparkColumn]) -> SparkColumn:
+    zero = f.lit(0).cast("long")
+    return f.map_zip_with(left, right, lambda _, a, b: join(f.coalesce(a, zero), f.coalesce(b, zero)))
+
+
+def _pruned(bag: SparkColumn) -> SparkColumn:
+    return f.map_filter(bag, lambda _, times: times != 0)
+
+
+def _values(bag: SparkColumn) -> SparkColumn:
+    """The distinct values of a bag that are there, sorted."""
+    return f.array_sort(f.map_keys(f.map_filter(bag, lambda _, times: times > 0)))
+
+
+def _copies(bag: SparkColumn) -> SparkColumn:
+    """The values of a bag as a sorted array, each as often as it is there."""
+    there = f.map_entries(f.map_filter(bag, lambda _, times: times > 0))
+    return f.array_sort(f.flatten(f.transform(there, lambda e: f.array_repeat(e["key"], e["value"].cast("int")))))
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """The stored parts of one aggregate and its result over them."""
+    """The stored parts of one aggregate, and its result over them."""
 
     parts: tuple[Part, ...]
-    result: Expr
-    result_type: DataType
+    result: Callable[[Parts], SparkColumn]
+    result_type: t.DataType
 
 
-def compile_aggregates(what: Mapping[str, Aggregate], schema: Schema) -> dict[str, Accumulator]:
-    """Accumulators by aggregate name, their parts named ``_a{i}_{fold}``."""
-    return {name: _compile(f"_a{i}", aggregate, schema) for i, (name, aggregate) in enumerate(what.items())}
+def compile_aggregates(what: Mapping[str, Aggregate], schema: Schema, withdrawable: bool) -> dict[str, Accumulator]:
+    """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn."""
+    return {name: _compile(f"_a{i}", a, schema, withdrawable) for i, (name, a) in enumerate(what.items())}
 
 
-def _compile(prefix: str, aggregate: Aggregate, schema: Schema) -> Accumulator:
-    kind = aggregate.output_type(schema)
-    source = aggregate.input
-    match aggregate.combiner:
-        case Combiner.COUNT:
-            part = Part(f"{prefix}_count", DataType.INT, Fold.COUNT, source)
-            return Accumulator((part,), coalesce(Column(part.name), 0), kind)
+def _compile(prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool) -> Accumulator:
+    source, combiner = aggregate.input, aggregate.combiner
+    count = FoldPart(f"{prefix}_count", t.LongType(), source, Fold.COUNT)
+    if combiner is Combiner.COUNT:
+        return Accumulator((count,), lambda parts: f.coalesce(parts[count.name], f.lit(0).cast("long")), t.LongType())
+    kind = SPARK_TYPES[aggregate.input_type(schema)]
+    total = FoldPart(f"{prefix}_sum", kind, source, Fold.SUM)
+    bag = BagPart(f"{prefix}_bag", t.MapType(kind, t.LongType()), source)
+    match combiner:
         case Combiner.SUM:
-            part = Part(f"{prefix}_sum", kind, Fold.SUM, source)
-            zero = Literal(0.0) if kind is DataType.FLOAT else Literal(0)
-            return Accumulator((part,), coalesce(Column(part.name), zero), kind)
-        case Combiner.MIN | Combiner.MAX:
-            fold = Fold.MIN if aggregate.combiner is Combiner.MIN else Fold.MAX
-            part = Part(f"{prefix}_{fold}", kind, fold, source)
-            return Accumulator((part,), Column(part.name), kind)
+            return Accumulator((total,), lambda parts: f.coalesce(parts[total.name], f.lit(0).cast(kind)), kind)
         case Combiner.MEAN:
-            total = Part(f"{prefix}_sum", aggregate.input_type(schema), Fold.SUM, source)
-            number = Part(f"{prefix}_count", DataType.INT, Fold.COUNT, source)
-            return Accumulator((total, number), Column(total.name) / Column(number.name), kind)
-    raise AssertionError(aggregate.combiner)
+            return Accumulator(
+                (total, count), lambda parts: _mean(parts[total.name], parts[count.name]), t.DoubleType()
+            )
+        case Combiner.MIN | Combiner.MAX if withdrawable:
+            pick = f.array_min if combiner is Combiner.MIN else f.array_max
+            return Accumulator((bag,), lambda parts: pick(_values(parts[bag.name])), kind)
+        case Combiner.MIN | Combiner.MAX:
+            how = Fold.MIN if combiner is Combiner.MIN else Fold.MAX
+            part = FoldPart(f"{prefix}_{how}", kind, source, how)
+            return Accumulator((part,), lambda parts: parts[part.name], kind)
+        case Combiner.COLLECT:
+            none = f.array().cast(t.ArrayType(kind))
+            return Accumulator((bag,), lambda parts: f.coalesce(_copies(parts[bag.name]), none), t.ArrayType(kind))
+    raise AssertionError(combiner)
+
+
+def _mean(total: SparkColumn, number: SparkColumn) -> SparkColumn:
+    return f.when(number != 0, total.cast("double") / number)

@@ -9,12 +9,17 @@ STATUS = "_status"  # OPEN, CLOSED or DELETED
 DUE_EVENT = "_due_event"  # the row wants an activation once the watermark exceeds this
 DUE_TIME = "_due_time"  # ... once the processing-time clock reaches this
 NEW = "_new"  # elements since the last pane
-ON_TIME = "_on_time"  # whether on-time data is pending
+HOLD = "_hold"  # timestamp that pending on-time elements give their pane; NULL when none is pending
+NET = "_net"  # elements less retractions (kept where withdrawing all of them ends a pane)
 INDEX = "_index"  # index of the next pane
 NONSPECULATIVE = "_nonspec"  # index of the next pane that is not EARLY
 LIVE = "_live"  # emitted, not yet retracted panes (retracting only)
 
-COUNT = "_n"  # elements of the delta
+COUNT = "_n"  # elements of the delta, retractions included
+RETRACTED = "_nr"  # retractions among the elements of the delta
+HELD = "_held"  # of the delta's elements that are not behind the output watermark the earliest or latest timestamp
+SIZE = "_size"  # bytes of an element
+SIGN = "_sign"  # 1 for an element, -1 for one that is withdrawn
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
 MERGED = "_merged"  # the window came out of a merge that the trigger must hear of
@@ -24,5 +29,7 @@ WATERMARK_BEFORE = "_w0"
 WATERMARK_AFTER = "_w1"
 PROCESSING_TIME = "_p"
 THIS_EPOCH = "_now"
+PERCENTILE_BEFORE = "_q0_"  # followed by the position of the percentile among those of the trigger
+PERCENTILE_AFTER = "_q1_"
 
 OPEN, CLOSED, DELETED = 0, 1, 2

@@ -11,9 +11,11 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Fold, Part
+from headrace.engine.accumulators import Part
 from headrace.engine.plan import Plan
+from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 
@@ -29,14 +31,18 @@ class Fate(IntEnum):
     FILTERED = 2
     LATE = 3
     NOWHERE = 4
+    LATE_RETRACTION = 5
 
 
 @dataclass(frozen=True)
 class Accounting:
-    """Counts of one epoch. ``rows`` counts records per fate, ``late`` its drops; times in granules."""
+    """Counts of one epoch. ``rows`` counts records per fate, ``late`` and ``late_retractions`` drops (a record in each
+    of its windows); times in granules.
+    """
 
     rows: dict[Fate, int]
     late: int
+    late_retractions: int
     max_event_time: Instant | None
     min_accepted: Instant | None
     max_accepted: Instant | None
@@ -48,11 +54,14 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
     """
     windowed = _assign(plan, judged)
     expires = _expiry(plan)
+    late = (
+        f.when(f.col(c.SIGN) < 0, Fate.LATE_RETRACTION).otherwise(Fate.LATE) if plan.stage.withdrawable else Fate.LATE
+    )
     fate = (
         f.when(f.col("_reject").isNotNull(), Fate.REJECTED)
-        .when(~f.coalesce(f.col("_kept"), f.lit(False)), Fate.FILTERED)
+        .when(~f.coalesce(f.col("_kept"), f.lit(False)) | f.col(EVENT_TIME).isNull(), Fate.FILTERED)
         .when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
-        .when(f.lit(int(watermark)) > expires, Fate.LATE)
+        .when(f.lit(int(watermark)) > expires, late)
         .otherwise(Fate.ACCEPTED)
     )
     return windowed.withColumn("_fate", fate.cast("int"))
@@ -60,7 +69,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
 
 def _assign(plan: Plan, judged: DataFrame) -> DataFrame:
     ts = f.col(EVENT_TIME)
-    match plan.pipeline.where:
+    match plan.where:
         case FixedWindows(size, offset):
             start = ts - f.pmod(ts - f.lit(int(offset)), f.lit(int(size)))
             return _single(judged, start, start + f.lit(int(size)))
@@ -70,7 +79,7 @@ def _assign(plan: Plan, judged: DataFrame) -> DataFrame:
             return _single(judged, f.lit(int(MIN_INSTANT)), f.lit(int(GLOBAL_WINDOW_END)))
         case SlidingWindows(size, period, offset):
             return _sliding(judged, int(size), int(period), int(offset))
-    raise AssertionError(plan.pipeline.where)
+    raise AssertionError(plan.where)
 
 
 def _single(judged: DataFrame, start: SparkColumn, end: SparkColumn) -> DataFrame:
@@ -88,28 +97,29 @@ def _sliding(judged: DataFrame, size: int, period: int, offset: int) -> DataFram
 
 
 def _expiry(plan: Plan) -> SparkColumn:
-    lateness = plan.pipeline.how.allowed_lateness
+    lateness = plan.how.allowed_lateness
     if lateness is None:
         return f.lit(int(NEVER))
     return f.least(f.col(c.WINDOW_END) + f.lit(int(lateness) - 1), f.lit(GLOBAL_WINDOW_END - 1))
 
 
-def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
+def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark: Instant = MIN_INSTANT) -> DataFrame:
     """The delta: one row per (key, window) of accepted records and one per fate of the others.
 
-    Columns: keys, ``_ws``, ``_we``, ``_n`` (elements), accumulator parts, and the accounting. Partitioned as the
-    state is.
+    Columns: keys, ``_ws``, ``_we``, ``_n`` (elements), accumulator parts, ``Plan.carried``, and the accounting.
+    Partitioned as the state is.
     """
     accepted = f.col("_fate") == int(Fate.ACCEPTED)
     code = f.lit(int(MIN_INSTANT)) - f.col("_fate").cast("long")
-    where = plan.pipeline.where
+    where = plan.where
     start = f.col(c.WINDOW_START)
     if isinstance(where, Sessions):
         # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
         start = f.col(EVENT_TIME) - f.pmod(f.col(EVENT_TIME), f.lit(int(where.gap)))
     end = f.col(c.WINDOW_END) if not plan.merging else start
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
-    inputs = [f.when(accepted, f.col(name)).alias(name) for name, _ in plan.inputs]
+    signs = [c.SIGN] if plan.stage.withdrawable else []
+    inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *signs)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
     rows = records.select(
         *keys,
@@ -127,6 +137,9 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
         f.min(EVENT_TIME).alias(_MIN_TS),
         f.max(EVENT_TIME).alias(_MAX_TS),
         *[_partial(plan, part) for part in plan.parts],
+        *[_measured(plan, measure) for measure in plan.trigger.measures],
+        *([_stamp(plan, output_watermark)] if plan.stamps_elements else []),
+        *([f.count(f.when(f.col(c.SIGN) < 0, 1)).alias(c.RETRACTED)] if plan.stage.withdrawable else []),
     )
     if not isinstance(where, Sessions):
         return grouped
@@ -141,8 +154,20 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int) -> DataFrame:
 
 def _partial(plan: Plan, part: Part) -> SparkColumn:
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
-    folded = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max, Fold.COUNT: f.count}[part.fold](value)
-    return folded.cast(SPARK_TYPES[part.type]).alias(part.name)
+    return part.fold(value, f.col(c.SIGN) if plan.stage.withdrawable else None).alias(part.name)
+
+
+def _measured(plan: Plan, measure: Measure) -> SparkColumn:
+    folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
+    folded = folds[measure.fold](f.col(plan.input_column(measure.input)))
+    return folded.cast(SPARK_TYPES[measure.type]).alias(measure.name)
+
+
+def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:
+    """The timestamp that elements lend their pane; those behind the output watermark lend none (semantics 6.1, 6.2)."""
+    stamp = f.col(EVENT_TIME) + f.lit(plan.output_shift)
+    held = f.when(stamp >= f.lit(int(output_watermark)), stamp)
+    return (f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)
 
 
 def data_rows(plan: Plan, delta: DataFrame) -> DataFrame:
@@ -165,11 +190,13 @@ def account(plan: Plan, delta: DataFrame) -> Accounting:
         .collect()
     )
     by_fate = {Fate(row["fate"]): row for row in found}
-    accepted, late = by_fate.get(Fate.ACCEPTED), by_fate.get(Fate.LATE)
+    accepted = by_fate.get(Fate.ACCEPTED)
+    pairs = {fate: row["pairs"] for fate, row in by_fate.items()}
     highs = [row["high"] for row in found if row["high"] is not None]
     return Accounting(
         rows={fate: row["elements"] for fate, row in by_fate.items()},
-        late=late["pairs"] if late else 0,
+        late=pairs.get(Fate.LATE, 0),
+        late_retractions=pairs.get(Fate.LATE_RETRACTION, 0),
         max_event_time=Instant(max(highs)) if highs else None,
         min_accepted=Instant(accepted["low"]) if accepted else None,
         max_accepted=Instant(accepted["high"]) if accepted else None,

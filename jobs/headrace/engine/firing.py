@@ -7,34 +7,39 @@ both: coalescing them is wrong.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.engine import columns as c
-from headrace.engine.program import FALSE, Program, all_of, any_of, choose, negate
-from headrace.engine.triggers import Moment, Node, columns, fresh, next_deadline
-from headrace.model.accumulation import Accumulation, Firing, How
-from headrace.model.expr import Column, Expr, Literal, col, least
+from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose, negate
+from headrace.engine.triggers import Bundle, Moment, Node, columns, fresh, next_deadline
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.expr import DataType, Expr, Literal, coalesce, col, greatest, least
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """The clocks inside one epoch (semantics 12.1), and the processing time of the epoch before."""
+    """The clocks inside one epoch (semantics 12.1), and the processing time of the epoch before. Percentile watermarks
+    (9.2) are before and after, and never below the watermark.
+    """
 
     watermark_before: Instant
     watermark_after: Instant
     previous_processing_time: Instant
     processing_time: Instant
+    percentiles: Mapping[float, tuple[Instant, Instant]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PaneColumns:
-    """Columns that describe one possible pane; ``emitted`` says whether it exists, ``cleared`` that its contents are
-    empty.
+    """Columns that describe one possible pane. ``emitted``: something is emitted, if only the retractions of what was
+    before; ``exists``: the pane as well; ``cleared``: its contents are empty.
     """
 
     emitted: Expr
+    exists: Expr
+    time: Expr
     timing: Expr
     index: Expr
     nonspeculative_index: Expr
@@ -52,8 +57,10 @@ class Outcome:
     cleared: Expr
     changed: Expr
     dropped_closed: Expr
+    dropped_retractions: Expr
 
 
+NO_HOLD = Literal(None, DataType.INT)
 _EARLY, _ON_TIME, _LATE = (Literal(t.value) for t in (Timing.EARLY, Timing.ON_TIME, Timing.LATE))
 
 
@@ -67,20 +74,38 @@ def expiry(how: How) -> Expr:
 class _Window:
     """The pane bookkeeping of one window while the program is being built."""
 
-    def __init__(self, how: How, program: Program) -> None:
-        self.how, self.program = how, program
+    def __init__(self, how: How, program: Program, max_timestamp: Expr) -> None:
+        self.how, self.program, self.max_timestamp = how, program, max_timestamp
         self.new: Expr = col(c.NEW)
-        self.on_time: Expr = col(c.ON_TIME)
+        self.hold: Expr = col(c.HOLD)
         self.index: Expr = col(c.INDEX)
         self.nonspeculative: Expr = col(c.NONSPECULATIVE)
         self.cleared: Expr = FALSE
+        self.exists: Expr = TRUE
+
+    def merge_holds(self, merged: Expr) -> None:
+        """The hold at the end of a window moves with the end when windows merge (6.4); the others are folded."""
+        if self.how.timestamp is TimestampCombiner.END_OF_WINDOW:
+            moves = all_of(merged, self.hold.is_not_null())
+            self.hold = self.program.let("hold", choose(moves, self.max_timestamp, self.hold))
+
+    def take_hold(self, on_time: Expr) -> None:
+        """Record the hold of a bundle, where ``on_time`` says that its window is not past (6.2)."""
+        match self.how.timestamp:
+            case TimestampCombiner.END_OF_WINDOW:
+                hold = choose(on_time, self.max_timestamp, self.hold)
+            case TimestampCombiner.EARLIEST:
+                hold = least(self.hold, choose(on_time, col(c.HELD), NO_HOLD))
+            case TimestampCombiner.LATEST:
+                hold = greatest(self.hold, choose(on_time, col(c.HELD), NO_HOLD))
+        self.hold = self.program.let("hold", hold)
 
     def emit(self, fires: Expr, last: Expr, behind: Expr, ahead: Expr) -> PaneColumns:
-        """Decide the pane of a firing (4.3, 5.5). ``behind``: W was past the end before this step; ``ahead``: W is
+        """Decide the pane of a firing (4.3, 5.5, 6.1). ``behind``: W was past the end before this step; ``ahead``: W is
         not past it.
         """
         let = self.program.let
-        late = any_of(self.nonspeculative > 0, all_of(behind, negate(self.on_time)))
+        late = any_of(self.nonspeculative > 0, all_of(behind, self.hold.is_null()))
         timing = let("timing", choose(late, _LATE, choose(ahead, _EARLY, _ON_TIME)))
         wanted = [self.new > 0]
         if self.how.on_time is Firing.ALWAYS:
@@ -88,48 +113,77 @@ class _Window:
         if self.how.closing is Firing.ALWAYS:
             wanted.append(last)
         emitted = let("emitted", all_of(fires, any_of(*wanted)))
+        exists = let("exists", all_of(emitted, self.exists))
         speculative = timing == _EARLY
         pane = PaneColumns(
-            emitted, timing, self.index, choose(speculative, -1, self.nonspeculative), let("last", last), self.cleared
+            emitted=emitted,
+            exists=exists,
+            time=coalesce(self.hold, self.max_timestamp),
+            timing=timing,
+            index=self.index,
+            nonspeculative_index=choose(speculative, -1, self.nonspeculative),
+            is_last=let("last", last),
+            cleared=self.cleared,
         )
-        self.index = let("index", choose(emitted, self.index + 1, self.index))
+        self.index = let("index", choose(exists, self.index + 1, self.index))
         self.nonspeculative = let(
-            "nonspec", choose(all_of(emitted, negate(speculative)), self.nonspeculative + 1, self.nonspeculative)
+            "nonspec", choose(all_of(exists, negate(speculative)), self.nonspeculative + 1, self.nonspeculative)
         )
         self.new = let("new", choose(fires, 0, self.new))
-        self.on_time = let("on_time", all_of(self.on_time, negate(fires)))
+        self.hold = let("hold", choose(fires, NO_HOLD, self.hold))
         if self.how.accumulation is Accumulation.DISCARDING:
             self.cleared = let("cleared", any_of(self.cleared, fires))
         return pane
 
 
-def compile_firing(node: Node, how: How, merging: bool) -> Outcome:
+def _moments(node: Node, max_timestamp: Expr, program: Program) -> tuple[Moment, Moment, Expr]:
+    """What evaluations see before and after the watermark step, and whether a watermark crosses the end in it."""
+    now = col(c.PROCESSING_TIME)
+    passed = {}
+    pairs = [(c.WATERMARK_BEFORE, c.WATERMARK_AFTER)]
+    pairs += [(f"{c.PERCENTILE_BEFORE}{i}", f"{c.PERCENTILE_AFTER}{i}") for i in range(len(node.percentiles))]
+    for name in [name for pair in pairs for name in pair]:
+        passed[name] = program.let("passed", col(name) > max_timestamp)
+    crossed = any_of(*(all_of(negate(passed[before]), passed[after]) for before, after in pairs))
+    sides = []
+    for side in (0, 1):
+        percentiles = {q: passed[pair[side]] for q, pair in zip(sorted(node.percentiles), pairs[1:], strict=True)}
+        sides.append(Moment(passed[pairs[0][side]], now, percentiles))
+    return sides[0], sides[1], program.let("crossed", crossed)
+
+
+def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = False) -> Outcome:
     """The program for windows of one aggregation.
 
     It reads these columns of the row: state columns of an open window (initial values where there is none),
-    ``_has``, ``_was_closed``, ``_n``, the clocks, the window, and ``_merged`` when windows can merge.
+    ``_has``, ``_was_closed``, ``_n``, the measures of ``node``, the clocks, the window, ``_merged`` when windows can
+    merge, ``_held`` unless panes are stamped with the end of the window. If elements are ``withdrawable``, also
+    ``_nr``, and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no
+    pane (9.1).
     """
     program = Program()
     let = program.let
-    before, after, now = col(c.WATERMARK_BEFORE), col(c.WATERMARK_AFTER), col(c.PROCESSING_TIME)
+    after, now = col(c.WATERMARK_AFTER), col(c.PROCESSING_TIME)
     max_timestamp = let("max_ts", col(c.WINDOW_END) - 1)
     expires = let("expiry", expiry(how))
-    old = Moment(let("passed_before", before > max_timestamp), now)
-    new = Moment(let("passed_after", after > max_timestamp), now)
+    old, new, crossed = _moments(node, max_timestamp, program)
     expired = let("expired", after > expires)
 
     # the bundle, under the old watermark
     count = let("count", choose(col(c.WAS_CLOSED), 0, col(c.COUNT)))
     touched = let("touched", count > 0)
     is_open = let("open", any_of(col(c.HAS_STATE), touched))
+    window = _Window(how, program, max_timestamp)
     state: Mapping[str, Expr] = {**fresh(node), **columns(node)}
     if merging:
-        healed = node.after_merge(program, state, old.passed_end)
+        healed = node.after_merge(program, state, old)
         state = {name: let("healed", choose(col(c.MERGED), healed[name], state[name])) for name in state}
-    state = _named(program, node.on_element(state, count, touched, old))
-    window = _Window(how, program)
+        window.merge_holds(col(c.MERGED))
+    state = _named(program, node.on_element(state, Bundle(count, touched), old))
     window.new = let("new", window.new + count)
-    window.on_time = let("on_time", any_of(window.on_time, all_of(touched, negate(old.passed_end))))
+    window.take_hold(all_of(touched, negate(old.passed_end)))
+    if withdrawable and how.accumulation is Accumulation.RETRACTING:
+        window.exists = let("exists", coalesce(col(c.NET), 0) != 0)
     due = let("due", col(c.DUE_TIME) <= now)
     fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
     state = _named(program, node.on_fire(program, state, fires, old))
@@ -139,7 +193,6 @@ def compile_firing(node: Node, how: How, merging: bool) -> Outcome:
     # the watermark step: closing wins over firing, one activation at most (3.2, 5.3, 5.4)
     still_open = let("still_open", all_of(is_open, negate(finished)))
     closes = let("closes", all_of(still_open, expired))
-    crossed = all_of(negate(old.passed_end), new.passed_end)
     again = let("fires_again", all_of(still_open, negate(expired), crossed, node.ready(program, state, new)))
     state = _named(program, node.on_fire(program, state, again, new))
     ends = let("ends", all_of(again, node.finished(state)))
@@ -173,7 +226,7 @@ def compile_firing(node: Node, how: How, merging: bool) -> Outcome:
     stored = {
         c.STATUS: status,
         c.NEW: choose(keeps, window.new, 0),
-        c.ON_TIME: all_of(keeps, window.on_time),
+        c.HOLD: choose(keeps, window.hold, NO_HOLD),
         c.INDEX: window.index,
         c.NONSPECULATIVE: window.nonspeculative,
         **kept,
@@ -191,13 +244,9 @@ def compile_firing(node: Node, how: How, merging: bool) -> Outcome:
         let("contents_gone", any_of(negate(keeps), window.cleared)),
         let("changed", changed),
         dropped,
+        choose(all_of(col(c.WAS_CLOSED), dropped > 0), col(c.RETRACTED), 0) if withdrawable else Literal(0),
     )
 
 
 def _named(program: Program, state: Mapping[str, Expr]) -> dict[str, Expr]:
     return {name: program.let("s", value) for name, value in state.items()}
-
-
-def contents(cleared: Expr, part: str) -> Expr:
-    """A part of the accumulator, or its identity where the contents were cleared."""
-    return choose(cleared, None, Column(part))

@@ -1,4 +1,4 @@
-"""A pipeline as the engine sees it: the names, types and compiled parts that every step of its aggregation needs."""
+"""An aggregation as the engine sees it: the names, types and compiled parts that every step of it needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,31 +7,59 @@ from functools import cached_property
 from pyspark.sql import types as t
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Accumulator, Part, compile_aggregates
+from headrace.engine.accumulators import Accumulator, Fold, FoldPart, Part, compile_aggregates
 from headrace.engine.triggers import Node, compile_trigger
 from headrace.engine.types import SPARK_TYPES
-from headrace.model.accumulation import Accumulation
-from headrace.model.expr import Expr, to_json
-from headrace.pipeline.graph import Pipeline
+from headrace.model.accumulation import Accumulation, How, TimestampCombiner
+from headrace.model.expr import Column, Expr, to_json
+from headrace.model.windows import Sessions, ShiftedOutputTime, WindowFn
+from headrace.pipeline.graph import Stage
 
 _LONG, _BOOL, _INT = t.LongType(), t.BooleanType(), t.IntegerType()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Compiled parts of one pipeline."""
+    """Compiled parts of one stage of a pipeline."""
 
-    pipeline: Pipeline
+    stage: Stage
 
     @cached_property
     def keys(self) -> list[str]:
         """Key columns, in order."""
-        return list(self.pipeline.key)
+        return list(self.stage.key_types)
+
+    @property
+    def how(self) -> How:
+        """Accumulation, lateness and behaviours."""
+        return self.stage.aggregation.how
+
+    @cached_property
+    def where(self) -> WindowFn:
+        """The window function, without the shift of output times."""
+        where = self.stage.aggregation.where
+        return where.inner if isinstance(where, ShiftedOutputTime) else where
+
+    @cached_property
+    def output_shift(self) -> int:
+        """How much later than its own an element's stamp is, for EARLIEST and LATEST."""
+        where = self.stage.aggregation.where
+        return int(where.shift) if isinstance(where, ShiftedOutputTime) else 0
 
     @cached_property
     def merging(self) -> bool:
         """Whether windows of a key can merge."""
-        return self.pipeline.where.merges
+        return self.where.merges
+
+    @cached_property
+    def grain(self) -> int:
+        """To what ends of windows are rounded so that there are few of them (``Dues``): those of sessions are many."""
+        return max(int(self.where.gap) // 16, 1) if isinstance(self.where, Sessions) else 1
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether the trigger can close a window before it expires."""
+        return self.stage.when.may_finish
 
     @cached_property
     def partitioning(self) -> list[str]:
@@ -46,41 +74,65 @@ class Plan:
     @cached_property
     def trigger(self) -> Node:
         """The compiled trigger tree."""
-        return compile_trigger(self.pipeline.when, self.merging)
+        return compile_trigger(self.stage.when, self.merging)
 
     @cached_property
     def accumulators(self) -> Mapping[str, Accumulator]:
         """Accumulators by aggregate."""
-        return compile_aggregates(self.pipeline.what, self.pipeline.schema)
+        return compile_aggregates(self.stage.aggregation.what, self.stage.schema, self.stage.withdrawable)
 
     @cached_property
     def parts(self) -> list[Part]:
         """Stored accumulator columns, in order."""
-        return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
+        parts = [part for accumulator in self.accumulators.values() for part in accumulator.parts]
+        return [*parts, FoldPart(c.NET, _LONG, None, Fold.COUNT)] if self.counts_net else parts
 
     @cached_property
     def inputs(self) -> list[tuple[str, Expr]]:
-        """Distinct expressions that aggregates read, with the names of their columns in judged records."""
+        """Distinct expressions that aggregates and triggers read, with the names of their columns in judged records."""
         distinct: dict[str, Expr] = {}
-        for part in self.parts:
-            if part.input is not None:
-                distinct.setdefault(str(to_json(part.input)), part.input)
+        wanted = [part.input for part in self.parts] + [measure.input for measure in self.trigger.measures]
+        for expr in wanted:
+            if expr is not None:
+                distinct.setdefault(str(to_json(expr)), expr)
         return [(f"_in_{i}", expr) for i, expr in enumerate(distinct.values())]
 
     def input_column(self, expr: Expr) -> str:
         """The judged column that holds ``expr``."""
         return next(name for name, other in self.inputs if to_json(other) == to_json(expr))
 
+    @cached_property
+    def reads_size(self) -> bool:
+        """Whether a trigger wants the size of elements."""
+        return any(isinstance(expr, Column) and expr.name == c.SIZE for _, expr in self.inputs)
+
     @property
     def retracting(self) -> bool:
         """Whether emitted panes are remembered and withdrawn."""
-        return self.pipeline.how.accumulation is Accumulation.RETRACTING
+        return self.how.accumulation is Accumulation.RETRACTING
+
+    @property
+    def counts_net(self) -> bool:
+        """Whether a window of which every element was withdrawn must be told from others (semantics 9.1)."""
+        return self.retracting and self.stage.withdrawable
+
+    @property
+    def stamps_elements(self) -> bool:
+        """Whether panes get their timestamps from elements, not from their window."""
+        return self.how.timestamp is not TimestampCombiner.END_OF_WINDOW
+
+    @cached_property
+    def carried(self) -> list[str]:
+        """Delta columns that the program reads as they are: what triggers measure, stamps of elements, retractions."""
+        names = [measure.name for measure in self.trigger.measures]
+        names += [c.HELD] if self.stamps_elements else []
+        return [*names, c.RETRACTED] if self.stage.withdrawable else names
 
     @cached_property
     def pane_type(self) -> t.StructType:
         """A pane as it is remembered: window in granules, aggregates, pane info."""
         fields = [t.StructField("window_start", _LONG), t.StructField("window_end", _LONG)]
-        fields += [t.StructField(name, SPARK_TYPES[kind]) for name, kind in self.pipeline.value_types.items()]
+        fields += [t.StructField(name, a.result_type) for name, a in self.accumulators.items()]
         fields += [
             t.StructField("pane_time", _LONG),
             t.StructField("timing", t.StringType()),
@@ -92,6 +144,21 @@ class Plan:
         return t.StructType(fields)
 
     @cached_property
+    def pane_schema(self) -> t.StructType:
+        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.panes``)."""
+        stamps = {"window_start", "window_end", "pane_time"}
+        fields = [t.StructField(k, SPARK_TYPES[kind]) for k, kind in self.stage.key_types.items()]
+        inner = {field.name: t.TimestampType() if field.name in stamps else field.dataType for field in self.pane_type}
+        fields += [t.StructField(name, inner[name]) for name in self.accumulators]
+        fields += [t.StructField(name, kind) for name, kind in inner.items() if name not in self.accumulators]
+        fields += [
+            t.StructField("is_retraction", _BOOL),
+            t.StructField("epoch", _LONG),
+            t.StructField("sequence", _LONG),
+        ]
+        return t.StructType(fields)
+
+    @cached_property
     def bookkeeping(self) -> t.StructType:
         """State columns besides key, window and epoch."""
         fields = [
@@ -99,12 +166,12 @@ class Plan:
             t.StructField(c.DUE_EVENT, _LONG),
             t.StructField(c.DUE_TIME, _LONG),
             t.StructField(c.NEW, _LONG),
-            t.StructField(c.ON_TIME, _BOOL),
+            t.StructField(c.HOLD, _LONG),
             t.StructField(c.INDEX, _LONG),
             t.StructField(c.NONSPECULATIVE, _LONG),
         ]
         fields += [t.StructField(f.name, SPARK_TYPES[f.type]) for f in self.trigger.fields]
-        fields += [t.StructField(p.name, SPARK_TYPES[p.type]) for p in self.parts]
+        fields += [t.StructField(p.name, p.type) for p in self.parts]
         if self.retracting:
             fields.append(t.StructField(c.LIVE, t.ArrayType(self.pane_type)))
         return t.StructType(fields)
@@ -112,6 +179,6 @@ class Plan:
     @cached_property
     def state_schema(self) -> t.StructType:
         """A state row, as it is stored."""
-        fields = [t.StructField(k, SPARK_TYPES[kind]) for k, kind in self.pipeline.key_types.items()]
+        fields = [t.StructField(k, SPARK_TYPES[kind]) for k, kind in self.stage.key_types.items()]
         fields += [t.StructField(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.EPOCH)]
         return t.StructType([*fields, *self.bookkeeping.fields])

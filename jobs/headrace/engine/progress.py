@@ -8,20 +8,24 @@ from typing import Any
 
 from headrace.engine.source_planning import Offsets
 from headrace.model.time import MIN_INSTANT, NEVER, Instant, parse, render
+from headrace.model.watermarks import Split
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Source offsets, largest event time per split, clocks, and lower bounds of the next activations that windows want.
+    """Source offsets, what is known of splits, clocks (the output watermark of each stage among them), and lower
+    bounds of the next activations that windows want.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none.
     """
 
     offsets: Offsets = field(default_factory=Offsets)
-    splits: Mapping[str, Instant] = field(default_factory=dict)
+    splits: Mapping[str, Split] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+    output_watermarks: tuple[Instant, ...] = ()
     due_event: Instant = NEVER
     due_time: Instant = NEVER
     min_event_time: Instant | None = None
@@ -31,9 +35,11 @@ class Progress:
         """Instants as ISO 8601 in UTC, or -inf and +inf; a due that never comes is null."""
         return {
             "offsets": self.offsets.to_json(),
-            "splits": {name: render(value) for name, value in self.splits.items()},
+            "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
+            "percentile_watermarks": {str(q): render(at) for q, at in self.percentiles.items()},
             "watermark": render(self.watermark),
             "processing_time": render(self.processing_time),
+            "output_watermarks": [render(value) for value in self.output_watermarks],
             "next_event_time_deadline": None if self.due_event >= NEVER else render(self.due_event),
             "next_processing_time_deadline": None if self.due_time >= NEVER else render(self.due_time),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
@@ -49,11 +55,28 @@ class Progress:
 
         return cls(
             offsets=Offsets.from_json(value["offsets"]),
-            splits={name: parse(text) for name, text in value["splits"].items()},
+            splits={name: _split_from_json(split) for name, split in value["splits"].items()},
+            percentiles={float(q): parse(text) for q, text in value["percentile_watermarks"].items()},
             watermark=parse(value["watermark"]),
             processing_time=parse(value["processing_time"]),
+            output_watermarks=tuple(parse(text) for text in value["output_watermarks"]),
             due_event=optional("next_event_time_deadline") or NEVER,
             due_time=optional("next_processing_time_deadline") or NEVER,
             min_event_time=optional("min_event_time"),
             max_event_time=optional("max_event_time"),
         )
+
+
+def _split_to_json(split: Split) -> dict[str, Any]:
+    return {
+        "mark": None if split.mark is None else render(split.mark),
+        "heard": render(split.heard),
+        "since": render(split.since),
+        "lags": {str(bucket): count for bucket, count in split.lags.items()},
+    }
+
+
+def _split_from_json(value: Mapping[str, Any]) -> Split:
+    mark = None if value["mark"] is None else parse(value["mark"])
+    lags = {int(bucket): count for bucket, count in value["lags"].items()}
+    return Split(mark, parse(value["heard"]), parse(value["since"]), lags)

@@ -193,7 +193,9 @@ def _spark_type(found: pa.DataType, wanted: DataType) -> str | None:
 
 
 def _check_required(pipeline: Pipeline, file: InputFile, stored: Mapping[str, str], where: str) -> None:
-    expressions = {"event time": pipeline.event_time.expr, **{f"key {n}": e for n, e in pipeline.key.items()}}
+    expressions = {f"key {n}": e for n, e in pipeline.key.items()}
+    if pipeline.event_time.expr is not None:
+        expressions = {"event time": pipeline.event_time.expr, **expressions}
     for purpose, expr in expressions.items():
         missing = sorted(nulling_columns(expr) - stored.keys())
         if missing:

@@ -14,6 +14,8 @@ from functools import reduce
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, LongType, StringType
 
+from headrace.engine import columns as c
+from headrace.engine.elements import element_size
 from headrace.engine.errors import UnreadableFileError
 from headrace.engine.expressions import compile_expr, named
 from headrace.engine.plan import Plan
@@ -24,11 +26,14 @@ from headrace.engine.storage import hadoop_uri
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType as Kind
 from headrace.model.expr import Expr, Schema, lit
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
+from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import OnUnreadable
 
-FILE, REJECT, EVENT_TIME, SPLIT, KEPT = "_file", "_reject", "_event_time", "_split", "_kept"
+FILE, REJECT, EVENT_TIME, SPLIT, KEPT, MARK = "_file", "_reject", "_event_time", "_split", "_kept", "_mark"
 
 EARLIEST, LATEST = -2_208_988_800_000_000, 253_402_300_799_999_999
 """Event times are of the years 1900 to 9999: what lies outside is a mistake, and would move the watermark there."""
@@ -38,11 +43,15 @@ _FOOTER_READERS = 8
 
 @dataclass(frozen=True)
 class Batch:
-    """The files of one epoch, looked at: which can be read by one scan, and which (path -> reason) not at all."""
+    """The files of one epoch, looked at: which can be read by one scan, and which (path -> reason) not at all.
+
+    ``processing_time`` is that of the epoch, the event time of records that have none of their own (``Ingestion``).
+    """
 
     source_uri: str
     groups: Mapping[FileColumns, tuple[InputFile, ...]] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    processing_time: Instant = MIN_INSTANT
 
     def without(self, error: UnreadableFileError) -> "Batch":
         """This batch with the file of ``error`` as a dead letter: for one that turns out to be torn while it is read.
@@ -61,7 +70,13 @@ class Batch:
         )
 
 
-def open_batch(spark: SparkSession, pipeline: Pipeline, files: Sequence[InputFile], source_uri: str) -> Batch:
+def open_batch(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    files: Sequence[InputFile],
+    source_uri: str,
+    processing_time: Instant = MIN_INSTANT,
+) -> Batch:
     """Look at ``files`` of the store at ``source_uri``: headers and footers, no records.
 
     A file that cannot be read, or lacks what it must have, is in ``Batch.unreadable`` if the source says DEAD_LETTER.
@@ -85,24 +100,24 @@ def open_batch(spark: SparkSession, pipeline: Pipeline, files: Sequence[InputFil
             unreadable[file.path] = columns.reason
         elif columns is not None:
             groups.setdefault(columns, []).append(file)
-    return Batch(source_uri, {columns: tuple(group) for columns, group in groups.items()}, unreadable)
+    return Batch(source_uri, {columns: tuple(group) for columns, group in groups.items()}, unreadable, processing_time)
 
 
-def read_batch(spark: SparkSession, plan: Plan, batch: Batch) -> DataFrame:
+def read_batch(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch) -> DataFrame:
     """The judged records of ``batch``: one scan per way in which its files hold their columns, usually one.
 
     A file that cannot be read at all is one rejected record without text. Lazy: errors come with the action.
     """
-    return _judged(spark, plan, batch, numbered=False).drop(POSITION)
+    return _judged(spark, pipeline, plan, batch, numbered=False).drop(POSITION)
 
 
-def rejected_rows(spark: SparkSession, plan: Plan, batch: Batch, epoch: int) -> DataFrame:
+def rejected_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch, epoch: int) -> DataFrame:
     """The dead letters of ``batch``: ``file``, ``position``, ``reason``, ``raw``, ``epoch``.
 
     ``position`` is the number of the line in its file (of the row, in Parquet), from 0; a CSV header is line 0. It and
     ``raw`` are NULL for a file that cannot be read at all. Reads the files again, and lines twice for their numbers.
     """
-    judged = _judged(spark, plan, batch, numbered=True).where(f.col(REJECT).isNotNull())
+    judged = _judged(spark, pipeline, plan, batch, numbered=True).where(f.col(REJECT).isNotNull())
     return judged.select(
         f.col(FILE).alias("file"),
         f.col(POSITION).alias("position"),
@@ -112,38 +127,55 @@ def rejected_rows(spark: SparkSession, plan: Plan, batch: Batch, epoch: int) -> 
     )
 
 
-def _judged(spark: SparkSession, plan: Plan, batch: Batch, numbered: bool) -> DataFrame:
-    source = plan.pipeline.source
+def _judged(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch, numbered: bool) -> DataFrame:
+    source = pipeline.source
     parts = []
     for columns, files in batch.groups.items():
         uris = [hadoop_uri(batch.source_uri, file.path) for file in files]
         records = scan(spark, source.format, source.schema, columns, uris, numbered=numbered)
-        parts.append(_judge(plan, batch.source_uri, records))
+        parts.append(_judge(pipeline, plan, batch, records))
     if batch.unreadable or not parts:
-        parts.append(_unreadable_rows(spark, plan, batch.unreadable))
+        parts.append(_unreadable_rows(spark, pipeline, plan, batch.unreadable))
     return reduce(DataFrame.unionByName, parts)
 
 
-def _judge(plan: Plan, source_uri: str, records: DataFrame) -> DataFrame:
-    pipeline, schema = plan.pipeline, plan.pipeline.schema
+def _judge(pipeline: Pipeline, plan: Plan, batch: Batch, records: DataFrame) -> DataFrame:
+    schema = pipeline.schema
     parsed = f.col(UNPARSED).isNull()
 
     def computed(name: str, expr: Expr) -> SparkColumn:
         return f.when(parsed, compile_expr(expr, schema)).cast(_kind(expr, schema)).alias(name)
 
+    expr = pipeline.event_time.expr
+    arrival = f.when(parsed, f.lit(int(batch.processing_time))).cast("long")
+    event_time = arrival if expr is None else f.unix_micros(computed(EVENT_TIME, expr))
+    mark = marks(pipeline.event_time)
     kept = pipeline.filter if pipeline.filter is not None else lit(True)
     split = pipeline.event_time.split if pipeline.event_time.split is not None else lit("")
+    if plan.reads_size:
+        records = records.withColumn(c.SIZE, element_size(schema))
+        schema = {**schema, c.SIZE: Kind.INT}
     rows = records.select(
-        _file_column(source_uri).alias(FILE),
+        _file_column(batch.source_uri).alias(FILE),
         f.col(RAW),
         f.col(UNPARSED),
         f.col(POSITION) if POSITION in records.columns else f.lit(None).cast("long").alias(POSITION),
-        f.unix_micros(computed(EVENT_TIME, pipeline.event_time.expr)).alias(EVENT_TIME),
+        event_time.alias(EVENT_TIME),
+        *([f.unix_micros(computed(MARK, mark)).alias(MARK)] if mark is not None else []),
         f.coalesce(computed(SPLIT, split), f.lit("")).alias(SPLIT),
         f.coalesce(computed(KEPT, kept), f.lit(False)).alias(KEPT),
         *[computed(name, expr) for name, expr in [*pipeline.key.items(), *plan.inputs]],
     )
     return rows.select(_reason(pipeline).alias(REJECT), *[named(name) for name in rows.columns if name != UNPARSED])
+
+
+def marks(event_time: EventTime) -> Expr | None:
+    """The expression of the marks of splits (``model.watermarks``), None where they are the event times."""
+    strategy, expr = event_time.watermark, event_time.expr
+    if not isinstance(strategy, SplitStrategy) or expr is None:
+        return None
+    mark = strategy.mark(expr)
+    return None if mark is expr else mark
 
 
 def _reason(pipeline: Pipeline) -> SparkColumn:
@@ -155,7 +187,11 @@ def _reason(pipeline: Pipeline) -> SparkColumn:
     )
     for name in pipeline.key:
         reason = reason.when(named(name).isNull(), f"key is null: {name}")
-    return reason
+    if marks(pipeline.event_time) is None:
+        return reason
+    # a record that only asserts the watermark is no data, and no dead letter (semantics 9.4)
+    control = f.col(UNPARSED).isNull() & event_time.isNull() & f.col(MARK).isNotNull()
+    return f.when(~control, reason)
 
 
 def _file_column(source_uri: str) -> SparkColumn:
@@ -167,9 +203,9 @@ def _file_column(source_uri: str) -> SparkColumn:
     return f.substring(decoded, len(hadoop_uri(source_uri, "")) + 1, 2**31 - 1)
 
 
-def _unreadable_rows(spark: SparkSession, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:
+def _unreadable_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:
     """A rejected record for each file that cannot be read at all."""
-    pipeline, schema = plan.pipeline, plan.pipeline.schema
+    schema = pipeline.schema
     pairs = [f.struct(f.lit(path).alias("path"), f.lit(reason).alias("reason")) for path, reason in unreadable.items()]
     none = f.struct(f.lit("").alias("path"), f.lit("").alias("reason"))
     files = spark.range(1 if pairs else 0).select(f.explode(f.array(*(pairs or [none]))).alias("file"))
@@ -184,6 +220,7 @@ def _unreadable_rows(spark: SparkSession, plan: Plan, unreadable: Mapping[str, s
         null(RAW, StringType()),
         null(POSITION, LongType()),
         null(EVENT_TIME, LongType()),
+        *([null(MARK, LongType())] if marks(pipeline.event_time) is not None else []),
         f.lit("").alias(SPLIT),
         f.lit(False).alias(KEPT),
         *[null(name, _kind(expr, schema)) for name, expr in columns],

@@ -13,28 +13,47 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
+from headrace.engine.dues import LIMIT, Dues
 from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
-from headrace.engine.types import DataFrame, SparkSession
-from headrace.model.time import NEVER, Instant
+from headrace.engine.types import DataFrame, SparkColumn, SparkSession
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 
 
 @dataclass(frozen=True)
 class StateLayer:
-    """State rows written by epochs ``first_epoch`` to ``last_epoch``, and the earliest activation that any of them
-    wants.
+    """State rows written by epochs ``first_epoch`` to ``last_epoch``, the activations that they want in event time and
+    in processing time, and a lower bound of their holds.
     """
 
     rows: DataFrame
     count: int
     first_epoch: int
     last_epoch: int
-    due_event: Instant
-    due_time: Instant
+    event_dues: Dues
+    time_dues: Dues
+    hold: Instant = MIN_INSTANT
 
     def is_due(self, clocks: Clocks) -> bool:
         """Whether some row may want an activation under ``clocks`` (a newer layer may know better)."""
-        return self.due_event < clocks.watermark_after or self.due_time <= clocks.processing_time
+        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
+        if any(self.event_dues.may_lie_in(before, after) for before, after in steps):
+            return True
+        low, high = clocks.previous_processing_time + 1, clocks.processing_time + 1
+        return self.time_dues.may_lie_in(Instant(low), Instant(high))
+
+
+def due_columns(plan: Plan) -> list[SparkColumn]:
+    """Aggregates ``event_dues`` and ``time_dues``: the earliest activations that rows want, for ``Dues.of``."""
+    return [
+        _earliest(f.col(c.DUE_EVENT) - f.pmod(c.DUE_EVENT, f.lit(plan.grain))).alias("event_dues"),
+        _earliest(f.col(c.DUE_TIME)).alias("time_dues"),
+    ]
+
+
+def _earliest(due: SparkColumn) -> SparkColumn:
+    known = f.collect_set(f.when(due < int(GLOBAL_WINDOW_END), due))
+    return f.slice(f.array_sort(known), 1, LIMIT + 1)
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -48,25 +67,33 @@ def newest(plan: Plan, rows: DataFrame) -> DataFrame:
     return rows.withColumn("_rank", f.row_number().over(order)).where(f.col("_rank") == 1).drop("_rank")
 
 
-def look_ahead(layers: Sequence[StateLayer], clocks: Clocks) -> list[StateLayer]:
-    """The layers with their next deadline after ``clocks``: a Spark job for each whose deadline has just passed."""
-    return [
-        layer if layer.due_time > clocks.processing_time else replace(layer, due_time=_next_time(layer, clocks))
-        for layer in layers
-    ]
+def look_ahead(plan: Plan, layers: Sequence[StateLayer], clocks: Clocks) -> list[StateLayer]:
+    """The layers with what they want after ``clocks``: a Spark job for each of which too little is known."""
+    return [_looked_up(plan, layer, clocks) if _is_exhausted(layer, clocks) else layer for layer in layers]
 
 
-def _next_time(layer: StateLayer, clocks: Clocks) -> Instant:
-    pending = layer.rows.where(f.col(c.DUE_TIME) > int(clocks.processing_time))
-    found = pending.agg(f.min(c.DUE_TIME)).collect()[0][0]
-    return NEVER if found is None else Instant(found)
+def _is_exhausted(layer: StateLayer, clocks: Clocks) -> bool:
+    furthest = max([clocks.watermark_after, *(after for _, after in clocks.percentiles.values())])
+    return layer.event_dues.floor < furthest or layer.time_dues.floor <= clocks.processing_time
 
 
-def next_due(layers: Sequence[StateLayer]) -> tuple[Instant, Instant]:
-    """Lower bounds of the next watermark and the next processing time at which some window wants an activation."""
+def _looked_up(plan: Plan, layer: StateLayer, clocks: Clocks) -> StateLayer:
+    event, time = f.col(c.DUE_EVENT), f.col(c.DUE_TIME)
+    pending = layer.rows.select(
+        f.when(event >= int(clocks.watermark_after), event).alias(c.DUE_EVENT),
+        f.when(time > int(clocks.processing_time), time).alias(c.DUE_TIME),
+    )
+    found = pending.agg(*due_columns(plan)).collect()[0]
+    return replace(layer, event_dues=Dues.of(found[0], plan.grain), time_dues=Dues.of(found[1], 1))
+
+
+def next_due(layers: Sequence[StateLayer], watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
+    """Lower bounds of the next watermark and the next processing time at which some window wants an activation, given
+    those of now.
+    """
     return (
-        Instant(min((layer.due_event for layer in layers), default=NEVER)),
-        Instant(min((layer.due_time for layer in layers), default=NEVER)),
+        Instant(min((layer.event_dues.next_after(Instant(watermark - 1)) for layer in layers), default=NEVER)),
+        Instant(min((layer.time_dues.next_after(now) for layer in layers), default=NEVER)),
     )
 
 
@@ -77,16 +104,30 @@ def lookup(plan: Plan, layers: Sequence[StateLayer], touched: DataFrame | None, 
     """
     wanted = [] if touched is None else [touched.select(*plan.partitioning)]
     # what was due before was activated then, and a newer layer holds what became of it
-    by_event = f.col(c.DUE_EVENT) >= int(clocks.watermark_before)
-    by_time = f.col(c.DUE_TIME) > int(clocks.previous_processing_time)
-    due = (by_event & (f.col(c.DUE_EVENT) < int(clocks.watermark_after))) | (
-        by_time & (f.col(c.DUE_TIME) <= int(clocks.processing_time))
+    # (until the watermark has passed its end, the next event-time activation of an open window is its end)
+    due = (f.col(c.DUE_TIME) > int(clocks.previous_processing_time)) & (
+        f.col(c.DUE_TIME) <= int(clocks.processing_time)
     )
+    for before, after in [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]:
+        due = due | ((f.col(c.DUE_EVENT) >= int(before)) & (f.col(c.DUE_EVENT) < int(after)))
     wanted += [layer.rows.where(due).select(*plan.partitioning) for layer in layers if layer.is_due(clocks)]
     if not layers or not wanted:
         return None
     rows = union([layer.rows for layer in layers])
     return rows.join(union(wanted).hint("shuffle_hash"), plan.partitioning, "left_semi")
+
+
+def earliest_hold(plan: Plan, layers: Sequence[StateLayer], watermark: Instant) -> Instant:
+    """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1): a Spark job if some
+    layer may have one.
+    """
+    if not any(layer.hold < watermark for layer in layers):
+        return watermark
+    rows = union([layer.rows for layer in layers])
+    holding = union([layer.rows.where(f.col(c.HOLD) < int(watermark)).select(*plan.partitioning) for layer in layers])
+    found = newest(plan, rows.join(holding.hint("shuffle_hash"), plan.partitioning, "left_semi"))
+    earliest = found.where(f.col(c.STATUS) == c.OPEN).agg(f.min(c.HOLD)).collect()[0][0]
+    return watermark if earliest is None else Instant(min(earliest, watermark))
 
 
 def merge(plan: Plan, layers: Sequence[StateLayer], drop_deleted: bool) -> DataFrame:

@@ -12,26 +12,12 @@ from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
 from headrace_snapshots.format.files import DataFile
 
-_KINDS = {"string": "string", "int": "bigint", "float": "double", "bool": "boolean", "timestamp": "timestamp"}
-_PANE_INFO = (
-    "window_start timestamp, window_end timestamp, pane_time timestamp, timing string, pane_index bigint, "
-    "nonspeculative_index bigint, is_first boolean, is_last boolean, is_retraction boolean, "
-    "epoch bigint, sequence bigint"
-)
-
-
-def pane_schema(plan: Plan) -> str:
-    """Columns of panes as Spark DDL: keys, aggregates, pane columns."""
-    named = {**plan.pipeline.key_types, **plan.pipeline.value_types}
-    own = [f"`{name}` {_KINDS[kind.value]}" for name, kind in named.items()]
-    return ", ".join([*own, _PANE_INFO])
-
 
 def read_panes(spark: SparkSession, plan: Plan, root: str, files: Sequence[DataFile]) -> DataFrame:
     """Rows of pane-shaped files of the store at ``root``."""
     if not files:
-        return spark.createDataFrame([], pane_schema(plan))
-    return spark.read.schema(pane_schema(plan)).parquet(*[spark_uri(root, file.path) for file in files])
+        return spark.createDataFrame([], plan.pane_schema)
+    return spark.read.schema(plan.pane_schema).parquet(*[spark_uri(root, file.path) for file in files])
 
 
 def newest_records(plan: Plan, panes: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import AuditFailedError, failure_message, read_audit
 from headrace.entrypoints.options import MAIN, RunOptions
 from headrace.entrypoints.process import Listener, process
-from headrace.entrypoints.publish import AuditMissingError, reference
+from headrace.entrypoints.publish import AuditMissingError, reference, total_counts
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixConfigError, RetryError
@@ -63,6 +63,7 @@ def backfill(
 def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over") -> RunResult:
     """Make ``branch`` main and published, if its whole audit succeeded and it has taken in all that main has.
 
+    ``epochs`` and ``rows`` of the result are those of the whole branch: all that becomes visible.
     Raises UnknownBranchError, AuditMissingError, AuditFailedError, BranchBehindError. No Spark.
     """
     started_at = timestamp()
@@ -88,6 +89,7 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
                 f"branch {branch} has read {taken.files} files and main {wanted.files}: main went on meanwhile. "
                 f"Run the backfill again with branch {branch}; it goes on where it stopped"
             )
+    replayed = list(catalog.ancestry(head))
     catalog.promote(branch, expected_main=old_main)
     return RunResult(
         run_id=run_id,
@@ -96,10 +98,11 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
         status="succeeded",
         started_at=started_at,
         finished_at=timestamp(),
+        epochs=tuple(reversed([done.epoch for done in replayed])),
         snapshot=head,
         epoch=manifest.epoch,
         published=head,
         audit=reference(outcome),
-        rows=dict(manifest.counts),
+        rows=total_counts(replayed),
         watermark=manifest.progress["watermark"],
     )

@@ -20,7 +20,7 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.options import MAIN, Mode, RunOptions
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.registry import registered, resolve
@@ -78,6 +78,7 @@ def run(
     root: Root,
     max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
     files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
+    mode: Annotated[Mode, typer.Option(help="batch: all input in one epoch, to the end.")] = Mode.MICRO_BATCH,
     publish: Annotated[bool, typer.Option(help="Publish when the audit succeeds.")] = True,
     output: Output = Format.TEXT,
 ) -> None:
@@ -85,7 +86,9 @@ def run(
     from headrace.entrypoints.cli_run import new_run_id, run_recorded, watching
     from headrace.entrypoints.results import to_json
 
-    options = RunOptions(new_run_id(), max_epochs=max_epochs, files_per_epoch=files_per_epoch, publish=publish)
+    options = RunOptions(
+        new_run_id(), max_epochs=max_epochs, files_per_epoch=files_per_epoch, mode=mode, publish=publish
+    )
     with watching() as watcher:
         result = run_recorded(resolve(pipeline), root, options, watcher)
     if output is Format.JSON:
@@ -93,7 +96,8 @@ def run(
         return
     shown = {"epochs": len(result.epochs), "snapshot": result.snapshot, "watermark": result.watermark, **result.rows}
     published = "nothing yet" if result.published is None else f"snapshot {result.published}"
-    print_fields({**shown, "published": published}, f"run {result.run_id}")
+    warnings = {"warning": "\n".join(result.warnings)} if result.warnings else {}
+    print_fields({**shown, "published": published, **warnings}, f"run {result.run_id}")
 
 
 @command

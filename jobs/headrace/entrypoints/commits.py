@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.engine.epochs import Computed, EpochEngine, Written
+from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
+from headrace.engine.requests import SparkRequests
 from headrace.engine.session import in_background_pool
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
@@ -26,6 +27,7 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
+    ``counted``: requests of the store that the first epoch is not charged for.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Committer:
         claim: Claim,
         base: Manifest | None,
         on_commit: Callable[[Manifest], None],
+        *,
+        counted: Mapping[str, int] | None = None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
@@ -43,7 +47,9 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._counted = engine.store.requests.snapshot()
+        self._spark_requests = SparkRequests(engine.spark, (engine.store.uri, engine.source.uri))
+        self._counted_of_spark = self._spark_requests.snapshot()
+        self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
@@ -96,7 +102,7 @@ class Committer:
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
             progress=computed.progress.to_json(),
-            tables={"state": self._state_layers(parent, computed, written), "current": current},
+            tables={**self._state_layers(parent, computed, written), "current": current},
             logs=logs,
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
@@ -110,21 +116,25 @@ class Committer:
     def _requests(self, written: Written) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), and one put per data file, made by tasks.
 
-        What Spark itself reads through Hadoop's file systems is not among them.
+        ``spark_...``: what Spark itself asked S3 for since then, by now perhaps for the next epoch too.
         """
         made = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        files = sum(len(part) for part in (written.state, written.panes, written.late, written.rejected))
-        return {**made, "put": made["put"] + files}
+        files = sum(len(part) for part in (*written.state, written.panes, written.late, written.rejected))
+        by_spark = self._spark_requests.since(self._counted_of_spark)
+        self._counted_of_spark = {kind: self._counted_of_spark[kind] + n for kind, n in by_spark.items()}
+        return {**made, "put": made["put"] + files, **by_spark}
 
-    @staticmethod
-    def _state_layers(parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
-        layers = () if parent is None else parent.tables["state"]
-        kept = layers[: len(layers) - computed.replaces]
-        if not written.state:
-            return kept
-        first, last = computed.state_epochs
-        return (*kept, _layer(written.state, first, last))
+    def _state_layers(
+        self, parent: Manifest | None, computed: Computed, written: Written
+    ) -> dict[str, tuple[Layer, ...]]:
+        tables: dict[str, tuple[Layer, ...]] = {}
+        names = state_tables(self.engine.pipeline)
+        for name, stage, files in zip(names, computed.stages, written.state, strict=True):
+            layers = () if parent is None else parent.tables[name]
+            kept = layers[: len(layers) - stage.replaces]
+            tables[name] = (*kept, _layer(files, *stage.state_epochs)) if files else kept
+        return tables
 
     def _current_layers(self, parent: Manifest | None, epoch: int, written: Written, prefix: str) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]

@@ -27,7 +27,14 @@ from headrace.errors import FixConfigError, HeadraceError
 
 SCHEMA_VERSION = 1
 
-EXECUTORS: Mapping[str, Callable[[], Executor]] = {"reference": ReferenceExecutor}
+
+def _spark() -> Executor:
+    from headrace.entrypoints.conformance_spark import SparkExecutor  # Spark is there only for those who want it
+
+    return SparkExecutor()
+
+
+EXECUTORS: Mapping[str, Callable[[], Executor]] = {"reference": ReferenceExecutor, "spark": _spark}
 """How to make an executor, by the name that ``--engine`` gives it."""
 
 

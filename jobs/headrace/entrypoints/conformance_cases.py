@@ -3,7 +3,7 @@
 All instants and durations are integer ticks, whatever a tick is. ``conformance_schema`` reads cases from neutral JSON.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,34 +12,11 @@ from headrace.model.combiners import Combiner
 from headrace.model.expr import DataType, Schema, columns_of
 from headrace.model.time import Instant
 from headrace.model.triggers import AfterPunctuation, Trigger
-from headrace.model.windows import CustomWindows, MergeGroup, Window, WindowFn
-from headrace.reference import windows as windowing
+from headrace.model.windows import Window, WindowFn
 
 Json = Mapping[str, Any]
 
 DEFAULT_KEY = "k"
-
-
-@dataclass(frozen=True)
-class MovedOutputTime(CustomWindows):
-    """``inner`` whose elements lend their panes a timestamp ``shift`` later (EARLIEST_TRANSFORMED)."""
-
-    inner: WindowFn
-    shift: int
-
-    @property
-    def merges(self) -> bool:
-        return self.inner.merges
-
-    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
-        return windowing.assign(self.inner, timestamp, record)
-
-    def merge(self, windows: Iterable[Window]) -> Iterable[MergeGroup]:
-        return windowing.merge(self.inner, list(windows))
-
-    def output_time(self, timestamp: Instant, window: Window) -> Instant:
-        del window
-        return Instant(timestamp + self.shift)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from headrace.entrypoints.conformance_cases import (
 )
 from headrace.entrypoints.conformance_replay import Outcome, Replay
 from headrace.errors import HeadraceError
-from headrace.model.combiners import Combiner
+from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.panes import Pane
 from headrace.reference import Chain, Contents, Element, Extract, Grouping, Output, collect, combine
 from headrace.reference.windows import assign, merge
@@ -82,7 +82,7 @@ def _answer(case: Case, step: Step) -> object:
             bag = Contents([(value, 1) for group in groups for value in group])
             for value in uncombine:
                 bag.add(value, -1)
-            return combine(combiner, bag.net)
+            return combine(Aggregate(combiner), bag.net)
     return None
 
 
@@ -92,7 +92,7 @@ def _grouping(stage: Stage) -> Grouping:
 
 
 def _extract(combiner: Combiner) -> Extract:
-    return lambda contents: (combine(combiner, contents.net),)
+    return lambda contents: (combine(Aggregate(combiner), contents.net),)
 
 
 def _element(element: CaseElement) -> Element:

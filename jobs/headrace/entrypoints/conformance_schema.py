@@ -22,7 +22,6 @@ from headrace.entrypoints.conformance_cases import (
     ExpectState,
     Input,
     Json,
-    MovedOutputTime,
     Stage,
     Step,
 )
@@ -53,6 +52,7 @@ from headrace.model.windows import (
     FixedWindows,
     GlobalWindows,
     Sessions,
+    ShiftedOutputTime,
     SlidingWindows,
     Window,
     WindowFn,
@@ -154,7 +154,7 @@ def _stage(raw: Json) -> Stage:
     where = _where(raw["window"])
     stamp = raw.get("timestamp_combiner", "END_OF_WINDOW")
     if stamp == "EARLIEST_TRANSFORMED":
-        where = MovedOutputTime(where, raw["window"].get("transformed_output_time", {"shift": 0})["shift"])
+        where = ShiftedOutputTime(where, raw["window"].get("transformed_output_time", {"shift": 0})["shift"])
         stamp = "EARLIEST"
     lateness = raw.get("allowed_lateness", 0)
     how = How(
@@ -168,8 +168,11 @@ def _stage(raw: Json) -> Stage:
     return Stage(where, read_trigger(raw["trigger"]), how, None if combine == "collect" else _combiner(combine))
 
 
+_COMBINERS = frozenset({"count", "sum", "min", "max", "mean"})
+
+
 def _combiner(name: str) -> Combiner:
-    if name not in list(Combiner):
+    if name not in _COMBINERS:
         raise UnsupportedCaseError(f"there is no combiner {name!r}")
     return Combiner(name)
 

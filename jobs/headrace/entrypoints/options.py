@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
 from headrace.errors import FixConfigError
 
@@ -16,6 +17,13 @@ class RunOptionsError(FixConfigError):
     code = "config.run_options"
 
 
+class Mode(StrEnum):
+    """How input is cut into epochs; the pipeline is the same, and for input within its bound so are final panes."""
+
+    MICRO_BATCH = "micro-batch"
+    BATCH = "batch"
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """Options of one run; a limit of None is the pipeline's own.
@@ -23,7 +31,8 @@ class RunOptions:
     ``run_id`` names the result object, so it is new for every attempt. ``branch`` is what the run moves; a backfill
     forks to it, and there ``main`` stands for a branch named after the run. ``publish`` ends the run with a publish if
     its audit succeeded. ``snapshot`` is where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing
-    prefix instead of only its newest part.
+    prefix instead of only its newest part. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes
+    to +inf: every window closes.
     Raises RunOptionsError.
     """
 
@@ -35,6 +44,7 @@ class RunOptions:
     publish: bool = False
     snapshot: str | None = None
     full_sweep: bool = False
+    mode: Mode = Mode.MICRO_BATCH
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):

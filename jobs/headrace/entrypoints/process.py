@@ -5,12 +5,11 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from headrace.engine.epochs import EpochEngine
+from headrace.engine.epochs import EpochEngine, state_tables
 from headrace.engine.errors import LostBlockError
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
@@ -21,8 +20,9 @@ from headrace.engine.views import changed_current, read_panes
 from headrace.entrypoints.audit import run_audit
 from headrace.entrypoints.audit_store import AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
-from headrace.entrypoints.options import MAIN, RunOptions
-from headrace.entrypoints.publish import PUBLISHED, publish_range, reference
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
+from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
+from headrace.entrypoints.restoring import restore
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixConfigError
@@ -31,13 +31,13 @@ from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
 MAX_RESTORES = 3
-_READERS = 8
 
 
 class ChangedPipelineError(FixConfigError):
@@ -121,6 +121,8 @@ class _Run:
         self.catalog = Catalog(self.store, self.pipeline.name)
         self.fingerprint = fingerprint(self.pipeline)
         self.started_at = timestamp()
+        self.warnings: list[str] = []
+        self._looked: tuple[str | None, list[InputFile]] | None = None
         self._own: SparkSession | None = None
 
     @property
@@ -140,16 +142,12 @@ class _Run:
 
     def execute(self) -> RunResult:
         committed: list[Manifest] = []
-        if self._has_work(self._branch_head()):
+        if self._has_work():
             committed = self._drain_input()
         outcome = self.audited()
         if self.options.publish and outcome is not None:
             publish_range(self.catalog, outcome)
         return self.result(committed, outcome)
-
-    def _branch_head(self) -> Manifest | None:
-        snapshot = self.catalog.head().refs.get(self.options.branch)
-        return None if snapshot is None else self._checked(self.catalog.manifest(snapshot))
 
     def _checked(self, manifest: Manifest) -> Manifest:
         if manifest.fingerprint != self.fingerprint:
@@ -163,13 +161,21 @@ class _Run:
     def _progress(self, manifest: Manifest | None) -> Progress:
         return Progress() if manifest is None else Progress.from_json(manifest.progress)
 
-    def _has_work(self, manifest: Manifest | None) -> bool:
+    def _has_work(self) -> bool:
+        snapshot = self.catalog.head().refs.get(self.options.branch)
+        try:
+            manifest = None if snapshot is None else self._checked(self.catalog.manifest(snapshot))
+        except (BrokenObjectError, MissingSnapshotError):
+            return True  # restoring names what is broken, and falls back
         progress = self._progress(manifest)
-        return bool(self._new_files(manifest, progress)) or progress.due_time <= instant(self.now())
+        self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
+        return bool(self._looked[1]) or progress.due_time <= instant(self.now())
 
-    def _new_files(self, manifest: Manifest | None, progress: Progress) -> list[InputFile]:
+    def _new_files(self, manifest: Manifest | None, sweep: bool) -> list[InputFile]:
+        """What has landed and was not read by ``manifest`` or before; ``sweep``: also where nobody looks any more."""
+        progress = self._progress(manifest)
         files = discover(self.source, self.prefix, progress.offsets, self.pipeline.source)
-        if self.options.full_sweep and manifest is not None:
+        if sweep and manifest is not None:
             known = {file.path for record in self.catalog.files(manifest.logs["inputs"]) for file in record.files}
             stragglers = full_sweep(self.source, self.prefix, progress.offsets, known, self.pipeline.source)
             files = [*stragglers, *files]
@@ -177,18 +183,25 @@ class _Run:
 
     def _drain_input(self) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
-        head = None if claim.snapshot_id is None else self._checked(self.catalog.manifest(claim.snapshot_id))
-        engine = EpochEngine(self.spark, self.pipeline, self.store, self.source)
         committed: list[Manifest] = []
 
         def on_commit(manifest: Manifest) -> None:
             committed.append(manifest)
             self.listener.committed(manifest)
 
+        sweep = self.options.full_sweep
         for attempt in range(MAX_RESTORES + 1):
-            committer = Committer(engine, self.catalog, claim, head, on_commit)
+            counted = self.store.requests.snapshot()
+            restored = restore(self.catalog, claim, self._checked, lambda manifest: self._new_files(manifest, True))
+            claim, head = restored.claim, restored.head
+            if restored.warning is not None:
+                self.warnings.append(restored.warning)
+                committed[:] = [done for done in committed if head is not None and done.epoch <= head.epoch]
+                sweep = True  # files that a full sweep had found are below the mark of older snapshots too
+            files = self._listed(head, sweep)
+            committer = Committer(self._engine(), self.catalog, claim, head, on_commit, counted=counted)
             try:
-                self._epochs(engine, committer, len(committed))
+                self._epochs(committer, files, len(committed))
                 committer.drain()
                 break
             except LostBlockError:
@@ -196,16 +209,27 @@ class _Run:
                     raise
             finally:
                 committer.close()
-            head = committer.head
+            claim = replace(claim, snapshot_id=None if committer.head is None else committer.head.snapshot_id)
         return committed
 
-    def _epochs(self, engine: EpochEngine, committer: Committer, done: int) -> None:
-        head = committer.head
-        progress = self._progress(head)
-        if head is not None:
-            self._verify(head)
-        engine.restore(-1 if head is None else head.epoch, progress, () if head is None else head.tables["state"])
-        files = self._new_files(head, progress)
+    def _engine(self) -> EpochEngine:
+        return EpochEngine(self.spark, self.pipeline, self.store, self.source)
+
+    def _listed(self, head: Manifest | None, sweep: bool) -> list[InputFile]:
+        """The files to read after ``head``: those of the first look if they are still what it would find."""
+        snapshot = None if head is None else head.snapshot_id
+        looked, self._looked = self._looked, None
+        if looked is not None and (looked[0], self.options.full_sweep) == (snapshot, sweep):
+            return looked[1]
+        return self._new_files(head, sweep)
+
+    def _epochs(self, committer: Committer, files: list[InputFile], done: int) -> None:
+        engine, head = committer.engine, committer.head
+        state = [() if head is None else head.tables[name] for name in state_tables(self.pipeline)]
+        engine.restore(-1 if head is None else head.epoch, self._progress(head), state)
+        if self.options.mode is Mode.BATCH:
+            self._batch(committer, files)
+            return
         self.listener.planned(len(files))
         source = self.pipeline.source
         max_files = self.options.files_per_epoch or source.max_files
@@ -220,12 +244,15 @@ class _Run:
             committer.submit(engine.compute(batch, clock, source.look_back))
             done += 1
 
-    def _verify(self, head: Manifest) -> None:
-        """Read every state file once and hold it against its length and checksum. Raises a RestoreError naming it."""
-        files = [file for layer in head.tables["state"] for file in layer.files]
-        with ThreadPoolExecutor(_READERS) as pool:
-            for _ in pool.map(lambda file: len(verify(self.store, file)), files):
-                pass
+    def _batch(self, committer: Committer, files: list[InputFile]) -> None:
+        """All of ``files`` as one epoch that ends the input."""
+        if committer.head is not None:
+            raise RunOptionsError(
+                f"mode batch takes all input at once, and branch {self.options.branch} has come to epoch "
+                f"{committer.head.epoch} already: name a new branch, or an empty root"
+            )
+        clock = instant(self.now())
+        committer.submit(committer.engine.compute(files, clock, self.pipeline.source.look_back, is_last=True))
 
     def audited(self) -> AuditOutcome | None:
         """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to
@@ -242,7 +269,7 @@ class _Run:
         return self._run_audit(published, head)
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
-        plan, manifest = Plan(self.pipeline), self.catalog.manifest(head)
+        plan, manifest = Plan(self.pipeline.stages[-1]), self.catalog.manifest(head)
         since = -1 if published is None else self.catalog.manifest(published).epoch
         records = self.catalog.files(manifest.logs["panes"], since_epoch=since)
         panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
@@ -261,10 +288,6 @@ class _Run:
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)
-        rows: dict[str, int] = {}
-        for done in committed:
-            for name, count in done.counts.items():
-                rows[name] = rows.get(name, 0) + count
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
@@ -277,6 +300,7 @@ class _Run:
             epoch=None if manifest is None else manifest.epoch,
             published=refs.get(PUBLISHED),
             audit=None if outcome is None else reference(outcome),
-            rows=rows,
+            rows=total_counts(committed),
             watermark=None if manifest is None else manifest.progress["watermark"],
+            warnings=tuple(self.warnings),
         )

@@ -2,12 +2,17 @@
 nothing else.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
 from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import AuditReference, RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixDataError, RetryError
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
 PUBLISHED = "published"
@@ -40,6 +45,9 @@ def publish_audited(
 ) -> RunResult:
     """Publish main if the stored audit of (published, main] succeeded; nothing happens if that is published already.
 
+    ``rows`` of the result counts all that became visible: every epoch of the range, not only the newest. When main was
+    published already they are those of that publish, for the sake of a caller that died before it could tell.
+
     ``expected_snapshot`` refuses to publish anything else than the snapshot that the caller has in mind.
     Raises AuditMissingError, AuditFailedError, NothingToPublishError.
     """
@@ -65,7 +73,7 @@ def publish_audited(
             )
         publish_range(catalog, outcome)
     manifest = catalog.manifest(head)
-    epochs = [m.epoch for m in catalog.ancestry(head, until=published)] if head != published else []
+    made_visible = list(catalog.ancestry(head, until=published))
     return RunResult(
         run_id=run_id,
         pipeline=pipeline,
@@ -73,12 +81,12 @@ def publish_audited(
         status="succeeded",
         started_at=started_at,
         finished_at=timestamp(),
-        epochs=tuple(reversed(epochs)),
+        epochs=tuple(reversed([m.epoch for m in made_visible])),
         snapshot=head,
         epoch=manifest.epoch,
         published=head,
         audit=None if outcome is None else reference(outcome),
-        rows=dict(manifest.counts),
+        rows=total_counts(made_visible or _last_published(catalog, head)),
         watermark=manifest.progress["watermark"],
     )
 
@@ -90,6 +98,27 @@ def publish_range(catalog: Catalog, outcome: AuditOutcome) -> None:
     catalog.publish(
         outcome.to_snapshot, expected_published=outcome.from_snapshot, detail={"audit": outcome.path, "success": True}
     )
+
+
+def total_counts(manifests: Iterable[Manifest]) -> dict[str, int]:
+    """The counts of all these epochs together, by name."""
+    total: Counter[str] = Counter()
+    for manifest in manifests:
+        total.update(manifest.counts)
+    return dict(total)
+
+
+def _last_published(catalog: Catalog, published: str) -> Iterator[Manifest]:
+    """The snapshots that readers got when ``published`` last moved; none if it moved back."""
+    for number in range(catalog.head().entry, -1, -1):
+        (entry,) = catalog.log(before=number + 1, limit=1)
+        if PUBLISHED not in entry.moves:
+            continue
+        if entry.kind is Kind.PROMOTE:
+            yield from catalog.ancestry(published)
+        elif entry.kind is not Kind.ROLLBACK:
+            yield from catalog.ancestry(published, until=entry.moves[PUBLISHED][0])
+        return
 
 
 def reference(outcome: AuditOutcome) -> AuditReference:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import FixConfigError
+from headrace.model.combiners import ListType, PairsType, ValueType
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.graph import Pipeline
@@ -96,12 +97,21 @@ def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
     keys = [(name, _TYPES[kind]) for name, kind in pipeline.key_types.items()]
     match View(view):
         case View.CURRENT | View.PANES:
-            values = [(name, _TYPES[kind]) for name, kind in pipeline.value_types.items()]
+            values = [(name, _arrow_type(kind)) for name, kind in pipeline.value_types.items()]
             return pa.schema([*keys, *values, *_PANE_INFO])
         case View.LATE:
             return pa.schema([*keys, ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
         case View.REJECTED:
             return pa.schema([("file", pa.string()), ("position", pa.int64()), ("reason", pa.string()), *_RAW])
+
+
+def _arrow_type(kind: ValueType) -> pa.DataType:
+    match kind:
+        case ListType(item):
+            return pa.list_(_TYPES[item])
+        case PairsType(left, right):
+            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
+    return _TYPES[kind]
 
 
 def files(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> list[str]:

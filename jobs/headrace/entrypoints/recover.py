@@ -44,5 +44,6 @@ def recover(
     catalog = Catalog(open_store(root), pipeline.name)
     if catalog.head().refs.get(options.branch) != options.snapshot:
         catalog.rollback(options.branch, options.snapshot, message=f"recovery {options.run_id}")
-    result = process(pipeline, root, options, listener=listener, spark=spark)
+    # What full sweeps had found since is below the mark of the snapshot.
+    result = process(pipeline, root, replace(options, full_sweep=True), listener=listener, spark=spark)
     return replace(result, action="recover")

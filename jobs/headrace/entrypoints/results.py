@@ -64,7 +64,8 @@ class RunResult:
     """What one run did. ``epochs`` are those that it committed (or, for a publish, made visible), oldest first.
 
     ``snapshot`` and ``epoch`` are the head of the run's branch afterwards, ``published`` is what readers see then;
-    ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC.
+    ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
+    for people: a snapshot that was broken, and where the run went on from instead.
     """
 
     run_id: str
@@ -81,6 +82,7 @@ class RunResult:
     audit: AuditReference | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     watermark: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def to_json(result: RunResult) -> bytes:
@@ -110,6 +112,7 @@ def from_json(data: bytes) -> RunResult:
             if audit is None
             else AuditReference(audit["success"], audit["from"], audit["to"], audit["path"]),
             epochs=tuple(fields.pop("epochs")),
+            warnings=tuple(fields.pop("warnings", ())),
             **fields,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

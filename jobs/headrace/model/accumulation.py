@@ -37,7 +37,8 @@ class How:
     """One of the model's four questions: how do refinements of a result relate.
 
     ``allowed_lateness`` None means that a window never expires. ``on_time`` decides whether the ON_TIME pane is emitted
-    without new elements, ``closing`` whether the last one is.
+    without new elements, ``closing`` whether the last one is. With ``keep_last`` n a window holds no more than its last
+    n elements in order of arrival (sliding count windows).
     """
 
     accumulation: Accumulation
@@ -45,6 +46,7 @@ class How:
     on_time: Firing
     closing: Firing
     timestamp: TimestampCombiner
+    keep_last: int | None
 
     def __init__(
         self,
@@ -53,15 +55,20 @@ class How:
         on_time: Firing = Firing.ALWAYS,
         closing: Firing = Firing.IF_NON_EMPTY,
         timestamp: TimestampCombiner = TimestampCombiner.END_OF_WINDOW,
+        *,
+        keep_last: int | None = None,
     ) -> None:
         lateness = duration(allowed_lateness) if isinstance(allowed_lateness, timedelta) else allowed_lateness
         if lateness is not None and lateness < 0:
             raise PipelineError(f"allowed_lateness must not be negative: {allowed_lateness}")
+        if keep_last is not None and keep_last < 1:
+            raise PipelineError(f"keep_last keeps at least 1 element, not {keep_last}")
         object.__setattr__(self, "accumulation", accumulation)
         object.__setattr__(self, "allowed_lateness", None if lateness is None else Duration(lateness))
         object.__setattr__(self, "on_time", on_time)
         object.__setattr__(self, "closing", closing)
         object.__setattr__(self, "timestamp", timestamp)
+        object.__setattr__(self, "keep_last", keep_last)
 
 
 class Behaviour(TypedDict, total=False):
@@ -70,6 +77,7 @@ class Behaviour(TypedDict, total=False):
     on_time: Firing
     closing: Firing
     timestamp: TimestampCombiner
+    keep_last: int | None
 
 
 def discarding(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:

@@ -138,7 +138,7 @@ class Binary(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Function(Expr):
-    """A named function: not, is_null, coalesce, if, least, greatest, abs, lower, upper, concat, cast_*, plus_us.
+    """A named function: not, is_null, coalesce, if, least, greatest, abs, lower, upper, concat, crc32, cast_*, plus_us.
 
     ``least`` and ``greatest`` ignore NULLs (NULL only if all are), as in Spark.
     """
@@ -208,6 +208,11 @@ def upper(value: Expr) -> Expr:
 def concat(*args: Expr | Scalar) -> Expr:
     """The strings one after another; NULL if one is NULL."""
     return Function("concat", tuple(lift(a) for a in args))
+
+
+def crc32(value: Expr) -> Expr:
+    """CRC-32 of a string in UTF-8, an int from 0 to 2^32 - 1: a hash that every executor computes alike."""
+    return Function("crc32", (value,))
 
 
 def cast(value: Expr, to: DataType) -> Expr:

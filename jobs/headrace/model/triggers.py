@@ -5,12 +5,25 @@ in semantics 4.2. ``may_finish`` says whether the node can finish and so close t
 ``continuation`` is the trigger of a second grouping that has none of its own (4.7).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
+from typing import Any
 
 from headrace.errors import PipelineError
+from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expr import Expr
+from headrace.model.patterns import (
+    MAX_PREDICATES,
+    PatternTable,
+    compile_pattern,
+    is_nullable,
+    letters_of,
+    parse_pattern,
+)
 from headrace.model.time import Duration, duration
+from headrace.model.windows import Window
 
 
 def _granules(value: timedelta | int) -> Duration:
@@ -177,6 +190,98 @@ class AfterPunctuation(Trigger):
     @property
     def continuation(self) -> Trigger:
         return AfterCount(1)
+
+
+@dataclass(frozen=True, eq=False)
+class DataDriven(Trigger):
+    """Fires once ``ready_if`` is TRUE of aggregates over the elements since its own last reset, which need not be the
+    last pane (semantics 12.7)::
+
+        DataDriven({"total": sum_of(col("amount")), "n": count()}, (col("total") > 100) & (col("n") >= 3))
+
+    It is asked at the end of a bundle, so what was TRUE only within one does not count. A retraction counts as what it
+    is for a trigger, one more element. The aggregates are of count, sum, min, max and mean.
+    """
+
+    what: Mapping[str, Aggregate]
+    ready_if: Expr
+
+    ALLOWED = frozenset({Combiner.COUNT, Combiner.SUM, Combiner.MIN, Combiner.MAX, Combiner.MEAN})
+
+    def __post_init__(self) -> None:
+        for name, aggregate in self.what.items():
+            if aggregate.combiner not in self.ALLOWED:
+                raise PipelineError(
+                    f"DataDriven cannot look at {aggregate.combiner} ({name!r}); use {', '.join(sorted(self.ALLOWED))}"
+                )
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@dataclass(frozen=True, eq=False)
+class AfterPattern(Trigger):
+    """Fires once a run of elements in their order of arrival matches ``pattern`` (semantics 9.6)::
+
+        AfterPattern("ab*c", {"a": col("v") > 9, "b": col("v") > 5, "c": col("v") <= 5})
+
+    The letters of the regular expression (see ``model.patterns``) name ``predicates``; an element may satisfy several.
+    A match may begin at any element since the last reset. When windows merge the search restarts: progress is lost,
+    data is not.
+    """
+
+    pattern: str
+    predicates: Mapping[str, Expr]
+
+    def __post_init__(self) -> None:
+        regex = parse_pattern(self.pattern)
+        for name in self.predicates:
+            if len(name) != 1 or not name.isalpha():
+                raise PipelineError(f"AfterPattern names its predicates by single letters, not {name!r}")
+        different = letters_of(regex) ^ self.predicates.keys()
+        if different:
+            names = ", ".join(sorted(different))
+            raise PipelineError(f"pattern {self.pattern!r} and its predicates do not name the same letters: {names}")
+        if len(self.predicates) > MAX_PREDICATES:
+            raise PipelineError(f"AfterPattern takes at most {MAX_PREDICATES} predicates, not {len(self.predicates)}")
+        if is_nullable(regex):
+            raise PipelineError(f"pattern {self.pattern!r} matches before any element came; demand at least one")
+        _ = self.table
+
+    @cached_property
+    def table(self) -> PatternTable:
+        """Its automaton over codes of elements, bit i for the i-th of ``predicates``."""
+        return compile_pattern(self.pattern, list(self.predicates))
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@dataclass(frozen=True)
+class AfterSignal(Trigger):
+    """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3)."""
+
+    name: str
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Something that happened outside: a step like one of processing time. It is for every open window, or those of one
+    ``key``, or one ``window``."""
+
+    name: str
+    key: tuple[Any, ...] | None = None
+    window: Window | None = None
+
+    def is_for(self, key: tuple[Any, ...], window: Window) -> bool:
+        """Whether that window of that key hears of it."""
+        return self.key in (None, key) and self.window in (None, window)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def _function_type(expr: Expr, name: str, args: list[DataType | None]) -> DataTy
         "lower": ((_S,), _S),
         "upper": ((_S,), _S),
         "concat": ((_S,), _S),
+        "crc32": ((_S,), _I),
         "plus_us": ((_T, _I), _T),
     }
     if name not in expected:

@@ -1,26 +1,211 @@
-"""How far event time has come: watermark strategies of a source (semantics 1.2 and 12.11)."""
+"""How far event time has come: watermark strategies of a source (semantics 1.2, 9.2, 9.4 and 12.11).
 
-from dataclasses import dataclass
+A strategy is a pure function of facts about *splits*. An engine computes ``SplitFacts`` of an epoch with one aggregate
+over its accepted records, adds them up with ``heard``, and asks ``watermark_after``::
+
+    splits = heard(splits, {"JFK": SplitFacts(mark=..., lags=...)}, processing_time)
+    watermark = strategy.watermark_after(splits, processing_time, previous=watermark)
+
+A fact about a split is its *mark*: the maximum of ``strategy.mark(event_time)`` over its records. Watermarks never go
+back.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headrace.errors import PipelineError
-from headrace.model.time import MIN_INSTANT, Duration, Instant, duration
+from headrace.model.expr import Expr
+from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant, duration
+
+LAG_BUCKETS = 100
+"""The histogram of lags has a bucket for each of so many parts of the bound, and one for lags beyond it."""
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """What one epoch tells of a split: its mark (None if no record had one), and how many records had which lag."""
+
+    mark: Instant | None
+    lags: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What is known of a split: its largest mark, the processing time at which it was last ``heard`` and that at which
+    the mark last rose (``since``), and how many records had a lag in which bucket."""
+
+    mark: Instant | None
+    heard: Instant
+    since: Instant
+    lags: Mapping[int, int] = field(default_factory=dict)
+
+
+def heard(splits: Mapping[str, Split], facts: Mapping[str, SplitFacts], processing_time: Instant) -> dict[str, Split]:
+    """``splits`` after an epoch at ``processing_time`` with ``facts`` about those that it heard of."""
+    return {**splits, **{name: _heard(splits.get(name), fact, processing_time) for name, fact in facts.items()}}
+
+
+def _heard(old: Split | None, facts: SplitFacts, now: Instant) -> Split:
+    if old is None:
+        return Split(facts.mark, now, now, dict(facts.lags))
+    marks = [mark for mark in (old.mark, facts.mark) if mark is not None]
+    mark = max(marks, default=None)
+    buckets = sorted({*old.lags, *facts.lags})
+    lags = {bucket: old.lags.get(bucket, 0) + facts.lags.get(bucket, 0) for bucket in buckets}
+    return Split(mark, now, old.since if mark == old.mark else now, lags)
+
+
+class WatermarkStrategy(ABC):
+    """What all strategies share."""
+
+    @abstractmethod
+    def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
+        """The source's watermark at the end of an epoch; never below ``previous``."""
+
+
+@dataclass(frozen=True)
+class Ingestion(WatermarkStrategy):
+    """Event time is the processing time of the epoch that reads a record: a perfect watermark, nothing is ever late.
+    Windows become those of arrival time (semantics 9.9)."""
+
+    def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
+        return max(previous, processing_time)
+
+
+class SplitStrategy(WatermarkStrategy):
+    """The minimum over splits, leaving out idle ones. Subclass it for a strategy of your own: a frozen dataclass with
+    ``idle_timeout`` that overrides ``lower_bound``, and ``mark`` if the mark is not the event time."""
+
+    idle_timeout: Duration | None
+
+    def mark(self, event_time: Expr) -> Expr:
+        """The timestamp whose maximum over the records of a split is its mark; NULL where a record says nothing."""
+        return event_time
+
+    @abstractmethod
+    def lower_bound(self, mark: Instant) -> Instant:
+        """The watermark of a split with that mark."""
+
+    def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
+        bounds = [self._bound(split) for split in self._speaking(splits, processing_time).values()]
+        return max(previous, min(bounds, default=previous))
+
+    def idle_deadline(self, splits: Mapping[str, Split], processing_time: Instant) -> Instant:
+        """The processing time at which the next split becomes idle, NEVER if none does: then a timer epoch may move
+        the watermark (12.1)."""
+        if self.idle_timeout is None:
+            return NEVER
+        speaking = self._speaking(splits, processing_time).values()
+        return Instant(min((split.heard for split in speaking), default=NEVER - self.idle_timeout) + self.idle_timeout)
+
+    def slowest(self, splits: Mapping[str, Split], processing_time: Instant) -> str | None:
+        """The split that holds the watermark back; its ``since`` tells how long already. None if none does."""
+        speaking = self._speaking(splits, processing_time)
+        return min(speaking, key=lambda name: (self._bound(speaking[name]), name), default=None)
+
+    def _bound(self, split: Split) -> Instant:
+        return MIN_INSTANT if split.mark is None else max(MIN_INSTANT, self.lower_bound(split.mark))
+
+    def _speaking(self, splits: Mapping[str, Split], now: Instant) -> dict[str, Split]:
+        """Splits that are not idle (12.11)."""
+        timeout = self.idle_timeout
+        return {name: split for name, split in splits.items() if timeout is None or now - split.heard < timeout}
 
 
 @dataclass(frozen=True, init=False)
-class BoundedOutOfOrderness:
-    """A split's watermark is its largest event time minus ``bound``; the source's is the minimum over its splits."""
+class BoundedOutOfOrderness(SplitStrategy):
+    """A split's watermark is its largest event time minus ``bound``. A split that was silent for ``idle_timeout`` in
+    processing time is left out until it speaks again.
+
+    It also gives percentile watermarks (9.2), from how far records were behind the mark that the epoch before left.
+    """
 
     bound: Duration
+    idle_timeout: Duration | None
 
-    def __init__(self, bound: timedelta | int) -> None:
-        granules = duration(bound) if isinstance(bound, timedelta) else Duration(bound)
-        if granules < 0:
+    def __init__(self, bound: timedelta | int, idle_timeout: timedelta | int | None = None) -> None:
+        if _granules(bound) < 0:
             raise PipelineError(f"the bound of BoundedOutOfOrderness must not be negative: {bound}")
-        object.__setattr__(self, "bound", granules)
+        object.__setattr__(self, "bound", _granules(bound))
+        object.__setattr__(self, "idle_timeout", _timeout(idle_timeout))
 
-    def watermark(self, previous: Instant, split_maxima: list[Instant]) -> Instant:
-        """The source's watermark given the largest event time of every known split; never below ``previous``."""
-        if not split_maxima:
-            return previous
-        return Instant(max(previous, MIN_INSTANT, min(split_maxima) - self.bound))
+    def lower_bound(self, mark: Instant) -> Instant:
+        return Instant(mark - self.bound)
+
+    def lag_bucket(self, lag: int) -> int:
+        """The bucket of a record that is ``lag`` behind its split's mark (negative: ahead of it)."""
+        if lag <= 0:
+            return 0
+        return LAG_BUCKETS if lag >= self.bound else lag * LAG_BUCKETS // self.bound
+
+    def percentile_after(
+        self, q: float, splits: Mapping[str, Split], processing_time: Instant, previous: Instant
+    ) -> Instant:
+        """The watermark of the fastest ``q`` % of the input, never below ``previous``. The source's own watermark is
+        below or at it (``Clocks`` and engines take the maximum of both)."""
+        speaking = self._speaking(splits, processing_time).values()
+        bounds = [
+            MIN_INSTANT if split.mark is None else Instant(split.mark - self._lag(split.lags, q)) for split in speaking
+        ]
+        return max(previous, min(bounds, default=previous))
+
+    def _lag(self, lags: Mapping[int, int], q: float) -> int:
+        """A lag that at most 100 - ``q`` % of the records exceed: the end of their bucket."""
+        total, count = sum(lags.values()), 0
+        for bucket in sorted(lags):
+            count += lags[bucket]
+            if count * 100 >= q * total and bucket < LAG_BUCKETS:
+                return -(-(bucket + 1) * self.bound // LAG_BUCKETS)
+        return self.bound
+
+    def watermark(self, previous: Instant, split_maxima: Sequence[Instant]) -> Instant:
+        """``watermark_after`` from the largest event times of splits that are never idle."""
+        splits = {str(i): Split(mark, MIN_INSTANT, MIN_INSTANT) for i, mark in enumerate(split_maxima)}
+        return self.watermark_after(splits, MIN_INSTANT, previous)
+
+
+@dataclass(frozen=True, init=False)
+class Monotonic(SplitStrategy):
+    """Event times never fall within a split: its watermark is its largest event time. What falls may be late."""
+
+    idle_timeout: Duration | None
+
+    def __init__(self, idle_timeout: timedelta | int | None = None) -> None:
+        object.__setattr__(self, "idle_timeout", _timeout(idle_timeout))
+
+    def lower_bound(self, mark: Instant) -> Instant:
+        return mark
+
+
+@dataclass(frozen=True, init=False)
+class Punctuated(SplitStrategy):
+    """Records assert the watermark themselves: where ``asserted`` is not NULL, no more elements of the split come whose
+    event time is below it (9.4). A split that has asserted nothing yet holds the watermark at -inf.
+
+    A record that asserts and has no event time is a control record: no data, and no dead letter either.
+    """
+
+    asserted: Expr
+    idle_timeout: Duration | None
+
+    def __init__(self, asserted: Expr, idle_timeout: timedelta | int | None = None) -> None:
+        object.__setattr__(self, "asserted", asserted)
+        object.__setattr__(self, "idle_timeout", _timeout(idle_timeout))
+
+    def mark(self, event_time: Expr) -> Expr:
+        return self.asserted
+
+    def lower_bound(self, mark: Instant) -> Instant:
+        return mark
+
+
+def _granules(value: timedelta | int) -> Duration:
+    return duration(value) if isinstance(value, timedelta) else Duration(value)
+
+
+def _timeout(value: timedelta | int | None) -> Duration | None:
+    if value is not None and _granules(value) <= 0:
+        raise PipelineError(f"idle_timeout must be longer than zero, not {value}")
+    return None if value is None else _granules(value)

@@ -8,9 +8,12 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.errors import PipelineError
+from headrace.model.expr import Expr
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, duration
 
 
@@ -51,15 +54,21 @@ def _granules(value: timedelta | int) -> Duration:
 
 @dataclass(frozen=True, init=False)
 class FixedWindows(WindowFn):
-    """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC."""
+    """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC.
+
+    ``phase`` shifts them further, key by key: an int in microseconds over the columns of the key, so that not all keys
+    fire at once (semantics 2.2), such as ``crc32(col("user")) % 3600 * 1_000_000``. NULL does not shift.
+    """
 
     size: Duration
     offset: Duration
+    phase: Expr | None
 
-    def __init__(self, size: timedelta | int, offset: timedelta | int = 0) -> None:
+    def __init__(self, size: timedelta | int, offset: timedelta | int = 0, phase: Expr | None = None) -> None:
         granules = _positive("the size of fixed windows", size)
         object.__setattr__(self, "size", granules)
         object.__setattr__(self, "offset", Duration(_granules(offset) % granules))
+        object.__setattr__(self, "phase", phase)
 
 
 @dataclass(frozen=True, init=False)
@@ -92,6 +101,41 @@ class Sessions(WindowFn):
     @property
     def merges(self) -> bool:
         return True
+
+
+class CalendarUnit(StrEnum):
+    """Periods of a calendar. Weeks start on Monday."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, init=False)
+class CalendarWindows(WindowFn):
+    """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
+    1969-12-29): ``CalendarWindows("month", "Europe/Berlin", 3)`` are quarters.
+
+    A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
+    daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
+    """
+
+    unit: CalendarUnit
+    zone: str
+    count: int
+
+    def __init__(self, unit: CalendarUnit | str, zone: str = "UTC", count: int = 1) -> None:
+        if unit not in list(CalendarUnit):
+            raise PipelineError(f"calendar windows are of {', '.join(CalendarUnit)}, not {unit!r}")
+        if count < 1:
+            raise PipelineError(f"a calendar window is at least 1 {unit} long, not {count}")
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise PipelineError(f"there is no time zone {zone!r}; name one like Europe/Berlin") from None
+        object.__setattr__(self, "unit", CalendarUnit(unit))
+        object.__setattr__(self, "zone", zone)
+        object.__setattr__(self, "count", count)
 
 
 @dataclass(frozen=True)
@@ -131,13 +175,19 @@ class CustomWindows(WindowFn):
         return timestamp
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
-    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than their own (Beam's transformed
-    output time); it counts for EARLIEST and LATEST."""
+    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than theirs, beyond the window if
+    need be (Beam's transformed output time). It counts for EARLIEST and LATEST (semantics 6.1)."""
 
     inner: WindowFn
     shift: Duration
+
+    def __init__(self, inner: WindowFn, shift: timedelta | int) -> None:
+        if _granules(shift) < 0:
+            raise PipelineError(f"the shift of an output time must not be negative: {shift}")
+        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "shift", _granules(shift))
 
     @property
     def merges(self) -> bool:

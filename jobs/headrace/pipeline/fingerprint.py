@@ -2,37 +2,46 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from headrace.model.expr import Expr, to_json
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.graph import Aggregation, Pipeline
 
 
 def fingerprint(pipeline: Pipeline) -> str:
-    """Hex digest of all that decides what the state means: event time, split, key, filter, where, when, how, what.
+    """Hex digest of all that decides what the state means: inputs, event time, splits, duplicates, and of each
+    aggregation its key, filter, where, when, how and what.
 
-    Sources' batch sizes, expectations, schedules and descriptions may change freely.
+    Sources' batch sizes, expectations, schedules and descriptions may change freely. An optional part that is not used
+    does not count, so new ones may be added to the model.
     """
     parts = [
         pipeline.source.path,
         sorted((name, kind.value) for name, kind in pipeline.source.schema.items()),
         pipeline.event_time,
-        list(pipeline.key.items()),
-        pipeline.filter,
-        pipeline.where,
-        pipeline.when,
-        pipeline.how,
-        list(pipeline.what.items()),
+        [_aggregation(stage.aggregation) for stage in pipeline.stages],
+        *[[other.name, other.source.path, other.event_time, other.columns] for other in pipeline.also],
+        *([] if pipeline.deduplicate is None else [pipeline.deduplicate]),
     ]
     return hashlib.sha256(json.dumps(_plain(parts), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _aggregation(aggregation: Aggregation) -> list[Any]:
+    a = aggregation
+    return [list(a.key.items()), a.filter, a.where, a.when, a.how, list(a.what.items())]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Expr):
         return to_json(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return [type(value).__name__, *[_plain(getattr(value, f.name)) for f in fields(value)]]
+        values = {field.name: getattr(value, field.name) for field in fields(value)}
+        used = {name: _plain(part) for name, part in values.items() if part is not None}
+        return [type(value).__name__, used]
+    if isinstance(value, Mapping):
+        return [[name, _plain(part)] for name, part in value.items()]
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return value

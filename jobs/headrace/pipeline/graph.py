@@ -6,19 +6,19 @@ expectations.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How
-from headrace.model.combiners import Aggregate, ValueType
+from headrace.model.accumulation import Accumulation, How
+from headrace.model.combiners import Aggregate, ValueType, readable_types
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.triggers import Trigger
 from headrace.model.typing import type_of
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
+from headrace.pipeline.inputs import Deduplicate, EventTime, Input
 from headrace.pipeline.sources import FileSource
 from headrace.pipeline.validation import check
 
@@ -26,28 +26,17 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True)
-class EventTime:
-    """Which expression is the event time (a timestamp), how far its watermark lags, and what a split is.
-
-    ``split``: the minimum over splits is the watermark, so that one quiet producer holds it back; default one split.
-    """
-
-    expr: Expr
-    watermark: BoundedOutOfOrderness
-    split: Expr | None = None
-
-
-@dataclass(frozen=True)
 class Aggregation:
     """One grouping: its key, *where*, *when*, *how* and *what*, over rows that pass ``filter``.
 
     Behind another one it reads the key, aggregates, ``window_start`` and ``window_end`` of that one's panes; their
-    event time is the panes' own timestamp (semantics 7).
+    event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes no further. ``when`` None,
+    behind another one, continues that one's trigger (4.7).
     """
 
     key: Mapping[str, Expr]
     where: WindowFn
-    when: Trigger
+    when: Trigger | None
     how: How
     what: Mapping[str, Aggregate]
     filter: Expr | None = None
@@ -55,10 +44,33 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Stage:
-    """An aggregation with the types of the rows that reach it."""
+    """An aggregation as it runs: its trigger and lateness settled, and the types of the rows that reach it.
+
+    ``withdrawable``: these rows can be withdrawn again.
+    """
 
     aggregation: Aggregation
     schema: Schema
+    withdrawable: bool = False
+
+    @property
+    def when(self) -> Trigger:
+        """Its trigger, never None."""
+        if self.aggregation.when is None:
+            raise PipelineError("when= is missing: the first aggregation of a pipeline has no trigger to continue")
+        return self.aggregation.when
+
+    def followed_by(self, aggregation: Aggregation) -> "Stage":
+        """The stage behind this one. It continues the trigger if it has none (4.7), and its allowed lateness is at
+        least that of this one (5.2)."""
+        how, above = aggregation.how, self.aggregation.how
+        lateness = None
+        if how.allowed_lateness is not None and above.allowed_lateness is not None:
+            lateness = max(how.allowed_lateness, above.allowed_lateness)
+        settled = replace(
+            aggregation, when=aggregation.when or self.when.continuation, how=replace(how, allowed_lateness=lateness)
+        )
+        return Stage(settled, self.pane_schema, above.accumulation is Accumulation.RETRACTING)
 
     @cached_property
     def key_types(self) -> Mapping[str, DataType]:
@@ -73,7 +85,7 @@ class Stage:
     @cached_property
     def pane_schema(self) -> Schema:
         """Columns of its panes that a stage behind it can read."""
-        values = {name: kind for name, kind in self.value_types.items() if isinstance(kind, DataType)}
+        values = readable_types(self.aggregation.what, self.schema)
         window = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
         return {**self.key_types, **values, **window}
 
@@ -84,7 +96,10 @@ class Pipeline:
 
     ``key`` maps key column names to expressions; a record whose event time or any key is NULL goes to the dead letter.
     ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a
-    trigger that can finish and so drop data (semantics 4.8).
+    trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting`` accumulating panes that feed
+    another aggregation, where a pane and its refinements all count (7.6).
+    ``also`` are further inputs, united with ``source`` (12.9); ``deduplicate`` is applied to all of them together,
+    behind the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
     """
 
@@ -102,6 +117,9 @@ class Pipeline:
     schedule: str | None = None
     allow_finishing: bool = False
     then: tuple[Aggregation, ...] = ()
+    allow_double_counting: bool = False
+    also: tuple[Input, ...] = ()
+    deduplicate: Deduplicate | None = None
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -112,11 +130,11 @@ class Pipeline:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Its aggregations, each with the types of what it reads."""
+        """Its aggregations as they run, first to last."""
         first = Aggregation(self.key, self.where, self.when, self.how, self.what, self.filter)
         stages = [Stage(first, self.schema)]
         for aggregation in self.then:
-            stages.append(Stage(aggregation, stages[-1].pane_schema))
+            stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)
 
     @property

@@ -1,99 +1,176 @@
 """What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8)."""
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, TimestampCombiner
-from headrace.model.expr import DataType, Expr
+from headrace.model.accumulation import Accumulation, How
+from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import PANE_COLUMNS
-from headrace.model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Repeatedly, Trigger
+from headrace.model.triggers import Default, Trigger
 from headrace.model.typing import type_of
-from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
+from headrace.model.windows import (
+    CalendarWindows,
+    CustomWindows,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    ShiftedOutputTime,
+    SlidingWindows,
+    WindowFn,
+)
+from headrace.pipeline.trigger_checks import check_finishing, check_reads, nodes, waits_for_the_end
 
 if TYPE_CHECKING:
-    from headrace.pipeline.graph import Pipeline
+    from headrace.pipeline.graph import Pipeline, Stage
+    from headrace.pipeline.inputs import EventTime
 
-_TRIGGERS = (Default, AfterWatermark, AfterCount, AfterProcessingTime, Repeatedly)
-_WINDOWS = (FixedWindows, SlidingWindows, Sessions, GlobalWindows)
+_WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 
 
 def check(pipeline: "Pipeline") -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
-        _check_event_time(pipeline)
-        _check_columns(pipeline)
-        _check_where_when_how(pipeline)
-        _check_what(pipeline)
+        _check_inputs(pipeline)
+        _check_vocabulary(pipeline.when, pipeline.where, pipeline.how)
+        for behind in pipeline.then:
+            _check_vocabulary(behind.when or pipeline.when, behind.where, behind.how)
+        stages = pipeline.stages
     except PipelineError as error:
         raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
+    for number, stage in enumerate(stages, start=1):
+        try:
+            _check_stage(stage, pipeline.allow_finishing)
+        except PipelineError as error:
+            place = f"aggregation {number} of " if pipeline.then else ""
+            raise PipelineError(f"{place}pipeline {pipeline.name}: {error}") from None
+    for number, (upper, lower) in enumerate(pairwise(stages), start=1):
+        _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 
 
-def _expect_type(what: str, expr: Expr, pipeline: "Pipeline", wanted: DataType) -> None:
-    found = type_of(expr, pipeline.schema)
+def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> None:
+    found = type_of(expr, schema)
     if found is not wanted:
         raise PipelineError(f"{what} is {found}, and must be {wanted}")
 
 
-def _check_event_time(pipeline: "Pipeline") -> None:
-    _expect_type("the event time", pipeline.event_time.expr, pipeline, DataType.TIMESTAMP)
-    if pipeline.event_time.split is not None:
-        _expect_type("the split", pipeline.event_time.split, pipeline, DataType.STRING)
-    if pipeline.filter is not None:
-        _expect_type("the filter", pipeline.filter, pipeline, DataType.BOOL)
+def _check_inputs(pipeline: "Pipeline") -> None:
+    _check_event_time(pipeline.event_time, pipeline.schema)
+    names = [other.name for other in pipeline.also]
+    for other in pipeline.also:
+        if not other.name or names.count(other.name) > 1:
+            raise PipelineError(f"every further input needs a name of its own, found {names}")
+        _check_event_time(other.event_time, other.source.schema)
+        other.expressions(pipeline.schema)
+    if pipeline.deduplicate is not None:
+        kind = type_of(pipeline.deduplicate.id, pipeline.schema)
+        if kind in (None, DataType.FLOAT):
+            raise PipelineError(f"the id of Deduplicate is {kind}, which does not compare exactly; cast it to string")
 
 
-def _check_columns(pipeline: "Pipeline") -> None:
-    if not pipeline.key:
+def _check_event_time(event_time: "EventTime", schema: Schema) -> None:
+    strategy = event_time.watermark
+    if not isinstance(strategy, WatermarkStrategy):
+        raise PipelineError(f"{strategy!r} is no watermark strategy; use BoundedOutOfOrderness(bound) or another")
+    if isinstance(strategy, SplitStrategy) is (event_time.expr is None):
+        raise PipelineError(
+            "Ingestion() takes the time of arrival, so its event time is None; every other strategy needs an expression"
+        )
+    if event_time.expr is not None:
+        _expect_type("the event time", event_time.expr, schema, DataType.TIMESTAMP)
+    if event_time.split is not None:
+        _expect_type("the split", event_time.split, schema, DataType.STRING)
+    if isinstance(strategy, Punctuated):
+        _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
+
+
+def _check_vocabulary(when: Trigger, where: WindowFn, how: How) -> None:
+    """Whether these are triggers, windows and accumulations at all."""
+    list(nodes(when))
+    inner = where.inner if isinstance(where, ShiftedOutputTime) else where
+    if not isinstance(inner, _WINDOWS):
+        raise PipelineError(f"where={where!r} is no window function")
+    if not isinstance(how, How):
+        raise PipelineError(f"how={how!r} is no accumulation; use discarding(), accumulating() or retracting()")
+
+
+def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
+    aggregation = stage.aggregation
+    if aggregation.filter is not None:
+        _expect_type("the filter", aggregation.filter, stage.schema, DataType.BOOL)
+    _check_columns(stage)
+    _check_phase(aggregation.where, stage.key_types)
+    check_reads(stage.when, stage.schema)
+    _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
+    for aggregate in aggregation.what.values():
+        aggregate.output_type(stage.schema)
+
+
+def _check_columns(stage: "Stage") -> None:
+    key, what = stage.aggregation.key, stage.aggregation.what
+    if not key:
         raise PipelineError(
             'there is no key; give key={"name": expression}, or key={"all": lit("all")} for a single one'
         )
-    names = [*pipeline.key, *pipeline.what]
-    for name in names:
+    if not what:
+        raise PipelineError("nothing is computed; give what={name: count(), ...}")
+    for name in (*key, *what):
         if name.startswith("_"):
             raise PipelineError(f"column {name!r}: names that start with _ belong to Headrace")
         if name in PANE_COLUMNS:
             raise PipelineError(f"column {name!r} is a pane column; choose another name than {', '.join(PANE_COLUMNS)}")
-        if names.count(name) > 1:
+        if name in key and name in what:
             raise PipelineError(f"column {name!r} is both a key and an aggregate; rename one of them")
-    for name, expr in pipeline.key.items():
-        if type_of(expr, pipeline.schema) is DataType.FLOAT:
+    for name, expr in key.items():
+        kind = type_of(expr, stage.schema)
+        if kind is None:
+            raise PipelineError(f"key {name!r} is always NULL; give an expression that names a column")
+        if kind is DataType.FLOAT:
             raise PipelineError(f"key {name!r} is a float, which does not compare exactly; cast it to int or string")
 
 
-def _check_where_when_how(pipeline: "Pipeline") -> None:
-    if not isinstance(pipeline.where, _WINDOWS):
-        raise PipelineError(f"where={pipeline.where!r} is no window function")
-    for node in _nodes(pipeline.when):
-        if not isinstance(node, _TRIGGERS):
-            raise PipelineError(f"{node!r} is no trigger")
-    if isinstance(pipeline.where, GlobalWindows) and isinstance(pipeline.when, Default):
+def _check_phase(where: WindowFn, key_types: Schema) -> None:
+    if isinstance(where, ShiftedOutputTime):
+        _check_phase(where.inner, key_types)
+    elif isinstance(where, FixedWindows) and where.phase is not None:
+        _expect_type("the phase of fixed windows, which reads the key,", where.phase, key_types, DataType.INT)
+
+
+def _check_when(when: Trigger, where: WindowFn, how: How, allow_finishing: bool) -> None:
+    if isinstance(where, GlobalWindows) and isinstance(when, Default):
         raise PipelineError(
             "the global window never ends, so the default trigger never fires; "
             "use when=Repeatedly(AfterCount(n)) or another"
         )
-    if pipeline.when.may_finish and not pipeline.allow_finishing and not _finishes_with_the_window(pipeline):
+    if how.keep_last is not None and where.merges:
         raise PipelineError(
-            f"the trigger {pipeline.when!r} can finish, after which its window drops all data; "
-            "wrap it in Repeatedly(...), give AfterWatermark a late trigger, or accept it with allow_finishing=True"
+            "keep_last needs the order of arrival, which windows that merge do not have; use windows that do not merge"
         )
-    if pipeline.how.accumulation not in Accumulation:
-        raise PipelineError(f"how={pipeline.how!r} is no accumulation")
-    if pipeline.how.timestamp is not TimestampCombiner.END_OF_WINDOW:
-        raise PipelineError("only TimestampCombiner.END_OF_WINDOW is supported yet")
+    if not allow_finishing:
+        check_finishing(when, how.allowed_lateness)
 
 
-def _finishes_with_the_window(pipeline: "Pipeline") -> bool:
-    return isinstance(pipeline.when, AfterWatermark) and pipeline.how.allowed_lateness == 0
+def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_counting: bool) -> None:
+    """What panes of ``upper`` mean to ``lower``."""
+    accumulation = upper.aggregation.how.accumulation
+    if accumulation is Accumulation.RETRACTING and lower.aggregation.where.merges:
+        raise PipelineError(
+            f"{place} withdraws panes from windows that merge: a withdrawn one may have bridged two sessions, and "
+            f"sessions never split; use windows that do not merge behind it, or how=discarding() in it"
+        )
+    if accumulation is Accumulation.RETRACTING and lower.aggregation.how.keep_last is not None:
+        raise PipelineError(
+            f"{place} withdraws panes from one that keeps only its last elements and may have forgotten them; "
+            "leave out keep_last behind it, or use how=discarding() in it"
+        )
+    if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not _fires_once(upper):
+        raise PipelineError(
+            f"{place} accumulates, so the aggregation behind it would count a pane and its refinements; use "
+            f"how=retracting() or how=discarding(), or accept it with allow_double_counting=True"
+        )
 
 
-def _nodes(trigger: Trigger) -> list[Trigger]:
-    if not isinstance(trigger, Trigger):
-        raise PipelineError(f"when={trigger!r} is no trigger")
-    return [trigger, *(node for child in trigger.children for node in _nodes(child))]
-
-
-def _check_what(pipeline: "Pipeline") -> None:
-    if not pipeline.what:
-        raise PipelineError("nothing is computed; give what={name: count(), ...}")
-    for aggregate in pipeline.what.values():
-        aggregate.output_type(pipeline.schema)
+def _fires_once(stage: "Stage") -> bool:
+    """Whether a window has at most one pane: it waits for its end, and expires there."""
+    return waits_for_the_end(stage.when) and stage.aggregation.how.allowed_lateness == 0

@@ -8,7 +8,7 @@ Run a real pipeline::
     results = run_pipeline(pipeline, [Epoch(Instant(0), records), Epoch(Instant(60_000_000), more, is_last=True)])
     results[0].panes        # Pane values in order of emission, retractions included
     results[0].drops        # elements of expired or closed windows; .cause says which
-    results[0].rejected     # records without event time or key
+    results[0].rejected     # records without event time or key, panes without the key of the next aggregation
     results[0].watermark    # after the epoch
     fold_current(pane for result in results for pane in result.panes)   # {(key, window): Pane}
 
@@ -18,17 +18,18 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 """
 
 from headrace.reference.chain import Between, Chain
-from headrace.reference.contents import Contents, Extract, collect, combine, extract_with
+from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
 from headrace.reference.evaluate import IntegerOverflowError, Record, evaluate
+from headrace.reference.intake import Rejected
 from headrace.reference.operator import Drop, DropCause, Element, Grouping, Operator, Output
 from headrace.reference.pipeline import (
     Epoch,
     EpochResult,
     PipelineRun,
-    Rejected,
     fold_current,
     run_pipeline,
 )
+from headrace.reference.stages import element_size, pane_record
 
 __all__ = [
     "Between",
@@ -49,8 +50,11 @@ __all__ = [
     "Rejected",
     "collect",
     "combine",
+    "element_size",
     "evaluate",
     "extract_with",
     "fold_current",
+    "pane_record",
+    "read",
     "run_pipeline",
 ]

@@ -7,10 +7,12 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation
 from headrace.model.panes import Pane
 from headrace.model.time import Instant
+from headrace.model.triggers import Signal
 from headrace.reference.operator import Element, Grouping, Operator, Output
 
-Between = Callable[[Pane], Element]
-"""How a pane becomes an element of the next grouping; it keeps the pane's timestamp and its ``is_retraction``."""
+Between = Callable[[Pane], Element | None]
+"""How a pane becomes an element of the next grouping: with the pane's timestamp and its ``is_retraction``. None if it
+goes no further."""
 
 
 class Chain:
@@ -36,14 +38,25 @@ class Chain:
         processing_time: Instant | None = None,
         watermark: Instant | None = None,
         percentiles: Mapping[float, Instant] | None = None,
+        signals: Sequence[Signal] = (),
     ) -> Output:
-        """As ``Operator.step``; each lower operator gets the panes above it, then the output watermark above it."""
+        """As ``Operator.step``; each lower operator gets the panes above it, then the output watermark above it.
+
+        Percentile watermarks are the source's: they end at the first operator. Signals are heard by all.
+        """
         first, *rest = self.operators
-        output = first.step(elements, processing_time=processing_time, watermark=watermark, percentiles=percentiles)
+        output = first.step(
+            elements,
+            processing_time=processing_time,
+            watermark=watermark,
+            percentiles=percentiles,
+            signals=signals,
+        )
         drops = output.drops
         for upper, to_element, operator in zip(self.operators, self._between, rest, strict=False):
-            bundle = [to_element(pane) for pane in output.panes]
-            output = operator.step(bundle, processing_time=processing_time, watermark=upper.output_watermark)
+            bundle = [element for element in map(to_element, output.panes) if element is not None]
+            mark = upper.output_watermark
+            output = operator.step(bundle, processing_time=processing_time, watermark=mark, signals=signals)
             drops += output.drops
         return Output(output.panes, drops)
 

@@ -4,12 +4,16 @@ The contents are the bag of values as they came, retracted ones with multiplicit
 bag. So nothing can depend on how values were split into accumulators, and uncombine (semantics 9.7) is subtraction.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
-from headrace.model.combiners import Aggregate, Combiner
-from headrace.reference.evaluate import whole
+from headrace.model.combiners import Aggregate, Combiner, Outer
+from headrace.model.expr import Schema
+from headrace.model.time import Instant
+from headrace.reference.evaluate import Record, evaluate, ordered, whole
 
 Weighted = tuple[Any, int]
 """A value and how often it is there; negative if it was retracted before it came."""
@@ -28,6 +32,11 @@ class Contents:
         """One more ``value``; -1 withdraws one."""
         self.entries.append((value, multiplicity))
 
+    def keep_last(self, number: int | None) -> None:
+        """Forget all but the last ``number`` values; None keeps all."""
+        if number is not None:
+            del self.entries[:-number]
+
     @property
     def net(self) -> tuple[Weighted, ...]:
         """Each distinct value once, in order of first arrival, without those that were wholly withdrawn."""
@@ -38,30 +47,98 @@ class Contents:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left, counting withdrawals."""
-        return not self.net
+        """Whether as many elements were withdrawn as came (9.1). It is the number that counts, not which ones: then an
+        engine need not keep the values of an invertible combiner to know."""
+        return sum(multiplicity for _, multiplicity in self.entries) == 0
 
 
-def combine(combiner: Combiner, values: Sequence[Weighted]) -> Any:
-    """``combiner`` over ``values``, NULLs left out; of nothing, its identity (0 for count and sum, else None).
+def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instant) -> Any:
+    """What ``aggregate`` keeps of an element, None to leave it out; ``combine`` takes these.
 
+    A count without an expression keeps something that is never NULL, first and last the timestamp too, a join what
+    there is on either side.
+    """
+    if aggregate.input is None:
+        return True
+    value = evaluate(aggregate.input, record, schema)
+    if aggregate.other is not None:
+        pair = value, evaluate(aggregate.other, record, schema)
+        return None if pair == (None, None) else pair
+    if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
+        return timestamp, value
+    return value
+
+
+def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: PLR0911, PLR0912 (one line for each combiner)
+    """``aggregate`` over what it kept; of nothing, its identity (0, an empty list, or None).
+
+    The combiners that order values leave out what was retracted before it came; approximate ones are exact here.
     Raises IntegerOverflowError when an integer sum leaves 64 bits.
     """
     known = [(value, times) for value, times in values if value is not None]
-    present = [value for value, times in known if times > 0]
-    match combiner:
+    if aggregate.combiner is Combiner.PAIRS:
+        return _pairs(known, aggregate.outer)
+    ascending = _ascending(known)
+    match aggregate.combiner:
         case Combiner.COUNT:
             return sum(times for _, times in known)
         case Combiner.SUM:
             total = sum(value * times for value, times in known)
             return total if isinstance(total, float) else whole(total, "a sum")
         case Combiner.MEAN:
-            number = sum(times for _, times in known)
-            return sum(value * times for value, times in known) / number if number else None
+            return _mean(known)
+        case Combiner.VARIANCE:
+            mean = _mean(known)
+            return None if mean is None else _mean([((value - mean) ** 2, times) for value, times in known])
         case Combiner.MIN:
-            return min(present, default=None)
+            return ascending[0] if ascending else None
         case Combiner.MAX:
-            return max(present, default=None)
+            return ascending[-1] if ascending else None
+        case Combiner.FIRST:
+            return ascending[0][1] if ascending else None
+        case Combiner.LAST:
+            return ascending[-1][1] if ascending else None
+        case Combiner.COLLECT:
+            return tuple(ascending)
+        case Combiner.TOP:
+            return tuple(ascending[::-1][: aggregate.k])
+        case Combiner.DISTINCT | Combiner.APPROX_DISTINCT:
+            return len({ordered(value) for value in ascending})
+        case Combiner.QUANTILE:
+            return _nearest_rank(ascending, aggregate.q or 0.0)
+
+
+def _ascending(values: Sequence[Weighted]) -> list[Any]:
+    """The values in order, each as often as it is there."""
+    return [value for value, times in sorted(values, key=_by_value) for _ in range(times)]
+
+
+def _pairs(values: Sequence[Weighted], outer: Outer | None) -> tuple[Any, ...]:
+    """Every value of the left with every one of the right."""
+    lefts = _ascending([(left, times) for (left, _), times in values if left is not None])
+    rights = _ascending([(right, times) for (_, right), times in values if right is not None])
+    if not rights and outer in (Outer.LEFT, Outer.BOTH):
+        rights = [None]
+    elif not lefts and outer in (Outer.RIGHT, Outer.BOTH):
+        lefts = [None]
+    return tuple((left, right) for left in lefts for right in rights)
+
+
+def _by_value(entry: Weighted) -> Any:
+    """A sort key; what first and last keep is ordered by timestamp, then value."""
+    value, _ = entry
+    return tuple(map(ordered, value)) if isinstance(value, tuple) else ordered(value)
+
+
+def _mean(values: Sequence[Weighted]) -> float | None:
+    number = sum(times for _, times in values)
+    return float(sum(value * times for value, times in values) / number) if number else None
+
+
+def _nearest_rank(ascending: Sequence[Any], q: float) -> Any:
+    """The smallest value with a part ``q`` of all values at or below it; ``q`` is the decimal as it is written."""
+    rank = math.ceil(Fraction(repr(float(q))) * len(ascending))
+    return ascending[max(rank, 1) - 1] if ascending else None
 
 
 def collect(contents: Contents) -> tuple[Any, ...]:
@@ -70,13 +147,12 @@ def collect(contents: Contents) -> tuple[Any, ...]:
 
 
 def extract_with(aggregates: Sequence[Aggregate]) -> Extract:
-    """The pane values of ``aggregates``, in order; the values of the window are tuples of their inputs, in order."""
+    """The pane values of ``aggregates``, in order; the values of the window are tuples of what each one ``read``."""
 
     def extract(contents: Contents) -> tuple[Any, ...]:
         bag = contents.net
         return tuple(
-            combine(aggregate.combiner, [(value[i], times) for value, times in bag])
-            for i, aggregate in enumerate(aggregates)
+            combine(aggregate, [(value[i], times) for value, times in bag]) for i, aggregate in enumerate(aggregates)
         )
 
     return extract

@@ -6,6 +6,7 @@ tells timestamps from integers where it matters.
 
 import math
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -79,12 +80,13 @@ def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
     if op == "/" or isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
     if op in Binary.COMPARISON:
-        return _COMPARISONS[op](_ordered(left), _ordered(right))
+        return _COMPARISONS[op](ordered(left), ordered(right))
     return _whole(expr, _ARITHMETIC[op](left, right))
 
 
-def _ordered(value: Any) -> Any:
-    """NaN equals itself and lies above every number, as in Spark; integers and floats may meet."""
+def ordered(value: Any) -> Any:
+    """A sort key for values of one type: NaN equals itself and lies above every number, as in Spark; integers and
+    floats may meet."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
@@ -118,7 +120,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 def _of_known(pick: Callable[..., Any]) -> Callable[..., Any]:
     def over(*values: Any) -> Any:
         known = [v for v in values if v is not None]
-        return pick(known, key=_ordered) if known else None
+        return pick(known, key=ordered) if known else None
 
     return over
 
@@ -138,6 +140,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lower": _strict(str.lower),
     "upper": _strict(str.upper),
     "concat": _strict(lambda *values: "".join(values)),
+    "crc32": _strict(lambda text: zlib.crc32(text.encode())),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
 }
 

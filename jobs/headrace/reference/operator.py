@@ -5,7 +5,7 @@ the old watermark, due deadlines of untouched windows are evaluated, then the wa
 so the steps of section 3 are calls of it with one argument.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -15,11 +15,12 @@ from headrace.model.accumulation import Accumulation, Firing, How, TimestampComb
 from headrace.model.expr import Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
-from headrace.model.triggers import Trigger
+from headrace.model.triggers import Signal, Trigger
 from headrace.model.windows import Window, WindowFn
 from headrace.reference import windows as windowing
 from headrace.reference.contents import Contents, Extract
-from headrace.reference.triggers import Arrival, Clocks, Moment, Node, start
+from headrace.reference.trigger_node import Arrival, Clocks, Moment, Node
+from headrace.reference.triggers import start
 
 Key = tuple[Any, ...]
 Place = tuple[Key, Window]
@@ -46,14 +47,15 @@ class DropCause(StrEnum):
     LATE = "late"
     CLOSED = "closed"
     RETRACTION = "retraction"
+    DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True)
 class Drop:
-    """An element that was dropped from one of its windows (5.2)."""
+    """An element that was dropped from one of its windows (5.2), or before it had any (None; 12.10)."""
 
     element: Element
-    window: Window
+    window: Window | None
     cause: DropCause
 
 
@@ -67,13 +69,23 @@ class Output:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Where, when, how and what of one operator. ``schema`` types the records that data-driven triggers read."""
+    """Where, when, how and what of one operator.
+
+    ``schema`` types the records that data-driven triggers read, ``key_types`` names and types the parts of a key.
+    """
 
     where: WindowFn
     when: Trigger
     how: How
     extract: Extract
     schema: Schema = field(default_factory=dict)
+    key_types: Schema = field(default_factory=dict)
+
+    def assign(self, element: Element) -> list[Window]:
+        """The windows of ``element``."""
+        key = dict(zip(self.key_types, element.key, strict=False))
+        phase = windowing.phase_of(self.where, key, self.key_types)
+        return windowing.assign(self.where, element.timestamp, element.record, phase)
 
     def expiry(self, window: Window) -> Instant:
         """``window`` is expired once the watermark is above this (5.2)."""
@@ -119,11 +131,13 @@ class Operator:
         processing_time: Instant | None = None,
         watermark: Instant | None = None,
         percentiles: Mapping[float, Instant] | None = None,
+        signals: Sequence[Signal] = (),
     ) -> Output:
         """One epoch. Clocks are monotone: a lower value than before is ignored (1.2).
 
-        ``watermark`` is the one after this epoch, ``percentiles`` the percentile watermarks after it. Raises
-        PipelineError when a retraction reaches merging windows, which would have to split (12.6).
+        ``watermark`` is the one after this epoch, ``percentiles`` the percentile watermarks after it. ``signals`` are
+        heard behind the bundle and the deadlines. Raises PipelineError when a retraction reaches merging windows, which
+        would have to split (12.6).
         """
         before = self.clocks
         if processing_time is not None:
@@ -131,6 +145,7 @@ class Operator:
         touched, drops = self._add(elements)
         panes = self._evaluate(touched)
         panes += self._evaluate(self._due(before.processing_time, set(touched)))
+        panes += self._evaluate(self._signalled(signals))
         if watermark is not None or percentiles:
             panes += self._advance(watermark, percentiles or {})
         self._publish_watermark()
@@ -145,7 +160,7 @@ class Operator:
         drops: list[Drop] = []
         for element in elements:
             self._check_retraction(element)
-            for window in windowing.assign(self.grouping.where, element.timestamp, element.record):
+            for window in self.grouping.assign(element):
                 if self._is_expired(window):
                     drops.append(_drop(element, window, DropCause.LATE))
                 else:
@@ -188,7 +203,7 @@ class Operator:
     def _merged(self, states: dict[Window, _Open], result: Window) -> _Open:
         """The state of ``result``: everything added up, but pane counters only if it is one of the sources."""
         merged = self._fresh()
-        merged.trigger.on_merge(Moment(self.clocks, result), [state.trigger for state in states.values()])
+        merged.trigger.on_merge(self._moment(result), [state.trigger for state in states.values()])
         for state in states.values():
             merged.contents.entries += state.contents.entries
             merged.new += state.new
@@ -205,12 +220,12 @@ class Operator:
     def _add_element(self, per_key: _PerKey, window: Window, element: Element) -> None:
         state = per_key.open.setdefault(window, self._fresh())
         state.contents.add(element.value, -1 if element.is_retraction else 1)
+        state.contents.keep_last(self.grouping.how.keep_last)
         state.new += 1
         hold = self._hold(window, element)
         if hold is not None:
             state.hold = self._combine_holds([hold] if state.hold is None else [state.hold, hold], window)
-        moment = Moment(self.clocks, window)
-        state.trigger.on_element(moment, Arrival(element.record, self.grouping.schema, element.size))
+        state.trigger.on_element(self._moment(window), Arrival(element.record, element.size))
 
     # --- holds and the output watermark (6.1 to 6.4, 7.1) -------------------------------------------------------------
 
@@ -256,11 +271,22 @@ class Operator:
             if place not in touched and any(before < deadline <= now for deadline in state.trigger.deadlines)
         ]
 
+    def _signalled(self, signals: Sequence[Signal]) -> list[Place]:
+        """Tell windows of signals; those with a trigger that waits for one are evaluated, once for all (9.3)."""
+        heard = []
+        for place, state in self._states():
+            names = [signal.name for signal in signals if signal.is_for(*place)]
+            for name in names:
+                state.trigger.on_signal(name)
+            if not set(names).isdisjoint(state.trigger.signals):
+                heard.append(place)
+        return heard
+
     def _evaluate(self, places: list[Place]) -> list[Pane]:
         """Ask each of these windows once whether it fires."""
         panes: list[Pane] = []
         for place in places:
-            if self._open(place).trigger.ready(self._moment(place)):
+            if self._open(place).trigger.ready(self._moment(place[1])):
                 panes += self._fire(place, self.clocks.watermark)
         return panes
 
@@ -277,7 +303,7 @@ class Operator:
             _, window = place
             if self._is_expired(window):
                 panes += self._fire(place, before.watermark, closing=True)
-            elif self._crossed(window, state, before) and state.trigger.ready(self._moment(place)):
+            elif self._crossed(window, state, before) and state.trigger.ready(self._moment(place[1])):
                 panes += self._fire(place, before.watermark)
         for per_key in self._keys.values():
             per_key.closed = {window for window in per_key.closed if not self._is_expired(window)}
@@ -296,7 +322,7 @@ class Operator:
         key, window = place
         per_key, state = self._keys[key], self._open(place)
         if not closing:
-            state.trigger.on_fire(self._moment(place))
+            state.trigger.on_fire(self._moment(place[1]))
         is_last = closing or state.trigger.finished
         pane = self._pane(place, self._timing(window, state, watermark_before), is_last)
         emitted = self._emit(state, pane) if self._is_wanted(state, pane) else []
@@ -356,8 +382,8 @@ class Operator:
         key, window = place
         return self._keys[key].open[window]
 
-    def _moment(self, place: Place) -> Moment:
-        return Moment(self.clocks, place[1])
+    def _moment(self, window: Window) -> Moment:
+        return Moment(self.clocks, window, self.grouping.schema)
 
     def _is_expired(self, window: Window) -> bool:
         return self.clocks.watermark > self.grouping.expiry(window)

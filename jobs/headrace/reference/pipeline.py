@@ -1,17 +1,20 @@
 """A whole ``headrace.pipeline.Pipeline`` over epochs of records: what every engine must give, pane for pane."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from headrace.model.combiners import Aggregate
 from headrace.model.panes import Pane
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.triggers import AfterPercentileWatermark, Signal, Trigger
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
-from headrace.reference.contents import extract_with
-from headrace.reference.evaluate import Record, evaluate
-from headrace.reference.operator import Drop, Element, Grouping, Operator
+from headrace.reference.chain import Chain
+from headrace.reference.evaluate import Record
+from headrace.reference.intake import Intake, Rejected, Taken
+from headrace.reference.operator import Drop, Element
+from headrace.reference.stages import Entrance, pane_record
 
 
 @dataclass(frozen=True)
@@ -19,98 +22,83 @@ class Epoch:
     """One micro-batch: when it started, and its records in arrival order.
 
     A record maps column names to values (int, float, str, bool, Instants for timestamps); a column it lacks is NULL.
-    ``is_last`` says that the input ends here: the watermark goes to +inf (batch mode is one such epoch).
+    ``is_last`` says that the input ends here: the watermark goes to +inf (batch mode is one such epoch). ``signals``
+    came since the epoch before; every aggregation hears of them, behind its bundle. ``also`` holds the records of the
+    pipeline's other inputs by name: they arrive behind ``records``, in the order in which the inputs are declared.
     """
 
     processing_time: Instant
     records: Sequence[Record] = ()
     is_last: bool = False
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A record without an event time or a key; ``column`` is ``event_time`` or the name of the key that is NULL."""
-
-    record: Record
-    column: str
+    signals: Sequence[Signal] = ()
+    also: Mapping[str, Sequence[Record]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What one epoch gave. ``panes`` are in order of emission, retractions included.
+    """What one epoch gave. ``panes`` are the last aggregation's in order of emission, retractions included.
 
-    ``drops`` are elements of expired and of closed windows (``drop.cause``), ``drop.element.record`` being the record.
+    ``drops`` are duplicates, and elements of expired and of closed windows (``drop.cause``), ``drop.element.record``
+    being the record. ``watermark`` is the source's, ``output_watermarks`` has one for each aggregation.
     """
 
     panes: tuple[Pane, ...]
     drops: tuple[Drop, ...]
     rejected: tuple[Rejected, ...]
     watermark: Instant
+    output_watermarks: tuple[Instant, ...] = ()
 
 
-@dataclass
 class PipelineRun:
-    """A pipeline between two epochs: its operator's state and the progress of its splits."""
+    """A pipeline between two epochs: the state of its aggregations and the progress of its inputs."""
 
-    pipeline: Pipeline
-    operator: Operator = field(init=False)
-    watermark: Instant = MIN_INSTANT
-    _split_maxima: dict[Any, Instant] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        p = self.pipeline
-        aggregates = list(p.what.values())
-        self.operator = Operator(Grouping(p.where, p.when, p.how, extract_with(aggregates), p.schema))
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._intake = Intake(pipeline, _percentiles(pipeline.stages[0].when))
+        self._processing_time = MIN_INSTANT
+        self._rejected: list[Rejected] = []
+        self._entrances = [Entrance(stage) for stage in pipeline.stages]
+        between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
+        self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
 
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
-        elements: list[Element] = []
-        rejected: list[Rejected] = []
-        for record in epoch.records:
-            missing = self._missing(record)
-            if missing is not None:
-                rejected.append(Rejected(record, missing))
-                continue
-            self._observe(record)
-            if self._passes_filter(record):
-                elements.append(self._element(record))
-        self.watermark = MAX_INSTANT if epoch.is_last else self._next_watermark()
-        output = self.operator.step(elements, processing_time=epoch.processing_time, watermark=self.watermark)
-        return EpochResult(output.panes, output.drops, tuple(rejected), self.watermark)
-
-    def _missing(self, record: Record) -> str | None:
-        if evaluate(self.pipeline.event_time.expr, record, self.pipeline.schema) is None:
-            return "event_time"
-        keys = self.pipeline.key.items()
-        return next((name for name, expr in keys if evaluate(expr, record, self.pipeline.schema) is None), None)
-
-    def _observe(self, record: Record) -> None:
-        """Every accepted record moves the watermark of its split, the filtered and the late ones too."""
-        event_time, schema = self.pipeline.event_time, self.pipeline.schema
-        split = None if event_time.split is None else evaluate(event_time.split, record, schema)
-        timestamp = evaluate(event_time.expr, record, schema)
-        self._split_maxima[split] = max(timestamp, self._split_maxima.get(split, timestamp))
-
-    def _next_watermark(self) -> Instant:
-        return self.pipeline.event_time.watermark.watermark(self.watermark, list(self._split_maxima.values()))
-
-    def _passes_filter(self, record: Record) -> bool:
-        condition = self.pipeline.filter
-        return condition is None or evaluate(condition, record, self.pipeline.schema) is True
-
-    def _element(self, record: Record) -> Element:
-        p = self.pipeline
-        return Element(
-            key=tuple(evaluate(expr, record, p.schema) for expr in p.key.values()),
-            timestamp=evaluate(p.event_time.expr, record, p.schema),
-            value=tuple(_input(aggregate, record, p) for aggregate in p.what.values()),
-            record=record,
+        now = self._processing_time = max(self._processing_time, epoch.processing_time)
+        taken = Taken()
+        self._intake.take("", epoch.records, now, taken)
+        for other in self.pipeline.also:
+            self._intake.take(other.name, epoch.also.get(other.name, ()), now, taken)
+        self._intake.advance(now, epoch.is_last)
+        self._rejected = taken.rejected
+        output = self._chain.step(
+            taken.elements,
+            processing_time=now,
+            watermark=self._intake.watermark,
+            percentiles=self._intake.percentiles,
+            signals=epoch.signals,
+        )
+        return EpochResult(
+            panes=output.panes,
+            drops=(*taken.drops, *output.drops),
+            rejected=tuple(self._rejected),
+            watermark=self._intake.watermark,
+            output_watermarks=tuple(self._chain.output_watermarks),
         )
 
+    def _pass_on(self, stage: int, pane: Pane) -> Element | None:
+        """A pane of the aggregation before ``stage`` as an element of it."""
+        record = pane_record(self.pipeline.stages[stage - 1], pane)
+        entrance = self._entrances[stage]
+        missing = entrance.missing(record)
+        if missing is not None:
+            self._rejected.append(Rejected(record, missing, stage))
+            return None
+        return entrance.element(record, pane.timestamp, pane.is_retraction) if entrance.admits(record) else None
 
-def _input(aggregate: Aggregate, record: Record, pipeline: Pipeline) -> Any:
-    """What ``aggregate`` reads of ``record``; a count without an expression reads something that is never NULL."""
-    return True if aggregate.input is None else evaluate(aggregate.input, record, pipeline.schema)
+
+def _percentiles(trigger: Trigger) -> set[float]:
+    own = {trigger.percentile} if isinstance(trigger, AfterPercentileWatermark) else set()
+    return own.union(*map(_percentiles, trigger.children))
 
 
 def run_pipeline(pipeline: Pipeline, epochs: Iterable[Epoch]) -> list[EpochResult]:

@@ -4,25 +4,37 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from headrace.errors import PipelineError
+from headrace.model.expr import Expr, Schema
 from headrace.model.time import Instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,
+    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
     MergeGroup,
     Sessions,
+    ShiftedOutputTime,
     SlidingWindows,
     Window,
     WindowFn,
 )
+from headrace.reference.calendar import calendar_window
+from headrace.reference.evaluate import Record, evaluate
 
 
-def assign(where: WindowFn, timestamp: Instant, record: Mapping[str, Any] | None = None) -> list[Window]:
-    """The windows of an element, earliest first; none at all if it falls between sliding windows (2.3)."""
+def assign(  # noqa: PLR0911 (one line for each window function)
+    where: WindowFn, timestamp: Instant, record: Mapping[str, Any] | None = None, phase: int = 0
+) -> list[Window]:
+    """The windows of an element, earliest first; none at all if it falls between sliding windows (2.3).
+
+    ``phase`` is what ``phase_of`` gives for its key.
+    """
     match where:
         case FixedWindows(size, offset):
-            return [_starting(timestamp - (timestamp - offset) % size, size)]
+            return [_starting(timestamp - (timestamp - offset - phase) % size, size)]
+        case CalendarWindows():
+            return [calendar_window(where, timestamp)]
         case SlidingWindows(size, period, offset):
             last = timestamp - (timestamp - offset) % period
             return [_starting(start, size) for start in range(last, timestamp - size, -period)][::-1]
@@ -32,7 +44,19 @@ def assign(where: WindowFn, timestamp: Instant, record: Mapping[str, Any] | None
             return [GLOBAL_WINDOW]
         case CustomWindows():
             return sorted(set(where.assign(timestamp, record or {})))
+        case ShiftedOutputTime(inner):
+            return assign(inner, timestamp, record, phase)
     raise PipelineError(f"{where!r} is no window function")
+
+
+def phase_of(where: WindowFn, key: Record, types: Schema) -> int:
+    """How far the windows of ``key`` are shifted; 0 unless the window function has a phase (2.2)."""
+    match where:
+        case ShiftedOutputTime(inner):
+            return phase_of(inner, key, types)
+        case FixedWindows(phase=Expr() as phase):
+            return evaluate(phase, key, types) or 0
+    return 0
 
 
 def _starting(start: int, size: int) -> Window:
@@ -51,6 +75,8 @@ def merge(where: WindowFn, windows: Collection[Window]) -> list[MergeGroup]:
         case CustomWindows() if where.merges:
             groups = list(where.merge(windows))
             _check_contract(where, windows, groups)
+        case ShiftedOutputTime(inner):
+            groups = merge(inner, windows)
         case _:
             groups = []
     return [group for group in groups if group.sources != {group.result}]
@@ -84,5 +110,10 @@ def _check_contract(where: CustomWindows, windows: Collection[Window], groups: l
 
 
 def output_time(where: WindowFn, timestamp: Instant, window: Window) -> Instant:
-    """The timestamp that an element lends its pane (EARLIEST, LATEST): its own, unless a custom function moves it."""
-    return where.output_time(timestamp, window) if isinstance(where, CustomWindows) else timestamp
+    """The timestamp that an element lends its pane (EARLIEST, LATEST): its own, unless the window function moves it."""
+    match where:
+        case CustomWindows():
+            return where.output_time(timestamp, window)
+        case ShiftedOutputTime(inner, shift):
+            return Instant(output_time(inner, timestamp, window) + shift)
+    return timestamp

@@ -92,10 +92,14 @@ class Publish:
 
 @dataclass(frozen=True)
 class Rollback:
-    """Move ``branch`` back to ``to`` (None: before its first snapshot) and fence its writer."""
+    """Move ``branch`` back to ``to`` (None: before its first snapshot) and fence its writer.
+
+    ``generation``: of the writer who wants it; None for anybody from outside.
+    """
 
     branch: str
     to: str | None
+    generation: int | None = None
 
 
 @dataclass(frozen=True)
@@ -202,9 +206,7 @@ def _commit(head: Head, intent: Commit, facts: Facts) -> Decision:
     if generation is None:
         return Fenced(branch, None, f"branch {branch} is gone")
     if generation != intent.generation:
-        return Fenced(
-            branch, generation, f"branch {branch} has generation {generation}, not {intent.generation} any more"
-        )
+        return _superseded(branch, generation, intent.generation)
     if head.refs.get(branch) != intent.parent:
         return Fenced(branch, None, f"branch {branch} is at {head.refs.get(branch)}, not at {intent.parent} any more")
     return _append(head, Kind.COMMIT, branch, {branch: intent.snapshot})
@@ -227,6 +229,9 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
     branch, to, current = intent.branch, intent.to, head.refs.get(intent.branch)
     if branch not in head.generations:
         return Refused(f"there is no branch {branch}; there are {', '.join(sorted(head.generations))}")
+    generation = head.generations[branch]
+    if intent.generation is not None and generation != intent.generation:
+        return _superseded(branch, generation, intent.generation)
     if current == to or current is None:
         return Refused(f"branch {branch} is at {current} already")
     moves: dict[str, str | None] = {branch: to}
@@ -287,6 +292,10 @@ _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
     Tag: _tag,
     Drop: _drop,
 }
+
+
+def _superseded(branch: str, generation: int, mine: int) -> Fenced:
+    return Fenced(branch, generation, f"branch {branch} has generation {generation}, not {mine} any more")
 
 
 def _unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need | Refused | None:

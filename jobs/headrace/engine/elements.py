@@ -1,0 +1,58 @@
+"""Panes of one stage as elements of the next: the same judged rows that reading a source gives.
+
+A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (long, granules), ``_kept``
+(whether the filter is TRUE), the key columns, the inputs of aggregates and triggers (``Plan.inputs``), and ``_sign``
+where elements can be withdrawn.
+"""
+
+from pyspark.sql import functions as f
+
+from headrace.engine import columns as c
+from headrace.engine.delta import EVENT_TIME
+from headrace.engine.expressions import compile_expr, named
+from headrace.engine.plan import Plan
+from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.model.expr import DataType, Expr, Schema, lit
+from headrace.model.typing import type_of
+
+REJECT, KEPT = "_reject", "_kept"
+
+
+def judge(plan: Plan, rows: DataFrame) -> DataFrame:
+    """``rows`` (columns of ``Stage.schema``, ``_event_time`` in granules, ``_sign``) judged for the stage of ``plan``.
+
+    A row whose key is NULL is rejected, as at a source.
+    """
+    schema = plan.stage.schema
+    if plan.reads_size:
+        rows = rows.withColumn(c.SIZE, element_size(schema))
+    keys = plan.stage.aggregation.key
+    kept = plan.stage.aggregation.filter
+    judged = rows.select(
+        f.col(EVENT_TIME),
+        f.coalesce(compile_expr(lit(True) if kept is None else kept, schema), f.lit(False)).alias(KEPT),
+        *([c.SIGN] if plan.stage.withdrawable else []),
+        *[_computed(expr, schema).alias(name) for name, expr in [*keys.items(), *plan.inputs]],
+    )
+    reason = f.lit(None).cast("string")
+    for name in keys:
+        reason = f.coalesce(reason, f.when(named(name).isNull(), f"key is null: {name}"))
+    return judged.select(reason.alias(REJECT), *[named(name) for name in judged.columns])
+
+
+def _computed(expr: Expr, schema: Schema) -> SparkColumn:
+    return compile_expr(expr, schema).cast(
+        SPARK_TYPES[type_of(expr, {**schema, c.SIZE: DataType.INT}) or DataType.BOOL]
+    )
+
+
+def element_size(schema: Schema) -> SparkColumn:
+    """Bytes of an element: 8 for a number or timestamp, 1 for a bool, UTF-8 for a string, nothing for NULL."""
+    sizes = [f.lit(0).cast("long")]
+    for name, kind in schema.items():
+        size = f.octet_length(named(name)) if kind is DataType.STRING else f.lit(1 if kind is DataType.BOOL else 8)
+        sizes.append(f.when(named(name).isNotNull(), size).otherwise(0).cast("long"))
+    total = sizes[0]
+    for size in sizes[1:]:
+        total = total + size
+    return total

@@ -1,0 +1,146 @@
+"""The program of ``firing`` run over rows: what the changed windows emit, and their new state."""
+
+from functools import cached_property
+
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from headrace.engine import columns as c
+from headrace.engine.accumulators import Part
+from headrace.engine.expressions import compile_expr
+from headrace.engine.firing import Outcome, PaneColumns, compile_firing
+from headrace.engine.merging import SOURCES
+from headrace.engine.plan import Plan
+from headrace.engine.types import DataFrame, SparkColumn
+from headrace.model.expr import DataType, Expr, Literal, col
+
+EMITS = "_emits"
+"""Column of what a window emits in an epoch: an array of panes and retractions, in order."""
+
+DROPPED, DROPPED_RETRACTIONS = "_dropped_closed", "_dropped_retractions"
+_CHANGED, _CLEARED, _BARRIER = "_changed", "_cleared", "_barrier"
+_NONE = Literal(None, DataType.BOOL)
+
+
+class Emission:
+    """Columns of the query, made once for all epochs of an application: making them costs more than running them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def apply(self, rows: DataFrame) -> DataFrame:
+        """Of ``rows`` those that changed: state columns, ``EMITS``, drops, and the sources that vanished."""
+        for phase in self._phases:
+            rows = rows.select(*phase)
+        # without the barrier Spark would push the filter below all phases and put the whole program into it
+        return rows.where(f.col(_CHANGED) & (f.col(_BARRIER) >= 0)).select(*self._emitted)
+
+    @cached_property
+    def _outcome(self) -> Outcome:
+        plan = self.plan
+        return compile_firing(plan.trigger, plan.how, plan.merging, plan.stage.withdrawable)
+
+    @cached_property
+    def _through(self) -> list[str]:
+        """Columns that the program does not touch."""
+        live = [c.LIVE] if self.plan.retracting else []
+        return [*self.plan.identity, c.THIS_EPOCH, *live, *([SOURCES] if self.plan.merging else [])]
+
+    @cached_property
+    def _phases(self) -> list[list[SparkColumn]]:
+        outcome, parts = self._outcome, self.plan.parts
+        outputs: dict[str, Expr] = {
+            **outcome.state,
+            DROPPED: outcome.dropped_closed,
+            DROPPED_RETRACTIONS: outcome.dropped_retractions,
+            _CHANGED: outcome.changed,
+            _CLEARED: outcome.cleared,
+        }
+        for i, pane in enumerate(outcome.panes):
+            outputs |= {f"_emitted{i}": pane.emitted, f"_exists{i}": pane.exists, f"_cleared{i}": pane.cleared}
+            outputs |= {f"_pane{i}_{name}": expr for name, expr in _pane_info(pane).items()}
+        phases, final = outcome.program.compile(outputs)
+        through = [*self._through, *[part.name for part in parts]]
+        selects = []
+        for phase in phases:
+            carried = map(f.col, [*through, *sorted(phase.carries - set(through))])
+            selects.append([*carried, *[compile_expr(expr).alias(name) for name, expr in phase.computes.items()]])
+        flags = ("_emitted0", "_emitted1", "_exists0", "_exists1", DROPPED, DROPPED_RETRACTIONS, _CHANGED)
+        selects.append(
+            [
+                *map(f.col, self._through),
+                *[compile_expr(final[name]).alias(f"_new{name}") for name in outcome.state],
+                *[_left(part, final[_CLEARED]).alias(f"_new{part.name}") for part in parts],
+                *[compile_expr(final[name]).alias(name) for name in flags],
+                *[self._pane(i, final).alias(f"_pane{i}") for i in range(len(outcome.panes))],
+                f.monotonically_increasing_id().alias(_BARRIER),
+            ]
+        )
+        return selects
+
+    def _pane(self, i: int, final: dict[str, Expr]) -> SparkColumn:
+        plan = self.plan
+        contents = {part.name: _left(part, final[f"_cleared{i}"]) for part in plan.parts}
+        values = {name: accumulator.result(contents) for name, accumulator in plan.accumulators.items()}
+        fields = [
+            values[field.name] if field.name in values else compile_expr(final.get(f"_pane{i}_{field.name}", _NONE))
+            for field in plan.pane_type
+        ]
+        typed = zip(fields, plan.pane_type, strict=True)
+        return f.struct(*[value.cast(field.dataType).alias(field.name) for value, field in typed])
+
+    @cached_property
+    def _emitted(self) -> list[SparkColumn]:
+        """Panes in order, each after the retractions of what it replaces, and the live panes that result (9.1)."""
+        plan = self.plan
+        record_type = t.StructType([*plan.pane_type.fields, t.StructField("is_retraction", t.BooleanType())])
+        none, no_panes = f.array().cast(t.ArrayType(record_type)), f.array().cast(t.ArrayType(plan.pane_type))
+        live = f.col(c.LIVE) if plan.retracting else no_panes
+        emits: list[SparkColumn] = []
+        for i in (0, 1):
+            emitted, exists, pane = f.col(f"_emitted{i}"), f.col(f"_exists{i}"), f.col(f"_pane{i}")
+            record = f.array(_flagged(plan, pane, retraction=False))
+            if plan.counts_net:
+                record = f.when(exists, record).otherwise(none)
+            if plan.retracting:
+                withdrawn = f.transform(live, lambda p: _flagged(plan, p, retraction=True))
+                record = f.concat(withdrawn, record)
+                replaced = f.when(exists, f.array(pane)).otherwise(no_panes) if plan.counts_net else f.array(pane)
+                live = f.when(emitted, replaced).otherwise(live)
+            emits.append(f.when(emitted, record).otherwise(none))
+        stored: dict[str, SparkColumn] = {c.EPOCH: f.col(c.THIS_EPOCH)}
+        if plan.retracting:
+            stored[c.LIVE] = f.when(f.col(f"_new{c.STATUS}") == c.OPEN, live).otherwise(no_panes)
+        fields = [
+            f.col(field.name)
+            if field.name in plan.identity
+            else stored.get(field.name, f.col(f"_new{field.name}")).cast(field.dataType).alias(field.name)
+            for field in plan.state_schema.fields
+        ]
+        dropped = [f.col(name).cast("long").alias(name) for name in (DROPPED, DROPPED_RETRACTIONS)]
+        sources = [f.col(SOURCES)] if plan.merging else []
+        return [*fields, f.concat(*emits).alias(EMITS), *dropped, *sources]
+
+
+def _left(part: Part, cleared: Expr) -> SparkColumn:
+    """A part of the contents, or its identity where they were cleared."""
+    return f.when(~compile_expr(cleared), f.col(part.name))
+
+
+def _pane_info(pane: PaneColumns) -> dict[str, Expr]:
+    """What a pane says besides its aggregates."""
+    return {
+        "window_start": col(c.WINDOW_START),
+        "window_end": col(c.WINDOW_END),
+        "pane_time": pane.time,
+        "timing": pane.timing,
+        "pane_index": pane.index,
+        "nonspeculative_index": pane.nonspeculative_index,
+        "is_first": pane.index == 0,
+        "is_last": pane.is_last,
+    }
+
+
+def _flagged(plan: Plan, pane: SparkColumn, *, retraction: bool) -> SparkColumn:
+    fields = [pane[name].alias(name) for name in plan.pane_type.names]
+    return f.struct(*fields, f.lit(retraction).alias("is_retraction"))

@@ -1,0 +1,110 @@
+"""Windows that never merge: the state and the delta of each (key, window) side by side, one row for each."""
+
+from functools import cached_property
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from headrace.engine import columns as c
+from headrace.engine.expressions import compile_expr
+from headrace.engine.plan import Plan
+from headrace.engine.state import newest, union
+from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.model.time import NEVER
+
+STATE = "_state"
+_DELTA_EPOCH = 2**62
+
+
+def initial(plan: Plan) -> dict[str, SparkColumn]:
+    """Values of the bookkeeping columns in a fresh window."""
+    values: dict[str, SparkColumn] = {name: f.lit(0).cast("long") for name in (c.NEW, c.INDEX, c.NONSPECULATIVE)}
+    values[c.HOLD] = f.lit(None).cast("long")
+    values[c.DUE_EVENT] = values[c.DUE_TIME] = f.lit(int(NEVER)).cast("long")
+    for field in plan.trigger.fields:
+        values[field.name] = compile_expr(field.initial).cast(SPARK_TYPES[field.type])
+    for part in plan.parts:
+        values[part.name] = f.lit(None).cast(part.type)
+    if plan.retracting:
+        values[c.LIVE] = f.array().cast(t.ArrayType(plan.pane_type))
+    return values
+
+
+def null(plan: Plan, name: str) -> SparkColumn:
+    """A bookkeeping column without a value."""
+    return f.lit(None).cast(plan.bookkeeping[name].dataType).alias(name)
+
+
+class Matching:
+    """Columns of the query, made once for all epochs of an application: making them costs more than running them."""
+
+    def __init__(self, plan: Plan, clocks: list[str]) -> None:
+        self.plan, self.clocks = plan, clocks
+
+    def combine(self, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
+        """Rows for the program of ``firing``: state (initial where there is none), what the delta brings, clocks."""
+        plan = self.plan
+        sides = []
+        if found is not None:
+            sides.append(found.select(*plan.identity, c.EPOCH, *moment, *self._from_state))
+        if touched is not None:
+            sides.append(touched.select(*plan.identity, self._delta_epoch, *moment, *self._from_delta))
+        rows = union(sides)
+        if len(sides) == 2:
+            rows = rows.select("*", *self._ranked).where(f.col("_rank") == 1).select(*self._beside)
+        elif found is not None:
+            rows = newest(plan, rows)
+        return rows.select(*self._judged).select(*self._restored)
+
+    @cached_property
+    def _brings(self) -> list[str]:
+        return [c.COUNT, *self.plan.carried]
+
+    @cached_property
+    def _parts(self) -> list[str]:
+        return [part.name for part in self.plan.parts]
+
+    @cached_property
+    def _delta_epoch(self) -> SparkColumn:
+        return f.lit(_DELTA_EPOCH).cast("long").alias(c.EPOCH)
+
+    @cached_property
+    def _from_state(self) -> list[SparkColumn]:
+        nothing = [f.lit(0).cast("long").alias(name) for name in self._brings]
+        state = f.struct(*self.plan.bookkeeping.names).alias(STATE)
+        return [state, *nothing, *[null(self.plan, name) for name in self._parts]]
+
+    @cached_property
+    def _from_delta(self) -> list[SparkColumn]:
+        absent = f.lit(None).cast(self.plan.bookkeeping).alias(STATE)
+        return [absent, *[f.col(name) for name in (*self._brings, *self._parts)]]
+
+    @cached_property
+    def _ranked(self) -> list[SparkColumn]:
+        order = Window.partitionBy(*self.plan.identity).orderBy(f.col(c.EPOCH).desc())
+        return [f.row_number().over(order).alias("_rank"), f.lead(STATE).over(order).alias("_below")]
+
+    @cached_property
+    def _beside(self) -> list[SparkColumn]:
+        is_delta = f.col(c.EPOCH) == _DELTA_EPOCH
+        state = f.when(is_delta, f.col("_below")).otherwise(f.col(STATE)).alias(STATE)
+        return [*map(f.col, (*self.plan.identity, *self.clocks)), state, *map(f.col, (*self._brings, *self._parts))]
+
+    @cached_property
+    def _judged(self) -> list[SparkColumn]:
+        status = f.col(f"{STATE}.{c.STATUS}")
+        has = f.coalesce(status == c.OPEN, f.lit(False)).alias(c.HAS_STATE)
+        closed = f.coalesce(status == c.CLOSED, f.lit(False)).alias(c.WAS_CLOSED)
+        known = (*self.plan.identity, *self.clocks, STATE, *self._brings, *self._parts)
+        return [*map(f.col, known), has, closed]
+
+    @cached_property
+    def _restored(self) -> list[SparkColumn]:
+        parts = {part.name: part for part in self.plan.parts}
+        values = []
+        for name, fresh in initial(self.plan).items():
+            stored = f.when(f.col(c.HAS_STATE), f.col(f"{STATE}.{name}")).otherwise(fresh)
+            values.append((parts[name].merge(stored, f.col(name)) if name in parts else stored).alias(name))
+        known = (*self.plan.identity, *self.clocks, c.HAS_STATE, c.WAS_CLOSED, *self._brings)
+        return [*map(f.col, known), *values]

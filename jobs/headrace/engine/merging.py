@@ -1,0 +1,193 @@
+"""Windows that merge: open and new windows of a key grouped into what they become (semantics 2.4, 3.5, 12.8)."""
+
+from enum import IntEnum
+from functools import cached_property
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from headrace.engine import columns as c
+from headrace.engine.matching import initial, null
+from headrace.engine.plan import Plan
+from headrace.engine.state import newest, union
+from headrace.engine.triggers import Fold
+from headrace.engine.types import DataFrame, SparkColumn
+from headrace.errors import PipelineError
+from headrace.model.accumulation import TimestampCombiner
+from headrace.model.time import NEVER
+from headrace.model.windows import Sessions
+
+SOURCES = "_sources"
+"""Column of the windows (``ws``, ``we``) that were merged away into a row's window."""
+
+_KIND, _FROM, _TO, _REACH, _STARTS, _GROUP = "_kind", "_from", "_to", "_reach", "_starts", "_group"
+
+
+class _Kind(IntEnum):
+    """What a row's group is: open and new windows that became one, a closed one, or a window left as it is."""
+
+    MERGED = 0
+    CLOSED = 1
+    SPARED = 2
+
+
+class Merging:
+    """Columns of the query, made once for all epochs of an application: making them costs more than running them."""
+
+    def __init__(self, plan: Plan, clocks: list[str]) -> None:
+        if not isinstance(plan.where, Sessions):
+            raise PipelineError(f"the Spark engine does not merge windows of {plan.where!r} yet")
+        self.plan, self.clocks, self.sessions = plan, clocks, plan.where
+
+    def combine(self, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
+        """Rows for the program of ``firing``, and the windows that each replaces (``SOURCES``)."""
+        plan = self.plan
+        sides = []
+        if found is not None:
+            known = newest(plan, found).where(f.col(c.STATUS) != c.DELETED)
+            sides.append(known.select(*plan.identity, *moment, *self._from_state))
+        if touched is not None:
+            sides.append(touched.select(*plan.identity, *moment, *self._from_delta))
+        rows = self._becoming(union(sides))
+        if plan.may_finish:
+            rows = rows.select("*", self._meets_closed).select(*self._spared)
+        groups = rows.groupBy(*self._by).agg(*self._folded)
+        return groups.select("*", self._itself).select(*self._after)
+
+    @cached_property
+    def _from_state(self) -> list[SparkColumn]:
+        nothing = [f.lit(None).cast("long").alias(name) for name in self.plan.carried]
+        return [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
+
+    @cached_property
+    def _from_delta(self) -> list[SparkColumn]:
+        parts = {part.name for part in self.plan.parts}
+        fields = [f.col(n) if n in parts else null(self.plan, n) for n in self.plan.bookkeeping.names]
+        return [*map(f.col, (c.COUNT, *self.plan.carried)), *fields]
+
+    # --- which rows become one window
+
+    def _becoming(self, rows: DataFrame) -> DataFrame:
+        """Each row with its group. Closed windows stay what they are: they take no part in merging (3.5)."""
+        if self.plan.may_finish:
+            rows = rows.select("*", self._kind)
+        rows = rows.select("*", self._reach).select("*", self._starts).select("*", self._group)
+        return rows.select("*", *self._extent) if self.plan.may_finish else rows
+
+    @cached_property
+    def _kind(self) -> SparkColumn:
+        return f.when(f.col(c.STATUS) == c.CLOSED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED)).alias(_KIND)
+
+    @cached_property
+    def _partition(self) -> list[str]:
+        return [*self.plan.keys, *([_KIND] if self.plan.may_finish else [])]
+
+    @cached_property
+    def _reach(self) -> SparkColumn:
+        order = Window.partitionBy(*self._partition).orderBy(c.WINDOW_START, c.WINDOW_END)
+        return f.max(c.WINDOW_END).over(order.rowsBetween(Window.unboundedPreceding, -1)).alias(_REACH)
+
+    @cached_property
+    def _starts(self) -> SparkColumn:
+        start, reach = f.col(c.WINDOW_START), f.col(_REACH)
+        starts = reach.isNull() | (start > reach if self.sessions.touching_merges else start >= reach)
+        if self.plan.may_finish:
+            starts = starts | (f.col(_KIND) == int(_Kind.CLOSED))
+        return f.when(starts, 1).otherwise(0).alias(_STARTS)
+
+    @cached_property
+    def _group(self) -> SparkColumn:
+        order = Window.partitionBy(*self._partition).orderBy(c.WINDOW_START, c.WINDOW_END)
+        return f.sum(_STARTS).over(order.rowsBetween(Window.unboundedPreceding, 0)).alias(_GROUP)
+
+    @cached_property
+    def _extent(self) -> list[SparkColumn]:
+        group = Window.partitionBy(*self._partition, _GROUP)
+        return [f.min(c.WINDOW_START).over(group).alias(_FROM), f.max(c.WINDOW_END).over(group).alias(_TO)]
+
+    @cached_property
+    def _meets_closed(self) -> SparkColumn:
+        same = Window.partitionBy(*self.plan.keys, _FROM, _TO)
+        return (f.max(_KIND).over(same) == int(_Kind.CLOSED)).alias("_meets_closed")
+
+    @cached_property
+    def _spared(self) -> list[SparkColumn]:
+        """A merge that gives exactly a closed window does not happen: its new elements belong to the closed window,
+        which drops them, and what is open stays as it is (3.1c, 3.5).
+        """
+        meets = f.col("_meets_closed")
+        spared = meets & f.coalesce(f.col(c.STATUS) == c.OPEN, f.lit(False))
+        kind = f.when(spared, int(_Kind.SPARED)).when(meets, int(_Kind.CLOSED)).otherwise(f.col(_KIND))
+        names = [*self.plan.identity, *self.clocks, c.COUNT, *self.plan.carried, *self.plan.bookkeeping.names]
+        return [
+            *map(f.col, names),
+            f.when(spared, f.col(c.WINDOW_START)).otherwise(f.col(_FROM)).alias(_FROM),
+            f.when(spared, f.col(c.WINDOW_END)).otherwise(f.col(_TO)).alias(_TO),
+            kind.alias(_KIND),
+        ]
+
+    # --- one row for each group
+
+    @cached_property
+    def _by(self) -> list[str]:
+        return [*self.plan.keys, *([_FROM, _TO, _KIND] if self.plan.may_finish else [_GROUP])]
+
+    @cached_property
+    def _folded(self) -> list[SparkColumn]:
+        """State columns folded over the open windows of a group, elements and contents over all of it."""
+        plan = self.plan
+        source = f.struct(
+            f.col(c.WINDOW_START).alias("ws"),
+            f.col(c.WINDOW_END).alias("we"),
+            f.col(c.INDEX).alias("index"),
+            f.col(c.NONSPECULATIVE).alias("nonspec"),
+        )
+        folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max, Fold.ANY: f.max, Fold.ALL: f.min}
+        latest = plan.how.timestamp is TimestampCombiner.LATEST
+        carried = {c.HELD: f.max if latest else f.min, c.RETRACTED: f.sum}
+        carried |= {measure.name: folds[measure.fold] for measure in plan.trigger.measures}
+        live = [f.array_sort(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
+        extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
+        return [
+            *([] if plan.may_finish else extent),
+            *[f.max(name).alias(name) for name in self.clocks],
+            f.sum(c.COUNT).alias(c.COUNT),
+            f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, source)).alias(SOURCES),
+            f.coalesce(f.sum(c.NEW), f.lit(0).cast("long")).alias(c.NEW),
+            (f.max if latest else f.min)(c.HOLD).alias(c.HOLD),
+            *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
+            *[carried[name](name).alias(name) for name in plan.carried],
+            *[folds[field.fold](field.name).alias(field.name) for field in plan.trigger.fields],
+            *[part.gather(f.col(part.name)).alias(part.name) for part in plan.parts],
+            *live,
+        ]
+
+    @staticmethod
+    def _is_result(source: SparkColumn) -> SparkColumn:
+        return (source["ws"] == f.col(_FROM)) & (source["we"] == f.col(_TO))
+
+    @cached_property
+    def _itself(self) -> SparkColumn:
+        return f.try_element_at(f.filter(SOURCES, self._is_result), f.lit(1)).alias("_itself")
+
+    @cached_property
+    def _after(self) -> list[SparkColumn]:
+        """Pane counters survive only in a window that is one of its sources; the other sources leave tombstones."""
+        plan = self.plan
+        fresh = initial(plan)
+        has = f.size(SOURCES) > 0
+        closed = f.col(_KIND) == int(_Kind.CLOSED) if plan.may_finish else f.lit(False)
+        known = {field.name: f.coalesce(f.col(field.name), fresh[field.name]) for field in plan.trigger.fields}
+        columns = {
+            **known,
+            c.WINDOW_START: f.col(_FROM),
+            c.WINDOW_END: f.col(_TO),
+            c.INDEX: f.coalesce(f.col("_itself.index"), f.lit(0).cast("long")),
+            c.NONSPECULATIVE: f.coalesce(f.col("_itself.nonspec"), f.lit(0).cast("long")),
+            c.HAS_STATE: has,
+            c.WAS_CLOSED: closed,
+            c.MERGED: has & ~((f.size(SOURCES) == 1) & f.col("_itself").isNotNull()),
+            SOURCES: f.filter(SOURCES, lambda source: ~self._is_result(source)),
+        }
+        rest = [name for name in (*self.clocks, c.COUNT, *plan.carried, *fresh) if name not in columns]
+        return [*map(f.col, (*plan.keys, *rest)), *[column.alias(name) for name, column in columns.items()]]

@@ -1,0 +1,85 @@
+"""How far the sources of a pipeline have come: facts about splits from an epoch's records, and the watermarks that
+follow (semantics 9.2, 12.9, 12.11).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import functions as f
+
+from headrace.engine.source_reading import EVENT_TIME, MARK, REJECT, SPLIT
+from headrace.engine.types import DataFrame
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, Split, SplitFacts, SplitStrategy, heard
+from headrace.pipeline.inputs import EventTime
+
+_BUCKET = "_bucket"
+
+
+@dataclass(frozen=True)
+class SourceClock:
+    """Splits and watermarks of one source after an epoch."""
+
+    event_time: EventTime
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    def after(
+        self, facts: Mapping[str, SplitFacts], processing_time: Instant, wanted: Iterable[float]
+    ) -> "SourceClock":
+        """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at."""
+        splits = heard(self.splits, facts, processing_time)
+        strategy = self.event_time.watermark
+        percentiles = dict(self.percentiles)
+        if isinstance(strategy, BoundedOutOfOrderness):
+            for q in wanted:
+                old = percentiles.get(q, MIN_INSTANT)
+                percentiles[q] = strategy.percentile_after(q, splits, processing_time, old)
+        watermark = strategy.watermark_after(splits, processing_time, self.watermark)
+        return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
+
+    def idle_deadline(self, processing_time: Instant) -> Instant:
+        """The processing time at which the next split becomes idle, NEVER if none does."""
+        strategy = self.event_time.watermark
+        if not isinstance(strategy, SplitStrategy):
+            return NEVER
+        return strategy.idle_deadline(self.splits, processing_time)
+
+    def facts(self, judged: DataFrame, latest: Instant | None, wanted: Iterable[float]) -> dict[str, SplitFacts]:
+        """What ``judged`` records say of splits; ``latest`` is their maximum event time, if that is already known.
+
+        Scans them once more where there are several splits, marks that are no event times, or percentiles.
+        """
+        strategy = self.event_time.watermark
+        if not isinstance(strategy, SplitStrategy):
+            return {}
+        lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted))
+        if self.event_time.split is None and MARK not in judged.columns and not lags:
+            return {} if latest is None else {"": SplitFacts(latest)}
+        accepted = judged.where(f.col(REJECT).isNull())
+        mark = f.col(MARK) if MARK in judged.columns else f.col(EVENT_TIME)
+        bucket = f.lit(None).cast("int")
+        if isinstance(strategy, BoundedOutOfOrderness) and lags and self.splits:
+            marks = f.create_map(
+                *[f.lit(v) for name, s in self.splits.items() if s.mark is not None for v in (name, int(s.mark))]
+            )
+            lag = f.try_element_at(marks, f.col(SPLIT)) - mark
+            beyond = f.when(lag >= int(strategy.bound), LAG_BUCKETS)
+            inside = f.floor(lag * f.lit(LAG_BUCKETS) / f.lit(max(int(strategy.bound), 1))).cast("int")
+            bucket = f.when(lag <= 0, 0).otherwise(f.coalesce(beyond, inside))
+        rows = (
+            accepted.select(f.col(SPLIT), mark.alias(MARK), bucket.alias(_BUCKET))
+            .groupBy(SPLIT, _BUCKET)
+            .agg(f.max(MARK).alias("mark"), f.count(f.lit(1)).alias("records"))
+            .collect()
+        )
+        found: dict[str, SplitFacts] = {}
+        for row in rows:
+            old = found.get(row[SPLIT], SplitFacts(None))
+            marks_seen = [m for m in (old.mark, row["mark"]) if m is not None]
+            counts = dict(old.lags)
+            if row[_BUCKET] is not None:
+                counts[row[_BUCKET]] = counts.get(row[_BUCKET], 0) + row["records"]
+            found[row[SPLIT]] = SplitFacts(Instant(max(marks_seen)) if marks_seen else None, counts)
+        return found

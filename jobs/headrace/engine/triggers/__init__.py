@@ -1,0 +1,115 @@
+"""Trigger trees as column programs: a class for each node of the model, and ``compile_trigger`` from one to the other.
+
+A new trigger is one class and one line in ``compile_trigger``.
+"""
+
+from headrace.engine import columns as c
+from headrace.engine.program import choose
+from headrace.engine.triggers.composites import (
+    AllNode,
+    AnyNode,
+    EachNode,
+    EarlyLateNode,
+    OrFinallyNode,
+    RepeatedlyNode,
+)
+from headrace.engine.triggers.leaves import (
+    AlwaysNode,
+    DefaultNode,
+    NeverNode,
+    PercentileNode,
+    ProcessingTimeNode,
+    ThresholdNode,
+    WatermarkNode,
+)
+from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State, columns, fresh
+from headrace.errors import PipelineError
+from headrace.model.expr import Column, Expr, Function, Literal, coalesce, least
+from headrace.model.time import NEVER
+from headrace.model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Always,
+    Default,
+    Never,
+    OrFinally,
+    Repeatedly,
+    Trigger,
+)
+
+__all__ = [
+    "Bundle",
+    "Field",
+    "Fold",
+    "Measure",
+    "Moment",
+    "Node",
+    "State",
+    "columns",
+    "compile_trigger",
+    "fresh",
+    "next_deadline",
+]
+
+
+def compile_trigger(trigger: Trigger, merging: bool, path: str = "_t") -> Node:  # noqa: PLR0911, PLR0912 (a table)
+    """The node of ``trigger``. ``merging`` says whether the window function merges (semantics, below table 4.2)."""
+    match trigger:
+        case Default():
+            return DefaultNode(path)
+        case Never():
+            return NeverNode(path)
+        case Always():
+            return AlwaysNode(path)
+        case AfterCount(count):
+            return ThresholdNode(path, count)
+        case AfterBytes(size):
+            return ThresholdNode(path, size, Column(c.SIZE))
+        case AfterPunctuation(predicate):
+            return ThresholdNode(path, 1, Function("if", (coalesce(predicate, False), Literal(1), Literal(0))))
+        case AfterProcessingTime():
+            return ProcessingTimeNode(path, trigger)
+        case AfterSynchronizedProcessingTime():
+            # what was in flight upstream of a bundle has arrived when the bundle has
+            return ProcessingTimeNode(path, AfterProcessingTime())
+        case AfterWatermark(None, None):
+            return WatermarkNode(path)
+        case AfterPercentileWatermark(percentile):
+            return PercentileNode(path, percentile)
+        case AfterWatermark(early, late):
+            first = None if early is None else compile_trigger(early, merging, f"{path}e")
+            second = None if late is None else compile_trigger(late, merging, f"{path}l")
+            return EarlyLateNode(path, first, second, merging)
+        case Repeatedly(child):
+            return RepeatedlyNode(path, (compile_trigger(child, merging, f"{path}r"),))
+        case AfterAny(triggers):
+            return AnyNode(path, _compile_all(triggers, merging, path))
+        case AfterAll(triggers):
+            return AllNode(path, _compile_all(triggers, merging, path))
+        case AfterEach(triggers):
+            return EachNode(path, _compile_all(triggers, merging, path), merging)
+        case OrFinally(main, until):
+            return OrFinallyNode(path, _compile_all((main, until), merging, path))
+    raise PipelineError(f"the Spark engine does not run the trigger {trigger!r} yet")
+
+
+def _compile_all(triggers: tuple[Trigger, ...], merging: bool, path: str) -> tuple[Node, ...]:
+    return tuple(compile_trigger(trigger, merging, f"{path}{i}") for i, trigger in enumerate(triggers))
+
+
+def next_deadline(node: Node, state: State, now: Expr) -> Expr:
+    """The earliest processing-time deadline of the tree after ``now``, NEVER if there is none.
+
+    A deadline that has passed without its node firing (it waits for another) is not asked about again (semantics 4.1).
+    """
+    deadlines = [state[f.name] for f in node.fields if f.is_deadline]
+    pending = [choose(deadline > now, deadline, NEVER) for deadline in deadlines]
+    return least(*pending, Literal(NEVER)) if pending else Literal(NEVER)

@@ -1,0 +1,215 @@
+"""Triggers made of other triggers."""
+
+from headrace.engine.program import FALSE, Program, all_of, any_of, choose, negate
+from headrace.engine.triggers.node import Bundle, Field, Fold, Moment, Node, State
+from headrace.model.expr import DataType, Expr
+
+
+class RepeatedlyNode(Node):
+    """Fires its child and starts it again when it finishes."""
+
+    @property
+    def ready_past_end(self) -> bool:
+        return self.children[0].ready_past_end
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        return self.children[0].ready(program, state, moment)
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        child = self.children[0]
+        fired = child.on_fire(program, state, when, moment)
+        done = program.let("restart", all_of(when, child.finished(fired)))
+        return child.reset(fired, done)
+
+
+class EarlyLateNode(Node):
+    """AfterWatermark with early and/or late: early until the end of the window, then once, then late; both repeat."""
+
+    ready_past_end = True
+
+    def __init__(self, path: str, early: Node | None, late: Node | None, merging: bool) -> None:
+        super().__init__(path, tuple(n for n in (early, late) if n is not None))
+        self.early, self.late, self.merging = early, late, merging
+        self._late_phase = f"{path}_late_phase"
+        self.own = (Field(self._late_phase, DataType.BOOL, FALSE, Fold.ALL),)
+
+    def finished(self, state: State) -> Expr:
+        return FALSE if self.late else state[self._late_phase]
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        if self.merging:  # a merge may revive either phase
+            return super().on_element(state, bundle, moment)
+        late = state[self._late_phase]
+        if self.early:
+            state = self.early.on_element(state, bundle.where(negate(late)), moment)
+        if self.late:
+            state = self.late.on_element(state, bundle.where(late), moment)
+        return state
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        early = self.early.ready(program, state, moment) if self.early else FALSE
+        late = self.late.ready(program, state, moment) if self.late else FALSE
+        first = any_of(early, moment.passed_end)
+        return program.let("ready", choose(state[self._late_phase], late, first))
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        late_phase = state[self._late_phase]
+        ends = program.let("ends", all_of(when, negate(late_phase), moment.passed_end))
+        result = state
+        if self.early:
+            speculative = program.let("speculative", all_of(when, negate(late_phase), negate(moment.passed_end)))
+            result = self.early.reset(
+                self.early.on_fire(program, result, speculative, moment), any_of(speculative, ends)
+            )
+        if self.late:
+            again = program.let("again", all_of(when, late_phase))
+            result = self.late.reset(self.late.on_fire(program, result, again, moment), any_of(again, ends))
+        return {**result, self._late_phase: any_of(late_phase, ends)}
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        late_phase = program.let("late_phase", all_of(state[self._late_phase], moment.passed_end))
+        state = super().after_merge(program, state, moment)
+        if self.early:
+            state = self.early.reset(state, late_phase)
+        if self.late:
+            state = self.late.reset(state, negate(late_phase))
+        return {**state, self._late_phase: late_phase}
+
+
+class _FinishingNode(Node):
+    """A composite that finishes independently of its children (semantics 4.1)."""
+
+    def __init__(self, path: str, children: tuple[Node, ...]) -> None:
+        super().__init__(path, children)
+        self._done = f"{path}_done"
+        self.own = (Field(self._done, DataType.BOOL, FALSE, Fold.ANY),)
+
+    def finished(self, state: State) -> Expr:
+        return state[self._done]
+
+    def _finish(self, program: Program, state: State, done: Expr) -> State:
+        return {**state, self._done: program.let("done", done)}
+
+
+class AnyNode(_FinishingNode):
+    """AfterAny: fires the ready ones, clears the others."""
+
+    @property
+    def ready_past_end(self) -> bool:
+        return any(child.ready_past_end for child in self.children)
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        parts = [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
+        return program.let("ready", any_of(*parts))
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        result = state
+        for child in self.children:
+            fires = program.let("fires", all_of(when, child.ready(program, state, moment)))
+            result = child.clear(child.on_fire(program, result, fires, moment), all_of(when, negate(fires)))
+        return self._finish(program, result, any_of(state[self._done], when))
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        state = super().after_merge(program, state, moment)
+        return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
+
+
+class AllNode(_FinishingNode):
+    """AfterAll: fires when every child is ready or finished at the same evaluation."""
+
+    @property
+    def ready_past_end(self) -> bool:
+        return all(child.ready_past_end for child in self.children)
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        parts = [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
+        return program.let("ready", all_of(*parts))
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        result = state
+        for child in self.children:
+            fires = program.let("fires", all_of(when, negate(child.finished(state))))
+            result = child.on_fire(program, result, fires, moment)
+        return self._finish(program, result, any_of(state[self._done], when))
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        state = super().after_merge(program, state, moment)
+        return self._finish(program, state, all_of(*(child.finished(state) for child in self.children)))
+
+
+class EachNode(_FinishingNode):
+    """AfterEach: its position is the first unfinished child; a merge may move it back."""
+
+    def __init__(self, path: str, children: tuple[Node, ...], merging: bool) -> None:
+        super().__init__(path, children)
+        self.merging = merging
+
+    def _current(self, program: Program, state: State) -> list[Expr]:
+        """For each child whether it is the current one."""
+        behind: Expr = all_of()
+        current = []
+        for child in self.children:
+            finished = child.finished(state)
+            current.append(program.let("current", all_of(behind, negate(finished))))
+            behind = program.let("behind", all_of(behind, finished))
+        return current
+
+    def _over(self, program: Program, state: State) -> Expr:
+        return all_of(*(child.finished(state) for child in self.children))
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        if self.merging:
+            return super().on_element(state, bundle, moment)
+        behind: Expr = all_of()
+        result = state
+        for child in self.children:
+            finished = child.finished(state)
+            result = child.on_element(result, bundle.where(all_of(behind, negate(finished))), moment)
+            behind = all_of(behind, finished)
+        return result
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        current = self._current(program, state)
+        parts = [
+            all_of(at, child.ready(program, state, moment)) for at, child in zip(current, self.children, strict=True)
+        ]
+        return program.let("ready", any_of(*parts))
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        current = self._current(program, state)
+        result = state
+        for at, child in zip(current, self.children, strict=True):
+            fires = program.let("fires", all_of(when, at))
+            result = child.clear(child.on_fire(program, result, fires, moment), all_of(when, negate(at)))
+        return self._finish(program, result, any_of(state[self._done], all_of(when, self._over(program, result))))
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        open_before: Expr = FALSE  # whether a predecessor is unfinished after the merge: then the rest starts fresh
+        for child in self.children:
+            state = child.reset(child.after_merge(program, state, moment), open_before)
+            open_before = program.let("open_before", any_of(open_before, negate(child.finished(state))))
+        return self._finish(program, state, self._over(program, state))
+
+
+class OrFinallyNode(_FinishingNode):
+    """OrFinally: main until ``until`` fires, which keeps its progress while main fires."""
+
+    @property
+    def ready_past_end(self) -> bool:
+        return any(child.ready_past_end for child in self.children)
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        return program.let("ready", any_of(*(child.ready(program, state, moment) for child in self.children)))
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        main, until = self.children
+        ends = program.let("ends", all_of(when, until.ready(program, state, moment)))
+        goes_on = program.let("goes_on", all_of(when, negate(ends)))
+        result = until.on_fire(program, state, ends, moment)
+        result = main.clear(main.on_fire(program, result, goes_on, moment), ends)
+        over = any_of(main.finished(result), until.finished(result))
+        return self._finish(program, result, any_of(state[self._done], all_of(when, over)))
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        state = super().after_merge(program, state, moment)
+        return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))

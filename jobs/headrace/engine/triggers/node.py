@@ -1,0 +1,147 @@
+"""What trigger nodes have in common: their state as columns, and what an evaluation may look at.
+
+A node's state is a few columns and each of its rules a column expression (the table of semantics 4.2). Merging is 12.8:
+every state column folds over all merged open windows at once (``Fold``), then ``after_merge`` walks from the root down
+and resets what the table says. Nodes never look at each other's columns.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headrace.engine.program import FALSE, Program, all_of, choose
+from headrace.model.expr import Column, DataType, Expr, Literal
+
+State = Mapping[str, Expr]
+
+
+class Fold(StrEnum):
+    """How a state column of several merged windows becomes one."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    ANY = "any"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A state column: its type, its value in a fresh window, and how it merges."""
+
+    name: str
+    type: DataType
+    initial: Literal
+    fold: Fold
+    is_deadline: bool = False
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of the delta that a node wants: ``input`` over the elements of a bundle, folded (SUM, MIN or MAX)."""
+
+    name: str
+    type: DataType
+    input: Expr
+    fold: Fold
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What an evaluation may look at: whether the watermark passed the window's end, the processing-time clock, and
+    whether each percentile watermark passed the end.
+    """
+
+    passed_end: Expr
+    now: Expr
+    percentiles: Mapping[float, Expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The elements that one epoch brings to a window: how many, and where; measures are columns of the row."""
+
+    count: Expr
+    arrived: Expr
+
+    def where(self, condition: Expr) -> "Bundle":
+        """The bundle for a child that hears of it only where ``condition`` holds."""
+        return Bundle(self.count, all_of(self.arrived, condition))
+
+
+class Node(ABC):
+    """One node: pure functions from state (column -> expression) to state."""
+
+    own: tuple[Field, ...] = ()
+    own_measures: tuple[Measure, ...] = ()
+    own_percentiles: tuple[float, ...] = ()
+
+    def __init__(self, path: str, children: "tuple[Node, ...]" = ()) -> None:
+        self.path = path
+        self.children = children
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """State columns of the whole subtree."""
+        return (*self.own, *(f for child in self.children for f in child.fields))
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What the subtree wants of the elements besides their number."""
+        return (*self.own_measures, *(m for child in self.children for m in child.measures))
+
+    @property
+    def percentiles(self) -> frozenset[float]:
+        """Percentile watermarks that the subtree looks at."""
+        return frozenset(self.own_percentiles).union(*(child.percentiles for child in self.children))
+
+    @property
+    def ready_past_end(self) -> bool:
+        """Whether a fresh node is ready whenever the watermark is past the end, whatever came before."""
+        return False
+
+    def finished(self, state: State) -> Expr:
+        """Whether the node has finished."""
+        return FALSE
+
+    def reset(self, state: State, when: Expr) -> State:
+        """The subtree as in a fresh window, where ``when`` holds."""
+        changed = {f.name: choose(when, f.initial, state[f.name]) for f in self.fields}
+        return {**state, **changed}
+
+    def clear(self, state: State, when: Expr) -> State:
+        """Forget all progress where ``when`` holds; what has finished stays so."""
+        for child in self.children:
+            state = child.clear(state, when)
+        return state
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        """Elements came; by default every child hears of them."""
+        for child in self.children:
+            state = child.on_element(state, bundle, moment)
+        return state
+
+    @abstractmethod
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        """Whether the node fires if it is asked now."""
+
+    @abstractmethod
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        """The node fires, where ``when`` (which implies ready) holds."""
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        """Folded columns made right from the root down; ``moment`` is that of the merged window."""
+        for child in self.children:
+            state = child.after_merge(program, state, moment)
+        return state
+
+
+def fresh(node: Node) -> dict[str, Expr]:
+    """The state of a new window."""
+    return {f.name: f.initial for f in node.fields}
+
+
+def columns(node: Node) -> dict[str, Expr]:
+    """The state as the columns of a row."""
+    return {f.name: Column(f.name) for f in node.fields}

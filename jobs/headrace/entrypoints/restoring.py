@@ -1,0 +1,181 @@
+"""Restore: hold a snapshot's state against its manifest, and fall back to the newest whole snapshot when it is broken.
+
+A fall-back is what ``recover`` does, without a person: the branch moves back by a recorded catalog entry that names
+what is broken, and what came after is read again. Three things it does not do by itself:
+
+* **Move ``published`` back.** When no snapshot from ``published`` on is whole, readers would see older results until
+  the replay is audited, and for good if that fails. So the run stops with BelowPublishedError, which names the newest
+  whole snapshot; a person rolls back to it, or runs the backfill DAG, which leaves readers where they are. While
+  nothing is published there is no such floor: the branch may fall back to its beginning.
+* **Lose input.** Whatever later epochs had read must still lie there as it was, or the run stops with InputGoneError.
+* **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
+
+Only what a restore reads is verified: the manifest and the files of state. The files of views are readers' matter.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from headrace.engine.source_planning import InputFile
+from headrace.errors import FixDataError, RestoreError
+from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import ObjectStore
+
+_READERS = 8
+_NAMED = 3
+_logger = logging.getLogger(__name__)
+
+
+class BelowPublishedError(RestoreError):
+    """The newest whole snapshot is older than what readers see: going back to it is a person's decision."""
+
+    code = "restore.below_published"
+
+
+class InputGoneError(FixDataError):
+    """A fall-back would read input again that is not there any more, or not as it was."""
+
+    code = "data.input_gone"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a run goes on from: its claim and the head of its branch. ``warning``: why that is not the head it found."""
+
+    claim: Claim
+    head: Manifest | None
+    warning: str | None = None
+
+
+def restore(
+    catalog: Catalog,
+    claim: Claim,
+    checked: Callable[[Manifest], Manifest],
+    landed: Callable[[Manifest | None], Iterable[InputFile]],
+) -> Restored:
+    """Go on from the head of ``claim``, or from the newest whole snapshot below it.
+
+    ``checked`` raises when the pipeline cannot go on from a manifest; ``landed`` is all input that a run from there
+    would read. Raises BelowPublishedError, InputGoneError, FencedError, and what those two raise.
+    """
+    if claim.snapshot_id is None:
+        return Restored(claim, None)
+    files = _StateFiles(catalog.store)
+    broken: list[Link] = []
+    whole: Manifest | None = None
+    for link in catalog.lineage(claim.snapshot_id):
+        if link.manifest is not None and not files.problems(checked(link.manifest)):
+            whole = link.manifest
+            break
+        broken.append(link)
+    if not broken:
+        return Restored(claim, whole)
+    reason = _reason(broken, files)
+    _check_published(catalog, claim, broken, whole, reason)
+    warning = f"{catalog.pipeline}: {reason}"
+    if not _check_input(catalog, broken, whole, landed, reason):
+        warning += "; the manifest that named its input is broken, so nobody can tell whether all of it is still there"
+    to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
+    claim = catalog.step_back(
+        claim, None if whole is None else whole.snapshot_id, f"fell back to the newest whole snapshot: {reason}"
+    )
+    warning += f". Branch {claim.branch} fell back to {to}; what came after is read again"
+    _logger.warning(warning)
+    return Restored(claim, whole, warning)
+
+
+class _StateFiles:
+    """State files, each read at most once however many snapshots name it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._found: dict[str, BrokenObjectError | None] = {}
+
+    def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
+        """What is wrong with the state files of ``manifest``; once one is known to be broken no other is read."""
+        tables = (layers for name, layers in manifest.tables.items() if name != "current")
+        files = [file for layers in tables for layer in layers for file in layer.files]
+        if not (known := self._known(files)):
+            with ThreadPoolExecutor(_READERS) as pool:
+                unread = [file for file in files if file.path not in self._found]
+                self._found |= dict(zip((file.path for file in unread), pool.map(self._problem, unread), strict=True))
+            known = self._known(files)
+        return known
+
+    def _known(self, files: Iterable[DataFile]) -> list[BrokenObjectError]:
+        return [problem for file in files if (problem := self._found.get(file.path)) is not None]
+
+    def _problem(self, file: DataFile) -> BrokenObjectError | None:
+        try:
+            verify(self._store, file)
+        except BrokenObjectError as error:
+            return error
+        return None
+
+
+def _reason(broken: list[Link], files: _StateFiles) -> str:
+    """Which snapshot cannot be restored, and what is broken: of it, or of those below it."""
+    problems = list(
+        dict.fromkeys(
+            str(problem)
+            for link in broken
+            for problem in (files.problems(link.manifest) if link.manifest is not None else [link.problem])
+        )
+    )
+    more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+    return f"snapshot {broken[0].snapshot_id} (epoch {broken[0].epoch}) cannot be restored: {_joined(problems)}{more}"
+
+
+def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: Manifest | None, reason: str) -> None:
+    published = catalog.head().refs.get(PUBLISHED) if claim.branch == MAIN else None
+    if published not in {link.snapshot_id for link in broken}:
+        return
+    name = catalog.pipeline
+    target = "there is no whole one below it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
+    back = "beginning" if whole is None else whole.snapshot_id
+    raise BelowPublishedError(
+        f"{name}: {reason}. Readers see snapshot {published}, which is no whole one either, and {target}. Bring the "
+        f"file back from a backup; or `headrace rollback {name} {back}` and run again (readers go back too, until the "
+        f"replay is audited); or run the backfill DAG, which leaves readers where they are"
+    )
+
+
+def _check_input(
+    catalog: Catalog,
+    broken: list[Link],
+    whole: Manifest | None,
+    landed: Callable[[Manifest | None], Iterable[InputFile]],
+    reason: str,
+) -> bool:
+    """Raise InputGoneError if input of the broken epochs is gone; False if it is not known what all of them had read.
+
+    File logs only grow, so the newest manifest that can be read names the input of all before it.
+    """
+    newest = next((link.manifest for link in broken if link.manifest is not None), None)
+    if newest is None:
+        return False
+    there = {file.path: (file.size, file.etag) for file in landed(whole)}
+    records = catalog.files(newest.logs["inputs"], since_epoch=-1 if whole is None else whole.epoch)
+    gone = [
+        file.path
+        for record in records
+        for file in record.files
+        if not isinstance(file, DataFile) and there.get(file.path) != (file.size, file.etag)
+    ]
+    if gone:
+        raise InputGoneError(
+            f"{catalog.pipeline}: {reason}. Going back to an older snapshot means to read again what came after it, "
+            f"and {len(gone)} of those files are gone or changed: {_joined(gone)}. Put them back as they were, or "
+            "bring the broken object back from a backup; or give their records up with `headrace rollback`"
+        )
+    return newest.epoch == broken[0].epoch
+
+
+def _joined(names: list[str]) -> str:
+    return "; ".join(names[:_NAMED])

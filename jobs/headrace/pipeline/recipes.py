@@ -1,0 +1,33 @@
+"""Well-known shapes, written in the model's own words."""
+
+from typing import TypedDict
+
+from headrace.model.accumulation import How, accumulating, discarding
+from headrace.model.triggers import AfterCount, Repeatedly, Trigger
+from headrace.model.windows import GlobalWindows, WindowFn
+
+
+class WhereWhenHow(TypedDict):
+    """Three arguments of a pipeline, to be given with ``**``."""
+
+    where: WindowFn
+    when: Trigger
+    how: How
+
+
+def count_windows(n: int) -> WhereWhenHow:
+    """Windows of ``n`` elements of a key in their order of arrival: ``Pipeline(..., **count_windows(100))``.
+
+    They are panes of the global window (semantics 9.9): pane_index counts them. Bundles are atomic, so a pane holds all
+    that came up to the epoch in which the count was reached: ``n`` elements or more. A rest below ``n`` is emitted when
+    the input ends.
+    """
+    return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
+
+
+def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
+    """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
+
+    As with ``count_windows``, what comes in one epoch makes one pane: of its last ``size`` elements.
+    """
+    return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(period)), how=accumulating(keep_last=size))

@@ -1,0 +1,131 @@
+"""The way from records of all inputs into the first aggregation: event time, rejects, filter, duplicates (12.9, 12.10).
+
+Every accepted record moves the watermark of its split, also if it is filtered, a duplicate, or late.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.model.expr import Expr
+from headrace.model.time import Instant
+from headrace.pipeline.graph import Pipeline
+from headrace.reference.evaluate import Record, evaluate
+from headrace.reference.operator import Drop, DropCause, Element
+from headrace.reference.source_clock import SourceClock
+from headrace.reference.stages import Entrance
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record without an event time, a key, or an id; ``column`` is ``event_time``, the name of the key that is NULL,
+    or ``id``.
+
+    Behind the first aggregation (``stage`` 0) it is what a pane became; its retraction is rejected as well.
+    """
+
+    record: Record
+    column: str
+    stage: int = 0
+
+
+@dataclass
+class Taken:
+    """What an epoch's records became: ``elements`` in order of arrival, and what went elsewhere."""
+
+    elements: list[Element] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+
+
+class Intake:
+    """All inputs of a pipeline: their clocks, and the ids that are remembered."""
+
+    def __init__(self, pipeline: Pipeline, percentiles: Iterable[float]) -> None:
+        self._pipeline = pipeline
+        self._entrance = Entrance(pipeline.stages[0])
+        wanted = list(percentiles)
+        self._inputs = {"": _Reader(SourceClock(pipeline.event_time, pipeline.schema, wanted), None)}
+        for other in pipeline.also:
+            clock = SourceClock(other.event_time, other.source.schema, wanted)
+            self._inputs[other.name] = _Reader(clock, other.expressions(pipeline.schema))
+        self._ids: dict[object, Instant] = {}
+
+    @property
+    def watermark(self) -> Instant:
+        """The minimum over inputs."""
+        return min(reader.clock.watermark for reader in self._inputs.values())
+
+    @property
+    def percentiles(self) -> dict[float, Instant]:
+        """The percentile watermarks that were wanted; each the minimum over inputs."""
+        clocks = [reader.clock for reader in self._inputs.values()]
+        return {q: min(clock.percentile(q) for clock in clocks) for q in clocks[0].percentiles}
+
+    def take(self, name: str, records: Iterable[Record], processing_time: Instant, into: Taken) -> None:
+        """Add what ``records`` of the input ``name`` become to ``into``; "" is the pipeline's own source."""
+        reader = self._inputs[name]
+        for record in records:
+            self._take(reader, record, processing_time, into)
+
+    def advance(self, processing_time: Instant, is_last: bool) -> None:
+        """The end of an epoch: clocks move, ids behind the horizon are forgotten."""
+        for reader in self._inputs.values():
+            reader.clock.advance(processing_time, is_last)
+        self._ids = {known: at for known, at in self._ids.items() if not self._is_beyond_the_horizon(at)}
+
+    def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:
+        if reader.clock.is_control(raw):
+            reader.clock.observe(raw)
+            return
+        timestamp = reader.clock.timestamp(raw, processing_time)
+        record = reader.record(raw)
+        missing = "event_time" if timestamp is None else self._missing(record)
+        if timestamp is None or missing is not None:
+            into.rejected.append(Rejected(raw, missing or "event_time"))
+            return
+        reader.clock.observe(raw)
+        if not self._entrance.admits(record):
+            return
+        element = self._entrance.element(record, timestamp)
+        cause = self._duplicate(record, timestamp)
+        if cause is None:
+            into.elements.append(element)
+        else:
+            into.drops.append(Drop(element, None, cause))
+
+    def _missing(self, record: Record) -> str | None:
+        deduplicate = self._pipeline.deduplicate
+        if deduplicate is not None and evaluate(deduplicate.id, record, self._pipeline.schema) is None:
+            return "id"
+        return self._entrance.missing(record)
+
+    def _duplicate(self, record: Record, timestamp: Instant) -> DropCause | None:
+        """Why a record is not the first of its id; it is remembered if it is."""
+        deduplicate = self._pipeline.deduplicate
+        if deduplicate is None:
+            return None
+        if self._is_beyond_the_horizon(timestamp):
+            return DropCause.LATE
+        known = evaluate(deduplicate.id, record, self._pipeline.schema)
+        if known in self._ids:
+            return DropCause.DUPLICATE
+        self._ids[known] = timestamp
+        return None
+
+    def _is_beyond_the_horizon(self, timestamp: Instant) -> bool:
+        deduplicate = self._pipeline.deduplicate
+        return deduplicate is not None and self.watermark > timestamp + deduplicate.horizon
+
+
+@dataclass
+class _Reader:
+    """One input; ``columns`` None means that its records are the pipeline's own."""
+
+    clock: SourceClock
+    columns: dict[str, Expr] | None
+
+    def record(self, raw: Record) -> Record:
+        """``raw`` with the columns of the pipeline."""
+        if self.columns is None:
+            return raw
+        return {name: evaluate(expr, raw, self.clock.schema) for name, expr in self.columns.items()}

@@ -1,0 +1,68 @@
+"""How far a source has come: what each epoch says of its splits, and the watermarks that follow (12.11, 9.2)."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from headrace.model.expr import Schema
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.watermarks import BoundedOutOfOrderness, Punctuated, Split, SplitFacts, SplitStrategy, heard
+from headrace.pipeline.inputs import EventTime
+from headrace.reference.evaluate import Record, evaluate
+
+
+class SourceClock:
+    """The watermark and percentile watermarks of a source, epoch by epoch; ``percentiles`` are the wanted ones."""
+
+    def __init__(self, event_time: EventTime, schema: Schema, percentiles: Iterable[float] = ()) -> None:
+        self._event_time = event_time
+        self.schema = schema
+        self.watermark = MIN_INSTANT
+        self.percentiles = dict.fromkeys(percentiles, MIN_INSTANT)
+        self.splits: dict[str, Split] = {}
+        self._marks: dict[str, list[Instant]] = {}
+        self._lags: dict[str, Counter[int]] = {}
+
+    def percentile(self, q: float) -> Instant:
+        """The watermark of the fastest ``q`` % of the input, never below the watermark."""
+        return max(self.watermark, self.percentiles[q])
+
+    def timestamp(self, record: Record, processing_time: Instant) -> Instant | None:
+        """The event time of ``record``, read at ``processing_time``; None if it has none."""
+        expr = self._event_time.expr
+        return processing_time if expr is None else evaluate(expr, record, self.schema)
+
+    def is_control(self, record: Record) -> bool:
+        """Whether ``record`` only asserts a watermark: it has no event time (9.4b)."""
+        strategy, expr = self._event_time.watermark, self._event_time.expr
+        if expr is None or not isinstance(strategy, Punctuated):
+            return False
+        asserted = evaluate(strategy.asserted, record, self.schema)
+        return asserted is not None and evaluate(expr, record, self.schema) is None
+
+    def observe(self, record: Record) -> None:
+        """A record that is accepted, or a control record."""
+        strategy, expr, split = self._event_time.watermark, self._event_time.expr, self._event_time.split
+        if expr is None or not isinstance(strategy, SplitStrategy):
+            return
+        name = "" if split is None else evaluate(split, record, self.schema) or ""
+        marks = self._marks.setdefault(name, [])
+        mark = evaluate(strategy.mark(expr), record, self.schema)
+        if mark is not None:
+            marks.append(mark)
+        before = self.splits[name].mark if name in self.splits else None
+        if before is not None and isinstance(strategy, BoundedOutOfOrderness):
+            self._lags.setdefault(name, Counter())[strategy.lag_bucket(before - mark)] += 1
+
+    def advance(self, processing_time: Instant, is_last: bool) -> None:
+        """The end of an epoch; the last one takes the watermarks to +inf."""
+        facts = {
+            name: SplitFacts(max(marks, default=None), self._lags.get(name, {})) for name, marks in self._marks.items()
+        }
+        self.splits = heard(self.splits, facts, processing_time)
+        self._marks, self._lags = {}, {}
+        strategy = self._event_time.watermark
+        after = strategy.watermark_after(self.splits, processing_time, self.watermark)
+        self.watermark = MAX_INSTANT if is_last else after
+        if isinstance(strategy, BoundedOutOfOrderness):
+            for q, old in self.percentiles.items():
+                self.percentiles[q] = strategy.percentile_after(q, self.splits, processing_time, old)

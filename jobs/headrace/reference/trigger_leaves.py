@@ -1,0 +1,263 @@
+"""The leaves of trigger trees: what each looks at, remembers, and makes of a merge (semantics 4.2, 9.2 to 9.6)."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from headrace.model.combiners import Aggregate, readable_types
+from headrace.model.patterns import Either, Empty, Regex, Star, Symbol, Then, is_nullable, parse_pattern
+from headrace.model.time import Instant
+from headrace.model.triggers import AfterPattern, AfterProcessingTime, AfterPunctuation, DataDriven
+from headrace.reference.contents import combine, read
+from headrace.reference.evaluate import evaluate
+from headrace.reference.trigger_node import Arrival, Moment, Node
+
+
+class Memoryless(Node):
+    """default, never, always: no state, never finished, nothing to merge."""
+
+    def on_fire(self, moment: Moment) -> None:
+        pass
+
+
+class DefaultNode(Memoryless):
+    def ready(self, moment: Moment) -> bool:
+        return moment.passed_end
+
+
+class NeverNode(Memoryless):
+    def ready(self, moment: Moment) -> bool:
+        return False
+
+
+class AlwaysNode(Memoryless):
+    def ready(self, moment: Moment) -> bool:
+        return True
+
+
+class OncePastEnd(Node):
+    """after_watermark (plain): merged, it stays finished only if it was in all windows and the merged end is passed."""
+
+    def ready(self, moment: Moment) -> bool:
+        return moment.passed_end
+
+    def on_fire(self, moment: Moment) -> None:
+        self.finished = True
+
+    def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
+        self.finished = all(source.finished for source in sources) and self.ready(moment)
+
+
+class OncePercentilePastEnd(OncePastEnd):
+    """after_percentile_watermark: as after_watermark, on the watermark of the fastest q %."""
+
+    def __init__(self, percentile: float) -> None:
+        super().__init__()
+        self._percentile = percentile
+
+    def ready(self, moment: Moment) -> bool:
+        return moment.clocks.percentile(self._percentile) > moment.window.max_timestamp
+
+    @property
+    def percentiles(self) -> Iterator[float]:
+        yield self._percentile
+
+
+class OnceEnough(Node):
+    """after_count, after_bytes, after_punctuation: ready once what elements add up to reaches a threshold."""
+
+    def __init__(self, threshold: int) -> None:
+        super().__init__()
+        self._threshold = threshold
+        self._total = 0
+
+    @abstractmethod
+    def weight(self, moment: Moment, element: Arrival) -> int:
+        """What ``element`` adds."""
+
+    def on_element(self, moment: Moment, element: Arrival) -> None:
+        self._total += self.weight(moment, element)
+
+    def ready(self, moment: Moment) -> bool:
+        return self._total >= self._threshold
+
+    def on_fire(self, moment: Moment) -> None:
+        self._total = 0
+        self.finished = True
+
+    def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
+        self.finished = any(source.finished for source in sources)
+        self._total = 0 if self.finished else sum(source._total for source in sources)
+
+    def clear(self) -> None:
+        self._total = 0
+
+
+class OnceCounted(OnceEnough):
+    def weight(self, moment: Moment, element: Arrival) -> int:
+        return 1
+
+
+class OnceSized(OnceEnough):
+    def weight(self, moment: Moment, element: Arrival) -> int:
+        return element.size
+
+
+class OncePunctuated(OnceEnough):
+    def __init__(self, trigger: AfterPunctuation) -> None:
+        super().__init__(1)
+        self._predicate = trigger.predicate
+
+    def weight(self, moment: Moment, element: Arrival) -> int:
+        return int(evaluate(self._predicate, element.record, moment.schema) is True)
+
+
+class OnceDelayed(Node):
+    """after_processing_time: due a delay after the first element since the last reset.
+
+    Merged, the earliest pending deadline wins; it stays finished only if it was in all windows.
+    """
+
+    def __init__(self, trigger: AfterProcessingTime) -> None:
+        super().__init__()
+        self._trigger = trigger
+        self._deadline: Instant | None = None
+
+    def on_element(self, moment: Moment, element: Arrival) -> None:
+        if self._deadline is None:
+            self._deadline = self._due(moment.clocks.processing_time)
+
+    def _due(self, now: Instant) -> Instant:
+        due = now + self._trigger.delay
+        if self._trigger.align is not None:  # rounded up to the next boundary
+            due += (self._trigger.align_offset - due) % self._trigger.align
+        return Instant(due)
+
+    def ready(self, moment: Moment) -> bool:
+        return self._deadline is not None and moment.clocks.processing_time >= self._deadline
+
+    def on_fire(self, moment: Moment) -> None:
+        self._deadline = None
+        self.finished = True
+
+    def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
+        self.finished = all(source.finished for source in sources)
+        self._deadline = min((s._deadline for s in sources if s._deadline is not None), default=None)
+
+    def clear(self) -> None:
+        self._deadline = None
+
+    @property
+    def deadlines(self) -> Iterator[Instant]:
+        if self._deadline is not None:
+            yield self._deadline
+
+
+class OnceTrue(Node):
+    """data_driven: what came since the last reset, and a predicate over its aggregates."""
+
+    def __init__(self, trigger: DataDriven) -> None:
+        super().__init__()
+        self._trigger = trigger
+        self._seen: list[Arrival] = []
+
+    def on_element(self, moment: Moment, element: Arrival) -> None:
+        self._seen.append(element)
+
+    def ready(self, moment: Moment) -> bool:
+        what = self._trigger.what
+        types = readable_types(what, moment.schema)
+        values = {name: self._value(aggregate, moment) for name, aggregate in what.items()}
+        return evaluate(self._trigger.ready_if, values, types) is True
+
+    def _value(self, aggregate: Aggregate, moment: Moment) -> Any:
+        return combine(aggregate, [(read(aggregate, e.record, moment.schema, Instant(0)), 1) for e in self._seen])
+
+    def on_fire(self, moment: Moment) -> None:
+        self._seen = []
+        self.finished = True
+
+    def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
+        self.finished = any(source.finished for source in sources)
+        self._seen = [] if self.finished else [e for source in sources for e in source._seen]
+
+    def clear(self) -> None:
+        self._seen = []
+
+
+class OnceMatched(Node):
+    """after_pattern: what is left of the pattern after each place where a match may have begun. A merge restarts it."""
+
+    def __init__(self, trigger: AfterPattern) -> None:
+        super().__init__()
+        self._regex = parse_pattern(trigger.pattern)
+        self._predicates = trigger.predicates
+        self._left: frozenset[Regex] = frozenset()
+        self._matched = False
+
+    def on_element(self, moment: Moment, element: Arrival) -> None:
+        satisfied = frozenset(
+            letter
+            for letter, predicate in self._predicates.items()
+            if evaluate(predicate, element.record, moment.schema) is True
+        )
+        self._left = frozenset(after for regex in self._left | {self._regex} for after in advance(regex, satisfied))
+        self._matched = self._matched or any(is_nullable(regex) for regex in self._left)
+
+    def ready(self, moment: Moment) -> bool:
+        return self._matched
+
+    def on_fire(self, moment: Moment) -> None:
+        self.clear()
+        self.finished = True
+
+    def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
+        self.finished = any(source.finished for source in sources)
+
+    def clear(self) -> None:
+        self._left, self._matched = frozenset(), False
+
+
+def advance(regex: Regex, satisfied: frozenset[str]) -> frozenset[Regex]:
+    """What may be left of ``regex`` behind an element that satisfies just ``satisfied`` (Antimirov's derivatives)."""
+    match regex:
+        case Symbol():
+            return frozenset({Empty()}) if regex.matches(satisfied) else frozenset()
+        case Then(first, second):
+            left: frozenset[Regex] = frozenset(Then(after, second) for after in advance(first, satisfied))
+            return left | advance(second, satisfied) if is_nullable(first) else left
+        case Either(left_one, right_one):
+            return advance(left_one, satisfied) | advance(right_one, satisfied)
+        case Star(inner):
+            return frozenset(Then(after, regex) for after in advance(inner, satisfied))
+    return frozenset()
+
+
+class OnceSignalled(Node):
+    """after_signal: ready once the signal came."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._came = False
+
+    def on_signal(self, name: str) -> None:
+        self._came = self._came or name == self._name
+
+    def ready(self, moment: Moment) -> bool:
+        return self._came
+
+    def on_fire(self, moment: Moment) -> None:
+        self._came = False
+        self.finished = True
+
+    def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
+        self.finished = any(source.finished for source in sources)
+        self._came = not self.finished and any(source._came for source in sources)
+
+    def clear(self) -> None:
+        self._came = False
+
+    @property
+    def signals(self) -> Iterator[str]:
+        yield self._name

@@ -1,0 +1,100 @@
+"""What a DAG run says about its pool before anything starts, against a server that answers as Airflow's REST API."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import python
+
+pytestmark = pytest.mark.slow  # importing Airflow takes seconds
+
+POOLS = {
+    "headrace_good": (200, {"slots": 1}),
+    "headrace_two": (200, {"slots": 2}),
+    "headrace_none": (200, {"slots": 0}),
+    "headrace_endless": (200, {"slots": -1}),
+    "headrace_missing": (404, {}),
+    "headrace_forbidden": (403, {}),
+    "headrace_down": (503, {}),
+}
+
+CHECK = """
+import json, os
+from headrace_airflow.preconditions import PreconditionsOperator
+from airflow.sdk.bases.operator import ExecutorSafeguard
+ExecutorSafeguard.test_mode = True
+def check(pipeline):
+    try:
+        return PreconditionsOperator(task_id="preconditions", pipeline=pipeline).execute({})
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+print(json.dumps({pool: check(pool.removeprefix("headrace_")) for pool in json.loads(os.environ["POOLS"])}))
+"""
+
+
+class Api(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status, content = POOLS.get(self.path.rpartition("/")[2], (200, {"access_token": "token"}))
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def api() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the first task of a DAG raised for each pool; None: nothing."""
+    folder: Path = tmp_path_factory.mktemp("pools")
+    with api() as address:
+        environment = {
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
+            "HEADRACE_ROOT": folder.as_uri(),
+            "POOLS": json.dumps([*POOLS]),
+        }
+        return python(CHECK, folder, environment)
+
+
+def test_one_slot_is_right(answers: Any) -> None:
+    assert answers["headrace_good"] is None
+
+
+@pytest.mark.parametrize(("pool", "slots"), [("headrace_two", 2), ("headrace_none", 0), ("headrace_endless", -1)])
+def test_any_other_number_of_slots_fails_at_once_and_says_what_to_do(answers: Any, pool: str, slots: int) -> None:
+    kind, message = answers[pool]
+    assert kind == "AirflowFailException"
+    assert f"config.pool: pool {pool} has {slots} slots and must have 1" in message
+    assert "python -m headrace_airflow.pools create" in message
+
+
+def test_so_do_a_missing_pool_and_one_that_nobody_may_look_at(answers: Any) -> None:
+    assert answers["headrace_missing"][0] == answers["headrace_forbidden"][0] == "AirflowFailException"
+    assert "there is no pool headrace_missing" in answers["headrace_missing"][1]
+    assert "headrace_api" in answers["headrace_forbidden"][1]
+
+
+def test_an_api_that_is_down_is_asked_again(answers: Any) -> None:
+    kind, message = answers["headrace_down"]
+    assert kind == "AirflowException"
+    assert message.startswith("retry.airflow_api")

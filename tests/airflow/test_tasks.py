@@ -1,0 +1,116 @@
+"""Tasks of the generated DAGs against a real catalog and real Spark applications, without an Airflow that runs.
+
+``spark-submit`` is a script that counts and then runs submit.py itself, in which everything is real.
+"""
+
+import json
+import os
+import stat
+import sys
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import python, write_pipeline
+
+pytestmark = pytest.mark.spark
+
+SPARK_SUBMIT = """#!/bin/sh
+echo "$@" >> "$SUBMITTED"
+while [ "${{1##*/}}" != submit.py ]; do shift; done
+exec {python} "$@"
+"""
+
+TASKS = """
+import json, os, types, uuid
+from pathlib import Path
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from headrace_airflow.dags import build_dags
+from headrace_snapshots.store import open_store
+
+ExecutorSafeguard.test_mode = True
+store = open_store(os.environ["HEADRACE_ROOT"])
+
+def execute(family, task_id, **form):
+    dag = build_dags()[f"headrace_clicks_{family}"]  # a task is made anew for every attempt, as in a worker
+    ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id="manual", task_id=task_id, try_number=1, id=uuid.uuid4())
+    params = {**{name: param.value for name, param in dag.params.items()}, **form}
+    before = submitted()
+    try:
+        found = {"xcom": dag.get_task(task_id).execute({"ti": ti, "params": params})}
+    except Exception as error:
+        found = {"raised": type(error).__name__, "message": str(error)}
+    return {**found, "submitted": submitted() - before}
+
+def submitted():
+    file = Path(os.environ["SUBMITTED"])
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+def land(name, minute):
+    click = {"user": "ada", "at": f"2026-11-20T00:{minute:02}:00Z"}
+    store.write(f"landing/clicks/{name}", (json.dumps(click) + "\\n").encode())
+
+def forget_audits():
+    audits = [found.path for found in store.list("clicks/audits/")]
+    for path in audits:
+        store.delete(path)
+    return len(audits)
+"""
+
+STORY = (
+    TASKS
+    + """
+land("b.jsonl", 1)
+land("c.jsonl", 2)
+done = {"processed": execute("process", "process")}
+done["audit that is stored"] = execute("process", "audit")
+done["forgotten"] = forget_audits()
+done["audit that is missing"] = execute("process", "audit")
+done["audit again"] = execute("process", "audit")
+land("a.jsonl", 3)
+done["without a sweep"] = execute("process", "process")
+done["with a sweep"] = execute("process", "process", full_sweep=True)
+print(json.dumps(done))
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What each task of the story returned or raised, and how many applications it submitted."""
+    folder = tmp_path_factory.mktemp("tasks")
+    write_pipeline(folder, "clicks", source="look_back=1,")
+    binary = folder / "bin" / "spark-submit"
+    binary.parent.mkdir()
+    binary.write_text(SPARK_SUBMIT.format(python=sys.executable))
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    environment = {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "SUBMITTED": str(folder / "submitted"),
+        "HEADRACE_PIPELINES": str(folder),
+        "HEADRACE_ROOT": (folder / "root").as_uri(),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+    }
+    return python(STORY, folder / "airflow", environment)
+
+
+def test_an_audit_that_is_stored_needs_no_application(done: Any) -> None:
+    assert (done["processed"]["xcom"]["epochs"], done["processed"]["submitted"]) == (1, 1)
+    answer = done["audit that is stored"]
+    assert answer["submitted"] == 0
+    assert answer["xcom"] == {"from": None, "to": done["processed"]["xcom"]["snapshot"], "success": True}
+
+
+def test_an_audit_that_is_missing_is_made_by_an_application_of_its_own(done: Any) -> None:
+    assert done["forgotten"] > 0
+    answer = done["audit that is missing"]
+    assert answer["submitted"] == 1
+    assert answer["xcom"] == done["audit that is stored"]["xcom"]
+    assert done["audit again"] == done["audit that is stored"]
+
+
+def test_the_form_asks_for_a_full_sweep(done: Any) -> None:
+    assert "xcom" in done["without a sweep"], done["without a sweep"]
+    assert done["without a sweep"]["xcom"]["epochs"] == 0
+    swept = done["with a sweep"]["xcom"]
+    assert (swept["epochs"], swept["rows"]["input_files"]) == (1, 1)

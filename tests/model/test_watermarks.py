@@ -1,0 +1,141 @@
+"""Watermark strategies as functions of what is known of splits (semantics 9.2, 12.11)."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import PipelineError
+from headrace.model.expr import col, same
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.watermarks import (
+    LAG_BUCKETS,
+    BoundedOutOfOrderness,
+    Ingestion,
+    Monotonic,
+    Punctuated,
+    Split,
+    SplitFacts,
+    SplitStrategy,
+    heard,
+)
+from tests.reference.strategies import examples
+
+
+def split(mark: int | None, at: int = 0, lags: dict[int, int] | None = None) -> Split:
+    return Split(None if mark is None else Instant(mark), Instant(at), Instant(at), lags or {})
+
+
+def after(strategy: SplitStrategy, now: int, previous: int = MIN_INSTANT, **splits: Split) -> Instant:
+    return strategy.watermark_after(splits, Instant(now), Instant(previous))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "found"),
+    [(BoundedOutOfOrderness(5), 35), (Monotonic(), 40), (Punctuated(col("until")), 40)],
+)
+def test_the_slowest_split_counts_and_nothing_goes_back(strategy: SplitStrategy, found: int) -> None:
+    assert after(strategy, 0, x=split(70), y=split(40)) == found
+    assert after(strategy, 0, 60, x=split(70), y=split(40)) == 60
+    assert after(strategy, 0) == MIN_INSTANT
+    assert after(strategy, 0, 7) == 7
+    assert after(strategy, 0, x=split(70), y=split(None)) == MIN_INSTANT, "y has said nothing yet"
+    assert strategy.slowest({"x": split(70), "y": split(40)}, Instant(0)) == "y"
+    assert strategy.slowest({}, Instant(0)) is None
+
+
+@pytest.mark.parametrize(
+    "strategy", [BoundedOutOfOrderness(0, 10), Monotonic(10), Punctuated(col("until"), timedelta(microseconds=10))]
+)
+def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrategy) -> None:
+    splits = heard({}, {"x": SplitFacts(Instant(70)), "y": SplitFacts(Instant(40))}, Instant(100))
+    splits = heard(splits, {"x": SplitFacts(Instant(80))}, Instant(105))
+    assert strategy.idle_deadline(splits, Instant(105)) == 110
+    assert (after(strategy, 109, **splits), strategy.slowest(splits, Instant(109))) == (40, "y")
+    assert (after(strategy, 110, **splits), strategy.slowest(splits, Instant(110))) == (80, "x")
+    assert strategy.idle_deadline(splits, Instant(110)) == 115
+    assert after(strategy, 115, 80, **splits) == 80, "nobody speaks: it stays"
+    assert strategy.idle_deadline(splits, Instant(115)) == NEVER
+    again = heard(splits, {"y": SplitFacts(Instant(50))}, Instant(114))
+    assert after(strategy, 114, 0, **again) == 50
+    assert after(strategy, 114, 80, **again) == 80
+
+
+def test_no_timeout_means_never_idle() -> None:
+    assert BoundedOutOfOrderness(5).idle_deadline({"x": split(1)}, Instant(0)) == NEVER
+    assert after(Monotonic(), 10**15, x=split(1), y=split(2)) == 1
+
+
+def test_what_is_heard_of_a_split_adds_up() -> None:
+    splits = heard({}, {"x": SplitFacts(Instant(70), {0: 1})}, Instant(1))
+    splits = heard(splits, {"x": SplitFacts(Instant(60), {0: 2, 5: 1}), "y": SplitFacts(None)}, Instant(2))
+    assert splits == {
+        "x": Split(Instant(70), Instant(2), Instant(1), {0: 3, 5: 1}),
+        "y": Split(None, Instant(2), Instant(2)),
+    }
+    assert heard(splits, {"x": SplitFacts(Instant(71))}, Instant(3))["x"].since == 3
+    assert heard(splits, {"x": SplitFacts(None)}, Instant(3))["x"] == Split(
+        Instant(70), Instant(3), Instant(1), {0: 3, 5: 1}
+    )
+
+
+def test_arrival_is_a_perfect_watermark() -> None:
+    assert Ingestion().watermark_after({}, Instant(50), MIN_INSTANT) == 50
+    assert Ingestion().watermark_after({}, Instant(40), Instant(50)) == 50
+
+
+def test_what_the_mark_is() -> None:
+    assert same(BoundedOutOfOrderness(5).mark(col("at")), col("at"))
+    assert same(Monotonic().mark(col("at")), col("at"))
+    assert same(Punctuated(col("until")).mark(col("at")), col("until"))
+
+
+def percentile(q: float, bound: int, lags: Sequence[int], mark: int = 0) -> int:
+    strategy = BoundedOutOfOrderness(bound)
+    counted: dict[int, int] = {}
+    for lag in lags:
+        bucket = strategy.lag_bucket(lag)
+        counted[bucket] = counted.get(bucket, 0) + 1
+    return strategy.percentile_after(q, {"x": split(mark, 0, counted)}, Instant(0), MIN_INSTANT)
+
+
+def test_the_fastest_part_of_the_input_has_a_watermark_of_its_own() -> None:
+    lags = [0] * 80 + [250] * 15 + [999] * 4 + [5000]
+    assert percentile(80, 1000, lags) == -10
+    assert percentile(81, 1000, lags) == -260
+    assert percentile(95, 1000, lags) == -260
+    assert percentile(99, 1000, lags) == -1000
+    assert percentile(100, 1000, lags) == -1000
+    assert percentile(50, 1000, []) == -1000, "nothing is known of lags"
+    assert percentile(50, 0, [0, 3]) == 0
+
+
+def test_percentile_watermarks_take_the_slowest_split_and_do_not_go_back() -> None:
+    strategy = BoundedOutOfOrderness(100, idle_timeout=10)
+    splits = {"x": split(70, 0, {0: 9, LAG_BUCKETS: 1}), "y": split(40, 5, {50: 1})}
+    assert strategy.percentile_after(90, splits, Instant(0), MIN_INSTANT) == 40 - 51
+    assert strategy.percentile_after(90, splits, Instant(0), Instant(50)) == 50
+    assert strategy.percentile_after(90, {**splits, "y": split(None)}, Instant(0), MIN_INSTANT) == MIN_INSTANT
+    assert strategy.percentile_after(90, {**splits, "y": split(40, -10)}, Instant(0), MIN_INSTANT) == 69
+
+
+@examples(200)
+@given(st.integers(0, 5000), st.floats(0.5, 100), st.lists(st.integers(-10, 6000), max_size=20))
+def test_a_percentile_watermark_lets_its_part_pass_and_is_never_behind_the_watermark(
+    bound: int, q: float, lags: list[int]
+) -> None:
+    found = percentile(q, bound, lags)
+    assert -bound <= found <= 0
+    within = sum(-max(lag, 0) >= found for lag in lags)
+    assert within * 100 >= q * len(lags) or found == -bound
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda: BoundedOutOfOrderness(-1), lambda: Monotonic(0), lambda: Punctuated(col("x"), timedelta(seconds=-1))],
+)
+def test_what_cannot_be_meant_is_refused(build: object) -> None:
+    with pytest.raises(PipelineError, match="must"):
+        build()  # type: ignore[operator]

@@ -1,0 +1,238 @@
+"""What is refused when a pipeline is built, and what its fingerprint tells apart."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.pipeline import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterPercentileWatermark,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSynchronizedProcessingTime,
+    AfterWatermark,
+    Aggregation,
+    Always,
+    BoundedOutOfOrderness,
+    DataType,
+    Default,
+    EventTime,
+    Expectation,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    GlobalWindows,
+    Never,
+    OrFinally,
+    Pipeline,
+    Repeatedly,
+    Sessions,
+    ShiftedOutputTime,
+    TimestampCombiner,
+    Trigger,
+    accumulating,
+    col,
+    collect_of,
+    count,
+    discarding,
+    lit,
+    max_of,
+    retracting,
+    sum_of,
+)
+from headrace.pipeline.fingerprint import fingerprint
+
+SCHEMA = {
+    "user": DataType.STRING,
+    "at": DataType.TIMESTAMP,
+    "amount": DataType.INT,
+    "share": DataType.FLOAT,
+    "end": DataType.BOOL,
+}
+
+
+def build(**changes: Any) -> Pipeline:
+    parts: dict[str, Any] = {
+        "name": "clicks",
+        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness(5)),
+        "key": {"user": col("user")},
+        "where": FixedWindows(10),
+        "when": Default(),
+        "how": discarding(0),
+        "what": {"n": count()},
+    }
+    return Pipeline(**{**parts, **changes})
+
+
+def second(**changes: Any) -> Aggregation:
+    parts: dict[str, Any] = {
+        "key": {"n": col("n")},
+        "where": FixedWindows(20),
+        "when": None,
+        "how": discarding(0),
+        "what": {"users": count()},
+    }
+    return Aggregation(**{**parts, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "Clicks"}, "lower case"),
+        ({"event_time": EventTime(col("user"), BoundedOutOfOrderness(5))}, "event time is string"),
+        ({"event_time": EventTime(col("at"), BoundedOutOfOrderness(5), split=col("amount"))}, "split is int"),
+        ({"filter": col("amount")}, "filter is int"),
+        ({"key": {}}, "no key"),
+        ({"key": {"share": col("share")}}, "is a float"),
+        ({"key": {"all": lit(None)}}, "always NULL"),
+        ({"key": {"_user": col("user")}}, "belong to Headrace"),
+        ({"what": {}}, "nothing is computed"),
+        ({"what": {"window_end": count()}}, "pane column"),
+        ({"what": {"user": count()}}, "both a key and an aggregate"),
+        ({"what": {"total": sum_of(col("user"))}}, "needs a number"),
+        ({"what": {"total": sum_of(col("price"))}}, "no column 'price'"),
+        ({"where": "hourly"}, "no window function"),
+        ({"where": ShiftedOutputTime("hourly", 1)}, "no window function"),  # type: ignore[arg-type]
+        ({"when": "hourly"}, "no trigger"),
+        ({"when": Repeatedly("hourly")}, "no trigger"),  # type: ignore[arg-type]
+        ({"how": "hourly"}, "no accumulation"),
+        ({"where": GlobalWindows()}, "never fires"),
+        ({"when": Repeatedly(AfterPunctuation(col("amount")))}, "is int, not bool"),
+    ],
+)
+def test_mistakes_are_told(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        build(**changes)
+
+
+EARLY = AfterWatermark(early=AfterCount(1))
+ON_TIME = AfterWatermark()
+FOREVER = Repeatedly(AfterCount(2))
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        Default(),
+        Never(),
+        Always(),
+        FOREVER,
+        AfterWatermark(early=AfterBytes(10), late=AfterAny(AfterCount(1), AfterSynchronizedProcessingTime())),
+        Repeatedly(AfterPercentileWatermark(90)),
+        Repeatedly(AfterPunctuation(col("end"))),
+        OrFinally(FOREVER, Never()),
+        AfterEach(AfterCount(1), FOREVER),
+    ],
+)
+def test_triggers_that_never_finish_suit_any_lateness(trigger: Trigger) -> None:
+    build(when=trigger, how=discarding(50))
+    build(when=trigger, how=discarding(None))
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        ON_TIME,
+        EARLY,
+        AfterAll(AfterCount(3), ON_TIME),
+        AfterAny(Default(), AfterEach(ON_TIME, AfterCount(1))),
+        AfterEach(AfterCount(1), AfterCount(1), ON_TIME),
+        OrFinally(FOREVER, ON_TIME),
+    ],
+)
+def test_triggers_that_finish_at_the_end_of_the_window_suit_no_lateness(trigger: Trigger) -> None:
+    build(when=trigger, how=discarding(0))
+    with pytest.raises(PipelineError, match="within the allowed lateness"):
+        build(when=trigger, how=discarding(1))
+    build(when=trigger, how=discarding(1), allow_finishing=True)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        AfterCount(3),
+        AfterBytes(3),
+        AfterPunctuation(col("end")),
+        AfterProcessingTime(5),
+        AfterPercentileWatermark(50),
+        AfterAny(AfterCount(3), ON_TIME),
+        AfterAll(AfterCount(3), EARLY),
+        AfterEach(AfterCount(1), AfterCount(2)),
+        OrFinally(FOREVER, AfterCount(9)),
+    ],
+)
+def test_triggers_that_finish_before_are_refused(trigger: Trigger) -> None:
+    with pytest.raises(PipelineError, match="can finish"):
+        build(when=trigger)
+    build(when=trigger, allow_finishing=True)
+
+
+@pytest.mark.parametrize("timestamp", TimestampCombiner)
+def test_every_timestamp_of_panes_can_be_chosen(timestamp: TimestampCombiner) -> None:
+    build(how=discarding(0, timestamp=timestamp))
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (second(key={"user": col("amount")}), "aggregation 2 .* no column 'amount'"),
+        (second(key={"share": col("n") / 2}), "aggregation 2 .* is a float"),
+        (second(key={"n": col("n")}, what={"n": count()}), "both a key and an aggregate"),
+        (second(filter=col("n")), "filter is int"),
+        (second(where=GlobalWindows()), "never fires"),
+        (second(when=AfterCount(1)), "can finish"),
+        (second(what={}), "nothing is computed"),
+        (second(when=Repeatedly(AfterPunctuation(col("end")))), "no column 'end'"),
+    ],
+)
+def test_every_aggregation_of_a_chain_is_checked(then: Aggregation, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        build(then=(then,))
+
+
+def test_lists_cannot_be_read_behind_the_aggregation_that_makes_them() -> None:
+    with pytest.raises(PipelineError, match="no column 'all'"):
+        build(what={"n": count(), "all": collect_of(col("amount"))}, then=(second(key={"all": col("all")}),))
+
+
+def test_retractions_may_not_reach_windows_that_merge() -> None:
+    with pytest.raises(PipelineError, match="never split"):
+        build(how=retracting(), then=(second(where=Sessions(5)),))
+    with pytest.raises(PipelineError, match="aggregation 2 withdraws"):
+        build(then=(second(how=retracting()), second(key={"n": col("users")}, where=ShiftedOutputTime(Sessions(5), 1))))
+    build(where=Sessions(5), how=retracting(), then=(second(),))
+    build(then=(second(where=Sessions(5)),))
+
+
+def test_accumulating_panes_may_not_be_counted_again_and_again() -> None:
+    refined = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+    with pytest.raises(PipelineError, match="count a pane and its refinements"):
+        build(when=refined, how=accumulating(0), then=(second(),))
+    with pytest.raises(PipelineError, match="aggregation 1 accumulates"):
+        build(how=accumulating(10), then=(second(),))
+    build(when=refined, how=accumulating(0), then=(second(),), allow_double_counting=True)
+    build(when=refined, how=accumulating(0))
+    build(how=accumulating(0), then=(second(),)), "one pane per window: nothing is counted twice"
+
+
+def test_a_fingerprint_tells_computations_apart_and_nothing_else() -> None:
+    plain = fingerprint(build())
+    changed = [
+        build(where=FixedWindows(11)),
+        build(when=AfterWatermark()),
+        build(what={"n": count(col("amount"))}),
+        build(filter=col("end")),
+        build(then=(second(),)),
+        build(then=(second(what={"users": count(), "most": max_of(col("n"))}),)),
+        build(then=(second(when=Repeatedly(AfterCount(3))),)),
+    ]
+    assert len({plain, *map(fingerprint, changed)}) == len(changed) + 1
+    assert fingerprint(build(description="x", schedule="@daily", expectations=(Expectation("expect_x", {}),))) == plain
+    assert fingerprint(build(where=FixedWindows(timedelta(microseconds=10)))) == plain

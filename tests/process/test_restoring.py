@@ -1,0 +1,257 @@
+"""What a restore goes on from, on a catalog whose state files are a few bytes: no Spark."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from headrace.engine.source_planning import InputFile
+from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, restore
+from headrace.errors import FixConfigError
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import FencedError, MissingSnapshotError
+from headrace_snapshots.format import files as format_files
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import MemoryStore, StoreUnavailableError
+from headrace_snapshots.testing import FaultyStore, check_catalog
+from headrace_snapshots.testing.faults import Fault
+
+EPOCHS = 4
+
+
+class Line:
+    """A pipeline of ``EPOCHS`` epochs on main, each with one input file and one layer of state on those before."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.catalog = Catalog(self.store, "p")
+        self.claim = self.catalog.claim("main", "test")
+        self.ids: list[str] = []
+        self.states: list[DataFile] = []
+        self.inputs = [InputFile(f"landing/{epoch}", 10 + epoch, f"etag-{epoch}") for epoch in range(EPOCHS)]
+        inputs, layers = FileLog(), ()
+        for epoch in range(EPOCHS):
+            snapshot = self.catalog.new_snapshot_id()
+            file, taken = self.state(epoch, snapshot), self.inputs[epoch]
+            layers = (*layers, Layer((file,), 1, epoch, epoch))
+            record = FileRecord(epoch, (format_files.InputFile(taken.path, taken.size, taken.etag),))
+            inputs = self.catalog.append_record(inputs, record)
+            manifest = Manifest(
+                snapshot_id=snapshot,
+                pipeline="p",
+                fingerprint="f",
+                branch="main",
+                epoch=epoch,
+                parent=self.ids[-1] if self.ids else None,
+                generation=self.claim.generation,
+                created_at="2026-01-01T00:00:00Z",
+                progress={},
+                tables={"state": layers},
+                logs={"inputs": inputs},
+            )
+            self.catalog.commit(self.claim, manifest)
+            self.ids.append(snapshot)
+
+    def state(self, epoch: int, snapshot: str) -> DataFile:
+        data = f"state of epoch {epoch}".encode()
+        file = DataFile(
+            f"p/data/{epoch:08d}-{snapshot}/state-0.parquet", 1, len(data), hashlib.sha256(data).hexdigest()
+        )
+        self.store.write(file.path, data)
+        self.states.append(file)
+        return file
+
+    def manifest_path(self, epoch: int) -> str:
+        return f"p/manifests/{self.ids[epoch]}.json"
+
+    def newcomer(self) -> tuple[Catalog, Claim]:
+        """The next application: it has read nothing yet."""
+        catalog = Catalog(self.store, "p")
+        return catalog, catalog.claim("main", "next")
+
+    def landed(self, head: Manifest | None) -> Iterable[InputFile]:
+        return self.inputs[0 if head is None else head.epoch + 1 :]
+
+    def restore(self) -> Restored:
+        catalog, claim = self.newcomer()
+        return restore(catalog, claim, lambda manifest: manifest, self.landed)
+
+    def main(self) -> str | None:
+        return Catalog(self.store, "p").head().refs.get("main")
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+def flip(store: MemoryStore, path: str) -> None:
+    data = bytearray(store.read(path))
+    data[len(data) // 2] ^= 0xFF
+    store.write(path, bytes(data))
+
+
+def cut(store: MemoryStore, path: str) -> None:
+    store.write(path, store.read(path)[:-5])
+
+
+def remove(store: MemoryStore, path: str) -> None:
+    store.delete(path)
+
+
+DAMAGE = pytest.mark.parametrize("damage", [flip, cut, remove])
+Damage = Callable[[MemoryStore, str], None]
+
+
+def test_a_whole_head_is_what_it_goes_on_from(line: Line) -> None:
+    restored = line.restore()
+    assert restored.head is not None
+    assert (restored.head.snapshot_id, restored.warning) == (line.ids[-1], None)
+    assert line.main() == line.ids[-1]
+
+
+@DAMAGE
+def test_a_broken_state_file_is_named_and_the_newest_snapshot_without_it_restored(line: Line, damage: Damage) -> None:
+    broken = line.states[2]  # the layer of epoch 2, which snapshots 2 and 3 read
+    line.catalog.publish(line.ids[1], None)
+    damage(line.store, broken.path)
+    restored = line.restore()
+    assert restored.head is not None
+    assert restored.head.snapshot_id == line.ids[1] == line.main()
+    assert restored.warning is not None
+    assert broken.path in restored.warning
+    assert line.ids[3] in restored.warning
+    assert "epoch 1" in restored.warning
+    (entry,) = line.catalog.log(limit=1)
+    assert entry.kind == "rollback"
+    assert broken.path in entry.message
+    assert entry.refs["published"] == line.ids[1]
+    assert restored.claim == Claim("main", entry.number, line.ids[1])
+    check_catalog(line.store, "p")
+
+
+@DAMAGE
+def test_so_is_a_broken_manifest(line: Line, damage: Damage) -> None:
+    line.catalog.publish(line.ids[1], None)
+    damage(line.store, line.manifest_path(3))
+    restored = line.restore()
+    assert restored.head is not None
+    assert restored.head.snapshot_id == line.ids[2] == line.main()
+    assert restored.warning is not None
+    assert line.manifest_path(3) in restored.warning
+    assert "nobody can tell whether all of it is still there" in restored.warning
+
+
+def test_several_broken_things_on_the_way_back(line: Line) -> None:
+    remove(line.store, line.manifest_path(2))
+    flip(line.store, line.states[3].path)
+    flip(line.store, line.states[1].path)
+    restored = line.restore()
+    assert restored.head is not None
+    assert restored.head.snapshot_id == line.ids[0]
+    assert restored.warning is not None
+    assert line.states[1].path in restored.warning
+    assert "nobody can tell" not in restored.warning  # the manifest of epoch 3 names the input of all
+
+
+def test_no_state_file_is_read_twice(line: Line) -> None:
+    flip(line.store, line.states[3].path)
+    catalog, claim = line.newcomer()
+    before = line.store.requests.snapshot()
+    restore(catalog, claim, lambda manifest: manifest, line.landed)
+    manifests, entries = EPOCHS - 1, 4
+    assert line.store.requests.since(before)["get"] <= EPOCHS + manifests + entries
+
+
+def test_without_a_whole_snapshot_it_begins_again(line: Line) -> None:
+    remove(line.store, line.states[0].path)
+    restored = line.restore()
+    assert restored.head is None
+    assert line.main() is None
+    assert restored.warning is not None
+    assert "its beginning" in restored.warning
+
+
+@pytest.mark.parametrize("published", [1, 2, 3])
+def test_readers_are_never_moved_back(line: Line, published: int) -> None:
+    line.catalog.publish(line.ids[published], None)
+    flip(line.store, line.states[1].path)
+    with pytest.raises(BelowPublishedError) as raised:
+        line.restore()
+    for words in (line.states[1].path, f"Readers see snapshot {line.ids[published]}", f"rollback p {line.ids[0]}"):
+        assert words in str(raised.value)
+    assert line.main() == line.ids[3]
+    assert Catalog(line.store, "p").head().refs["published"] == line.ids[published]
+
+
+def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
+    line.catalog.publish(line.ids[3], None)
+    line.catalog.fork("backfill", line.ids[3])
+    flip(line.store, line.states[1].path)
+    catalog = Catalog(line.store, "p")
+    restored = restore(catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, line.landed)
+    assert restored.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
+    assert line.main() == line.ids[3]
+
+
+@pytest.mark.parametrize(
+    "changed", [None, InputFile("landing/2", 12, "another etag"), InputFile("landing/2", 1, "etag-2")]
+)
+def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed: InputFile | None) -> None:
+    flip(line.store, line.states[2].path)
+    line.inputs[2:3] = [] if changed is None else [changed]
+    with pytest.raises(InputGoneError, match="landing/2") as raised:
+        line.restore()
+    assert line.states[2].path in str(raised.value)
+    assert line.main() == line.ids[3]
+
+
+def test_input_that_the_whole_snapshot_holds_may_be_gone(line: Line) -> None:
+    flip(line.store, line.states[2].path)
+    line.inputs[1] = InputFile("landing/1", 0, "gone")
+    assert line.restore().claim.snapshot_id == line.ids[1]
+
+
+def test_a_store_that_does_not_answer_has_lost_nothing(line: Line) -> None:
+    faulty = FaultyStore(line.store, lambda operation: Fault.FAIL if "state" in operation.path else None)
+    catalog = Catalog(faulty, "p")
+    claim = catalog.claim("main", "next")
+    with pytest.raises(StoreUnavailableError):
+        restore(catalog, claim, lambda manifest: manifest, line.landed)
+    assert line.main() == line.ids[3]
+
+
+def test_a_writer_that_was_replaced_does_not_move_the_branch(line: Line) -> None:
+    flip(line.store, line.states[3].path)
+    catalog, claim = line.newcomer()
+    Catalog(line.store, "p").claim("main", "a third")
+    with pytest.raises(FencedError):
+        restore(catalog, claim, lambda manifest: manifest, line.landed)
+    assert line.main() == line.ids[3]
+
+
+def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
+    flip(line.store, line.states[3].path)
+    catalog, claim = line.newcomer()
+
+    def changed(manifest: Manifest) -> Manifest:
+        raise FixConfigError("the pipeline has changed")
+
+    with pytest.raises(FixConfigError, match="has changed"):
+        restore(catalog, claim, changed, line.landed)
+    assert line.main() == line.ids[3]
+
+
+@pytest.mark.parametrize("damage", [flip, remove])
+def test_a_person_can_roll_back_past_a_broken_manifest(line: Line, damage: Damage) -> None:
+    line.catalog.publish(line.ids[3], None)
+    damage(line.store, line.manifest_path(3))
+    damage(line.store, line.manifest_path(2))
+    catalog = Catalog(line.store, "p")
+    with pytest.raises((BrokenObjectError, MissingSnapshotError)):
+        catalog.manifest(line.ids[3])
+    entry = catalog.rollback("main", line.ids[1], "by hand")
+    assert entry.refs == {"main": line.ids[1], "published": line.ids[1]}

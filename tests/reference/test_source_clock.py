@@ -1,0 +1,134 @@
+"""Watermark strategies in whole pipelines: arrival time, punctuation, idle splits, percentiles."""
+
+from typing import Any
+
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.model.time import Instant
+from headrace.pipeline import (
+    AfterPercentileWatermark,
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    DataType,
+    Default,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    Ingestion,
+    Monotonic,
+    Pipeline,
+    Punctuated,
+    col,
+    count,
+    discarding,
+    retracting,
+)
+from headrace.reference import Epoch, Rejected, run_pipeline
+
+SCHEMA = {
+    "user": DataType.STRING,
+    "site": DataType.STRING,
+    "at": DataType.TIMESTAMP,
+    "until": DataType.TIMESTAMP,
+}
+
+
+def build(event_time: EventTime, **changes: Any) -> Pipeline:
+    parts: dict[str, Any] = {
+        "name": "clocks",
+        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "event_time": event_time,
+        "key": {"user": col("user")},
+        "where": FixedWindows(10),
+        "when": Default(),
+        "how": discarding(0),
+        "what": {"n": count()},
+    }
+    return Pipeline(**{**parts, **changes})
+
+
+def row(at: int | None, **more: Any) -> dict[str, Any]:
+    return {"at": at, "user": "ann", **more}
+
+
+def epoch(at: int, *records: dict[str, Any]) -> Epoch:
+    return Epoch(Instant(at), records)
+
+
+def test_arrival_time_as_event_time() -> None:
+    results = run_pipeline(
+        build(EventTime(None, Ingestion())),
+        [epoch(3, row(500), row(None)), epoch(9, row(1)), epoch(5, row(2)), epoch(10, row(3)), epoch(20)],
+    )
+    assert [result.watermark for result in results] == [3, 9, 9, 10, 20]
+    panes = [[(pane.window.start, pane.values) for pane in result.panes] for result in results]
+    assert panes == [[], [], [], [(0, (4,))], [(10, (1,))]]
+    assert not any(result.drops or result.rejected for result in results)
+
+
+def test_records_assert_the_watermark() -> None:
+    control = {"until": 12}
+    results = run_pipeline(
+        build(EventTime(col("at"), Punctuated(col("until")))),
+        [epoch(0, row(5), row(99)), epoch(1, control, row(6)), epoch(2, row(None)), epoch(3, row(15, until=30))],
+    )
+    assert [result.watermark for result in results] == [-(2**61), 12, 12, 30]
+    assert [[pane.values for pane in result.panes] for result in results] == [[], [(2,)], [], [(1,)]]
+    assert [result.rejected for result in results] == [(), (), (Rejected(row(None), "event_time"),), ()]
+
+
+def test_an_idle_split_is_left_out_and_its_late_words_are_judged_like_others() -> None:
+    event_time = EventTime(col("at"), Monotonic(idle_timeout=10), split=col("site"))
+    results = run_pipeline(
+        build(event_time),
+        [
+            epoch(0, row(5, site="x"), row(1, site="y")),
+            epoch(9, row(25, site="x")),
+            epoch(10),
+            epoch(11, row(7, site="y")),
+            epoch(12, row(30, site="x")),
+        ],
+    )
+    assert [result.watermark for result in results] == [1, 1, 25, 25, 25]
+    assert [[pane.values for pane in result.panes] for result in results] == [[], [], [(2,)], [], []]
+    assert [drop.element.timestamp for drop in results[3].drops] == [7]
+
+
+def test_a_percentile_pane_comes_before_the_watermark_and_the_stragglers_later() -> None:
+    strategy = BoundedOutOfOrderness(100)
+    when = AfterWatermark(early=AfterPercentileWatermark(75))
+    pipeline = build(EventTime(col("at"), strategy), when=when, how=retracting(0))
+    results = run_pipeline(
+        pipeline,
+        [
+            epoch(0, row(20)),
+            epoch(1, row(20), row(20), row(21), row(4)),
+            epoch(2, row(21), row(22)),
+            epoch(3, row(120)),
+        ],
+    )
+    found = [[(p.window.start, p.values[0], p.timing.value, p.is_retraction) for p in r.panes] for r in results]
+    assert found[:3] == [[], [(0, 1, "EARLY", False)], []], (
+        "W_75 is at 20 when 21 is the mark: three of four had no lag"
+    )
+    assert found[3] == [
+        (0, 1, "EARLY", True),
+        (0, 1, "ON_TIME", False),
+        (20, 6, "EARLY", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event_time", "message"),
+    [
+        (EventTime(None, Monotonic()), "every other strategy needs an expression"),
+        (EventTime(col("at"), Ingestion()), "takes the time of arrival"),
+        (EventTime(col("at"), Punctuated(col("user"))), "asserts is string"),
+        (EventTime(col("at"), "slow"), "no watermark strategy"),  # type: ignore[arg-type]
+    ],
+)
+def test_event_times_and_strategies_must_fit(event_time: EventTime, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        build(event_time)

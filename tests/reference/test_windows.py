@@ -1,0 +1,202 @@
+"""Calendar windows through daylight saving, windows shifted key by key, and count windows."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import PipelineError
+from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window
+from headrace.pipeline import (
+    Aggregation,
+    BoundedOutOfOrderness,
+    CalendarWindows,
+    DataType,
+    Default,
+    EventTime,
+    FileFormat,
+    FileSource,
+    Pipeline,
+    Sessions,
+    accumulating,
+    col,
+    collect_of,
+    count,
+    count_windows,
+    crc32,
+    discarding,
+    retracting,
+    sliding_count_windows,
+    sum_of,
+)
+from headrace.reference import Epoch, evaluate, run_pipeline
+from headrace.reference.windows import assign
+from tests.reference.strategies import examples
+
+
+def at(text: str, zone: str) -> Instant:
+    return instant(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
+
+
+def window_of(unit: str, zone: str, text: str, count: int = 1) -> tuple[str, str, float]:
+    """Start and end in local time, and the length in hours, of the window of a local time."""
+    (found,) = assign(CalendarWindows(unit, zone, count), at(text, zone))
+    start, end = (_local(moment, zone) for moment in found)
+    return start, end, (found.end - found.start) / 3_600_000_000
+
+
+def _local(moment: Instant, zone: str) -> str:
+    utc = to_datetime(moment)
+    assert utc is not None
+    return utc.astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone", "text", "count", "found"),
+    [
+        ("day", "Europe/Berlin", "2026-11-20 15:00", 1, ("2026-11-20 00:00", "2026-11-21 00:00", 24)),
+        ("day", "Europe/Berlin", "2026-03-29 23:59", 1, ("2026-03-29 00:00", "2026-03-30 00:00", 23)),
+        ("day", "Europe/Berlin", "2026-10-25 02:30", 1, ("2026-10-25 00:00", "2026-10-26 00:00", 25)),
+        ("week", "Europe/Berlin", "2026-03-29 12:00", 1, ("2026-03-23 00:00", "2026-03-30 00:00", 167)),
+        ("week", "UTC", "1970-01-01 00:00", 1, ("1969-12-29 00:00", "1970-01-05 00:00", 168)),
+        ("week", "UTC", "1970-01-06 00:00", 2, ("1969-12-29 00:00", "1970-01-12 00:00", 336)),
+        ("month", "America/New_York", "2026-02-28 23:00", 1, ("2026-02-01 00:00", "2026-03-01 00:00", 672)),
+        ("month", "UTC", "2026-11-20 00:00", 3, ("2026-10-01 00:00", "2027-01-01 00:00", 92 * 24)),
+        ("month", "UTC", "1969-12-31 23:00", 12, ("1969-01-01 00:00", "1970-01-01 00:00", 365 * 24)),
+        # the day on which midnight did not exist, and one on which it came twice
+        ("day", "America/Sao_Paulo", "2018-11-04 12:00", 1, ("2018-11-04 01:00", "2018-11-05 00:00", 23)),
+        ("day", "America/Havana", "2025-11-02 12:00", 1, ("2025-11-02 00:00", "2025-11-03 00:00", 25)),
+    ],
+)
+def test_calendar_windows(unit: str, zone: str, text: str, count: int, found: tuple[str, str, float]) -> None:
+    assert window_of(unit, zone, text, count) == found
+
+
+ZONES = ["UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "Asia/Kathmandu"]
+
+
+@examples(300)
+@given(
+    st.sampled_from(["day", "week", "month"]),
+    st.sampled_from(ZONES),
+    st.integers(1, 5),
+    st.datetimes(datetime(1960, 1, 1), datetime(2035, 1, 1)),
+)
+def test_calendar_windows_lie_one_behind_another(unit: str, zone: str, count: int, moment: datetime) -> None:
+    where, timestamp = CalendarWindows(unit, zone, count), instant(moment.replace(tzinfo=UTC))
+    (window,) = assign(where, timestamp)
+    assert window.start <= timestamp < window.end
+    for inside in (window.start, window.max_timestamp):
+        assert assign(where, inside) == [window]
+    assert assign(where, window.end)[0].start == window.end
+
+
+def test_clocks_set_back_over_midnight_do_not_reopen_the_day() -> None:
+    """St. John's set its clocks back at 00:01, to 23:01 of the day before."""
+    where = CalendarWindows("day", "America/St_Johns")
+    second_evening = instant(datetime(2006, 10, 29, 2, 45, tzinfo=UTC))
+    assert _local(second_evening, where.zone) == "2006-10-28 23:15"
+    (window,) = assign(where, second_evening)
+    assert (_local(window.start, where.zone), window.end - window.start) == ("2006-10-29 00:00", 25 * 3_600_000_000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hour",), "are of day, week, month"),
+        (("day", "Mars/Olympus"), "no time zone"),
+        (("day", "UTC", 0), "at least"),
+    ],
+)
+def test_calendars_that_there_are_not(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        CalendarWindows(*arguments)
+
+
+SCHEMA = {"user": DataType.STRING, "number": DataType.INT, "at": DataType.TIMESTAMP}
+
+
+def build(**changes: Any) -> Pipeline:
+    parts: dict[str, Any] = {
+        "name": "windows",
+        "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness(5)),
+        "key": {"user": col("user"), "shift": col("number") * 3},
+        "where": FixedWindows(10),
+        "when": Default(),
+        "how": discarding(0),
+        "what": {"times": collect_of(col("at"))},
+    }
+    return Pipeline(**{**parts, **changes})
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_phase_shifts_the_windows_of_each_key(shifted: bool) -> None:
+    fixed = FixedWindows(10, 1, phase=col("shift") + 1)
+    pipeline = build(where=ShiftedOutputTime(fixed, 1) if shifted else fixed)
+    rows = [{"user": "ann", "number": number, "at": at} for number in (0, 1, 3) for at in (4, 6, 13)]
+    (result,) = run_pipeline(pipeline, [Epoch(Instant(0), rows, is_last=True)])
+    assert {(pane.key[1], tuple(pane.window)): pane.values[0] for pane in result.panes} == {
+        (0, (2, 12)): (4, 6),
+        (0, (12, 22)): (13,),
+        (3, (-5, 5)): (4,),
+        (3, (5, 15)): (6, 13),
+        (9, (1, 11)): (4, 6),
+        (9, (11, 21)): (13,),
+    }
+
+
+def test_a_phase_reads_the_key_and_is_an_int() -> None:
+    with pytest.raises(PipelineError, match="no column 'number'"):
+        build(where=FixedWindows(10, phase=col("number")))
+    with pytest.raises(PipelineError, match="is string, and must be int"):
+        build(where=ShiftedOutputTime(FixedWindows(10, phase=col("user")), 1))
+    build(where=FixedWindows(timedelta(hours=1), phase=crc32(col("user")) % 3600 * 1_000_000))
+
+
+def test_crc32_is_the_usual_one() -> None:
+    assert evaluate(crc32(col("user")), {"user": "123456789"}, SCHEMA) == 0xCBF43926
+    assert evaluate(crc32(col("user")), {"user": None}, SCHEMA) is None
+    with pytest.raises(PipelineError, match="takes string"):
+        build(key={"hash": crc32(col("number"))})
+
+
+def test_sliding_count_windows_hold_the_last_elements_to_arrive() -> None:
+    pipeline = build(key={"user": col("user")}, what={"all": collect_of(col("number"))}, **sliding_count_windows(3, 2))
+    numbers = [[9], [1], [8], [2], [7, 3, 6, 4], [5]]
+    epochs = [
+        Epoch(Instant(i), [{"user": "ann", "number": number, "at": -number} for number in some], is_last=i == 5)
+        for i, some in enumerate(numbers)
+    ]
+    panes = [[pane.values[0] for pane in result.panes] for result in run_pipeline(pipeline, epochs)]
+    assert panes == [[], [(1, 9)], [], [(1, 2, 8)], [(3, 4, 6)], [(4, 5, 6)]]
+
+
+def test_the_last_elements_are_those_of_a_window_with_an_order_of_arrival() -> None:
+    with pytest.raises(PipelineError, match="windows that merge"):
+        build(where=Sessions(5), how=discarding(0, keep_last=3))
+    with pytest.raises(PipelineError, match="at least 1"):
+        discarding(0, keep_last=0)
+    behind = Aggregation({"user": col("user")}, FixedWindows(10), None, accumulating(keep_last=2), {"n": count()})
+    with pytest.raises(PipelineError, match="may have forgotten them"):
+        build(how=retracting(), then=(behind,))
+
+
+def test_count_windows_hold_n_elements_or_what_a_bundle_adds_to_them() -> None:
+    pipeline = build(key={"user": col("user")}, what={"n": count(), "sum": sum_of(col("number"))}, **count_windows(3))
+    rows = [{"user": "ann", "number": number, "at": 0} for number in range(8)]
+    results = run_pipeline(
+        pipeline,
+        [
+            Epoch(Instant(0), rows[:2]),
+            Epoch(Instant(1), rows[2:3]),
+            Epoch(Instant(2), rows[3:7]),
+            Epoch(Instant(3), rows[7:], is_last=True),
+        ],
+    )
+    assert [[pane.values for pane in result.panes] for result in results] == [[], [(3, 3)], [(4, 18)], [(1, 7)]]
+    assert assign(pipeline.where, Instant(5)) == [Window(*results[1].panes[0].window)]

@@ -1,0 +1,76 @@
+"""A proxy before a real MinIO: it spoils answers on demand, and remembers what was asked."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import urllib3
+
+
+class Proxy(ThreadingHTTPServer):
+    """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status as answer, ``lose`` or ``pass``.
+
+    ``seen``: every request so far: its method, its path with the query, and the program that says it made it.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), Forward)
+        self.upstream = upstream
+        self.pool = urllib3.PoolManager(retries=False, maxsize=16)
+        self.spoil: list[int | str] = []
+        self.seen: list[tuple[str, str, str]] = []
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Forward(BaseHTTPRequestHandler):
+    """One request: forwarded as it is, so that its signature stays right."""
+
+    server: Proxy
+
+    def forward(self) -> None:
+        self.close_connection = True
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.seen.append((self.command, self.path, self.headers.get("User-Agent", "")))
+        spoil = self.server.spoil.pop(0) if self.server.spoil else None
+        if isinstance(spoil, int):
+            # S3 explains its refusals in XML; what stands in front of it breaks down without a word.
+            words = b"<Error><Code>ConditionalRequestConflict</Code></Error>" if spoil < 500 else b""
+            self.send_response(spoil)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(words)))
+            self.end_headers()
+            self.wfile.write(words)
+            return
+        answer = self.server.pool.urlopen(
+            self.command, self.server.upstream + self.path, body=body, headers=dict(self.headers.items())
+        )
+        if spoil == "lose":
+            return
+        self.send_response_only(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.data)
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def proxying(upstream: str) -> Iterator[Proxy]:
+    """A proxy before ``upstream`` that runs."""
+    with Proxy(upstream) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+            server.pool.clear()
