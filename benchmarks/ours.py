@@ -9,7 +9,7 @@ from benchmarks.runs import Measured, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Side, Workload, pipeline
 from headrace.engine.session import spark_session
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.options import MAIN, Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import CURRENT, View, files
 from headrace.model.time import MAX_INSTANT, parse
@@ -18,14 +18,10 @@ from headrace_snapshots.format.manifest import Manifest
 
 
 def options(run: Run) -> RunOptions:
-    """One epoch per file; against the batch query all files at once.
-
-    THE SWITCH for batch mode: until RunOptions has it, one epoch over all files stands for it. Its watermark ends at
-    the largest event time less the bound, so the newest windows stay open and are left out of the comparison.
-    """
-    if run.against is not Side.SPARK_BATCH:
-        return RunOptions("measured", files_per_epoch=1)
-    return RunOptions("measured", files_per_epoch=1_000_000, bytes_per_epoch=2**50)
+    """One epoch per file; batch mode against the batch query."""
+    if run.against is Side.SPARK_BATCH:
+        return RunOptions("measured", mode=Mode.BATCH)
+    return RunOptions("measured", files_per_epoch=1)
 
 
 @dataclass

@@ -1,12 +1,14 @@
-"""Where an epoch's time goes: ``python -m benchmarks.profile --workload sessions --rows 2000000 --keys 20000 --epochs 5``.
+"""Where an epoch's time goes: ``python -m benchmarks.profile --workload sessions --rows 2000000 --keys 20000``.
 
-Runs our side once and prints, per epoch: wall seconds, the manifest's timings, seconds of compiling (JVM and Spark's
-code), of optimising plans and of collecting garbage; then, of the whole run, Spark's SQL executions in the order of an
+Runs our side once and prints, per epoch: wall and CPU seconds; CPU seconds of the JVM's threads by what they do (JIT,
+garbage, tasks, and the rest, which is the driver); seconds of compiling Spark's code, how many classes that were, and
+of optimising plans; the manifest's timings; then, of the whole run, Spark's SQL executions in the order of an
 epoch (jobs, stages, exchanges, planning, running) and the dearest rules of the optimiser. ``--plans FILE`` keeps the
 physical plans.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -30,6 +33,7 @@ from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import process
 from headrace_snapshots.format.manifest import Manifest
 
+_KINDS = {"jit": ("Compiler",), "gc": ("G1 ", "GC ", "VM Thread"), "tasks": ("Executor task",)}
 _SQL = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution"
 
 
@@ -47,18 +51,29 @@ class Counters(Commits):
 
     def read(self) -> dict[str, float]:
         """Totals so far, in seconds."""
-        management = self.jvm.java.lang.management.ManagementFactory
-        collectors = management.getGarbageCollectorMXBeans()
-        codegen = self.jvm.org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator
+        generated = self.jvm.org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator
+        classes = self.jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
         wall, cpu = self.watch.read()
         return {
             "wall": wall,
             "cpu": cpu,
-            "jit": management.getCompilationMXBean().getTotalCompilationTime() / 1e3,
-            "gc": sum(collector.getCollectionTime() for collector in collectors) / 1e3,
-            "codegen": codegen.compileTime() / 1e9,
+            **_threads(),
+            "codegen": generated.compileTime() / 1e9,
+            "classes": float(classes.getCount()),
             "rules": float(rules(self.jvm).partition("Total time: ")[2].partition(" ")[0] or 0),
         }
+
+
+def _threads() -> dict[str, float]:
+    """CPU seconds of the JVM's living threads, by what they do."""
+    found = dict.fromkeys(("jit", "gc", "tasks", "driver"), 0.0)
+    jvms = [process for process in psutil.Process().children() if process.name() == "java"]
+    for task in (task for jvm in jvms for task in Path(f"/proc/{jvm.pid}/task").iterdir()):
+        with contextlib.suppress(OSError):
+            name, _, numbers = (task / "stat").read_text().partition("(")[2].rpartition(")")
+            kind = next((kind for kind, words in _KINDS.items() if any(word in name for word in words)), "driver")
+            found[kind] += sum(int(ticks) for ticks in numbers.split()[11:13]) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def rules(jvm: Any) -> str:
@@ -115,7 +130,7 @@ def _run(spark: SparkSession, given: argparse.Namespace, source: Path, root: Pat
     for name in ("epoch", *names, *stages, *counts):
         table.add_column(name.removesuffix("_seconds"), justify="right")
     for manifest, reading in zip(listener.manifests, listener.readings, strict=True):
-        spent = [f"{reading[name] - before[name]:.2f}" for name in names]
+        spent = [f"{reading[name] - before[name]:.1f}" for name in names]
         told = [f"{manifest.timings[name]:.2f}" for name in stages]
         table.add_row(str(manifest.epoch), *spent, *told, *(str(manifest.counts[name]) for name in counts))
         before = reading

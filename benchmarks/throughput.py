@@ -16,14 +16,11 @@ from benchmarks import data
 from benchmarks.comparison import FOLDER, compare, machine, show, workplace
 from benchmarks.runs import Run
 from benchmarks.workloads import Side, Workload
-from headrace import engine
 
 
 def main() -> None:
     """Command line."""
     given = _arguments()
-    if given.workload is Workload.TWO_STAGE and not engine_runs_chains():
-        raise SystemExit("two_stage needs an engine that runs Pipeline.then; this one runs only the first aggregation")
     print("generating data", file=sys.stderr, flush=True)
     source = data.events(given.folder / "data", data.Events(given.rows, given.keys, given.epochs, given.seed))
     with workplace(given.folder) as work:
@@ -45,12 +42,6 @@ def main() -> None:
         show(title, [result], lambda entry: str(entry["workload"]))
     if not result["agrees"]:
         raise SystemExit("the results differ")
-
-
-def engine_runs_chains() -> bool:
-    """Whether the engine knows of a pipeline's further stages. To be deleted when it does."""
-    folder = Path(engine.__file__).parent
-    return any(".stages" in path.read_text() for path in folder.glob("*.py"))
 
 
 def _arguments() -> argparse.Namespace:

@@ -80,7 +80,9 @@ def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
     sessions. Against the batch query, which gives one result per window, so does the pipeline.
     """
     made = _PIPELINES[workload](source)
-    return replace(made, when=Default()) if against is Side.SPARK_BATCH else made
+    if against is not Side.SPARK_BATCH:
+        return made
+    return replace(made, when=Default(), then=tuple(replace(stage, when=Default()) for stage in made.then))
 
 
 def _fixed(source: Path) -> Pipeline:
