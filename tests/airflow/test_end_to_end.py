@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running
@@ -96,19 +97,24 @@ def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: Loc
 
 
 def test_recover_and_backfill(airflow: LocalAirflow) -> None:
-    store = open_store(airflow.root)
-    land(store, "clicks", "c.jsonl", range(20, 30))
-    before = run(airflow.api, "headrace_clicks_process")
-    (event,) = airflow.api.asset_events(before.dag_id, before.run_id)
+    catalog = Catalog(open_store(airflow.root), "clicks")
+    newest, oldest = catalog.ancestry(catalog.head().refs["main"])
+    assert (oldest.epoch, newest.epoch) == (0, 1)
 
-    recovered = run(airflow.api, "headrace_clicks_recover", {"snapshot": event["snapshot"], "reason": "a test"})
+    recovered = run(airflow.api, "headrace_clicks_recover", {"snapshot": oldest.snapshot_id, "reason": "a test"})
     assert recovered.state == "success", log(airflow.api, recovered, "recover")
+    (event,) = airflow.api.asset_events(recovered.dag_id, recovered.run_id)
+    assert event["epoch"] == 1
+    assert event["snapshot"] not in {oldest.snapshot_id, newest.snapshot_id}
+    assert event["watermark"] == newest.progress["watermark"]
+    assert event["rows"]["input_files"] == 1  # what readers got beyond the snapshot, to which they went back
 
     backfilled = run(airflow.api, "headrace_clicks_backfill")
     assert backfilled.state == "success", log(airflow.api, backfilled, "replay")
     (cut_over,) = airflow.api.asset_events(backfilled.dag_id, backfilled.run_id)
     assert cut_over["snapshot"] != event["snapshot"]
     assert cut_over["watermark"] == event["watermark"]
+    assert cut_over["rows"]["input_files"] == 2
 
 
 def test_a_missing_pool_fails_the_run_at_once_and_says_what_to_do(airflow: LocalAirflow) -> None:
