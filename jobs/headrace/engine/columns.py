@@ -2,6 +2,7 @@
 not.
 """
 
+EVENT_TIME = "_event_time"  # long, granules; of elements
 WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at codes below every real window
 WINDOW_END = "_we"
 EPOCH = "_epoch"  # the epoch that wrote a state row

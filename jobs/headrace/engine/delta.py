@@ -15,12 +15,13 @@ from headrace.engine.accumulators import Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.engine.windowing import FIRST, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
-from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from headrace.model.windows import Sessions
 
-EVENT_TIME = "_event_time"
-_MIN_TS, _MAX_TS, _ELEMENTS, _FIRST = "_min_ts", "_max_ts", "_elements", "_first"
+EVENT_TIME = c.EVENT_TIME
+_MIN_TS, _MAX_TS, _ELEMENTS = "_min_ts", "_max_ts", "_elements"
 
 
 class Fate(IntEnum):
@@ -52,7 +53,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
     """Judged records in their windows, one row per (record, window), with ``_fate``; late is judged by the own window
     (3.1a).
     """
-    windowed = _assign(plan, judged)
+    windowed = in_windows(plan, judged)
     expires = _expiry(plan)
     late = (
         f.when(f.col(c.SIGN) < 0, Fate.LATE_RETRACTION).otherwise(Fate.LATE) if plan.stage.withdrawable else Fate.LATE
@@ -65,35 +66,6 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
         .otherwise(Fate.ACCEPTED)
     )
     return windowed.withColumn("_fate", fate.cast("int"))
-
-
-def _assign(plan: Plan, judged: DataFrame) -> DataFrame:
-    ts = f.col(EVENT_TIME)
-    match plan.where:
-        case FixedWindows(size, offset):
-            start = ts - f.pmod(ts - f.lit(int(offset)), f.lit(int(size)))
-            return _single(judged, start, start + f.lit(int(size)))
-        case Sessions(gap):
-            return _single(judged, ts, ts + f.lit(int(gap)))
-        case GlobalWindows():
-            return _single(judged, f.lit(int(MIN_INSTANT)), f.lit(int(GLOBAL_WINDOW_END)))
-        case SlidingWindows(size, period, offset):
-            return _sliding(judged, int(size), int(period), int(offset))
-    raise AssertionError(plan.where)
-
-
-def _single(judged: DataFrame, start: SparkColumn, end: SparkColumn) -> DataFrame:
-    return judged.withColumns({c.WINDOW_START: start, c.WINDOW_END: end, _FIRST: f.lit(1).cast("long")})
-
-
-def _sliding(judged: DataFrame, size: int, period: int, offset: int) -> DataFrame:
-    ts = f.col(EVENT_TIME)
-    last = ts - f.pmod(ts - f.lit(offset), f.lit(period))
-    lowest = ts - f.lit(size - 1)
-    starts = f.when(last >= lowest, f.sequence(last, lowest, f.lit(-period).cast("long")))
-    exploded = judged.select("*", f.posexplode_outer(starts).alias("_position", c.WINDOW_START))
-    first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
-    return exploded.withColumns({c.WINDOW_END: f.col(c.WINDOW_START) + f.lit(size), _FIRST: first}).drop("_position")
 
 
 def _expiry(plan: Plan) -> SparkColumn:
@@ -126,14 +98,14 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         f.when(accepted, start).otherwise(code).alias(c.WINDOW_START),
         f.when(accepted, end).otherwise(code).alias(c.WINDOW_END),
         event_time,
-        f.col(_FIRST),
+        f.col(FIRST),
         *inputs,
     )
     if plan.merging:
         rows = rows.repartition(partitions, *plan.keys)
     grouped = rows.groupBy(*plan.identity).agg(
         f.count(f.lit(1)).alias(c.COUNT),
-        f.sum(_FIRST).alias(_ELEMENTS),
+        f.sum(FIRST).alias(_ELEMENTS),
         f.min(EVENT_TIME).alias(_MIN_TS),
         f.max(EVENT_TIME).alias(_MAX_TS),
         *[_partial(plan, part) for part in plan.parts],

@@ -56,7 +56,7 @@ class Merging:
 
     @cached_property
     def _from_state(self) -> list[SparkColumn]:
-        nothing = [f.lit(None).cast("long").alias(name) for name in self.plan.carried]
+        nothing = [f.lit(None).cast(kind).alias(name) for name, kind in self.plan.carried.items()]
         return [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
 
     @cached_property

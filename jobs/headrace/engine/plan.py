@@ -74,7 +74,7 @@ class Plan:
     @cached_property
     def trigger(self) -> Node:
         """The compiled trigger tree."""
-        return compile_trigger(self.stage.when, self.merging)
+        return compile_trigger(self.stage.when, self.merging, self.stage.schema)
 
     @cached_property
     def accumulators(self) -> Mapping[str, Accumulator]:
@@ -122,11 +122,13 @@ class Plan:
         return self.how.timestamp is not TimestampCombiner.END_OF_WINDOW
 
     @cached_property
-    def carried(self) -> list[str]:
-        """Delta columns that the program reads as they are: what triggers measure, stamps of elements, retractions."""
-        names = [measure.name for measure in self.trigger.measures]
-        names += [c.HELD] if self.stamps_elements else []
-        return [*names, c.RETRACTED] if self.stage.withdrawable else names
+    def carried(self) -> Mapping[str, t.DataType]:
+        """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
+        retractions.
+        """
+        names: dict[str, t.DataType] = {measure.name: SPARK_TYPES[measure.type] for measure in self.trigger.measures}
+        names |= {c.HELD: _LONG} if self.stamps_elements else {}
+        return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names
 
     @cached_property
     def pane_type(self) -> t.StructType:
