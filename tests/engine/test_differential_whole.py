@@ -1,25 +1,34 @@
 """As ``test_differential``, for the triggers and windows that look further than counts and clocks."""
 
+import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.engine import columns as c
 from headrace.engine.plan import Plan
+from headrace.engine.source_planning import Offsets, discover
+from headrace.engine.source_reading import open_batch, read_batch
 from headrace.engine.state import union
 from headrace.engine.types import SparkSession
 from headrace.engine.windowing import in_windows
 from headrace.model.expr import crc32, if_
 from headrace.model.time import Instant, instant
-from headrace.model.triggers import AfterAny, AfterEach, DataDriven, OrFinally
-from headrace.model.windows import CalendarWindows, ShiftedOutputTime
+from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
+from headrace.model.windows import CalendarWindows, ShiftedOutputTime, Window
 from headrace.pipeline import (
     AfterCount,
+    AfterProcessingTime,
     AfterWatermark,
+    Aggregation,
     BoundedOutOfOrderness,
     DataType,
     Default,
@@ -39,6 +48,7 @@ from headrace.pipeline import (
     accumulating,
     cast,
     col,
+    collect_of,
     count,
     discarding,
     max_of,
@@ -49,6 +59,7 @@ from headrace.pipeline import (
 )
 from headrace.reference import Epoch, run_pipeline
 from headrace.reference.calendar import calendar_window
+from headrace_snapshots.store import open_store
 from tests.engine.differential import run_on_spark
 from tests.engine.test_differential import by_window
 
@@ -66,7 +77,18 @@ WORDS = DataDriven(
     & (cast(col("first"), DataType.INT) < 5)
     & (col("from") > datetime(1970, 1, 1, tzinfo=UTC)),
 )
+RISE = AfterPattern("ab*c", {"a": VALUE < 10, "b": VALUE > 5, "c": VALUE > 25})
+PAIR = AfterPattern("w.?w|[^wn]{2}", {"w": WORD == "x", "n": WORD.is_null()})
+GO, STOP = AfterSignal("go"), AfterSignal("stop")
 NEVER_NULL = DataDriven({"most": max_of(if_(VALUE > 30, VALUE, None))}, col("most").is_null())
+
+WHAT = {
+    "elements": count(),
+    "total": sum_of(VALUE),
+    "least": min_of(VALUE),
+    "mean": mean_of(VALUE),
+    "words": collect_of(WORD),
+}
 
 SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
     "data_fixed": (FixedWindows(15), AfterWatermark(early=TOTAL, late=NEVER_NULL), retracting(25)),
@@ -74,6 +96,17 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
     "data_sliding": (SlidingWindows(12, 6), AfterEach(SPREAD, TOTAL, AfterWatermark()), accumulating(20)),
     "data_global": (GlobalWindows(), Repeatedly(AfterAny(WORDS, AfterCount(6))), discarding(0)),
     "data_sessions_each": (Sessions(5), AfterEach(TOTAL, WORDS, AfterWatermark()), retracting(20)),
+    "pattern_fixed": (FixedWindows(15), AfterWatermark(early=RISE, late=AfterCount(2)), retracting(25)),
+    "pattern_sessions": (Sessions(6), Repeatedly(PAIR), accumulating(20)),
+    "pattern_each": (SlidingWindows(20, 10), AfterEach(PAIR, RISE, AfterWatermark()), discarding(30)),
+    "kept_global": (GlobalWindows(), Repeatedly(AfterCount(2)), accumulating(keep_last=4)),
+    "kept_fixed": (FixedWindows(20), AfterWatermark(AfterCount(2), PAIR), retracting(25, keep_last=3)),
+    "signal_sessions": (Sessions(6), OrFinally(Repeatedly(AfterAny(GO, AfterCount(3))), STOP), retracting(20)),
+    "signal_each": (
+        FixedWindows(20),
+        AfterEach(GO, AfterCount(2), AfterWatermark(early=GO, late=STOP)),
+        discarding(30),
+    ),
     "phase": (FixedWindows(10, 3, crc32(col("user")) % 7), AfterWatermark(late=AfterCount(1)), accumulating(20)),
     "phase_stamped": (
         ShiftedOutputTime(FixedWindows(10, 3, if_(col("user") == "u3", None, crc32(col("user")) - 2**31)), 4),
@@ -83,7 +116,18 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
 }
 
 
-def build(where: WindowFn, when: Trigger, how: How, bound: int = 6) -> Pipeline:
+SIGNALS = [
+    Signal("go", ("u1",)),
+    Signal("go", window=Window(Instant(0), Instant(20))),
+    Signal("stop", ("u2",)),
+    Signal("stop", window=Window(Instant(-20), Instant(0))),
+    Signal("go", (3,)),
+    Signal("other"),
+    *(Signal("go", (f"u{number}",)) for number in range(10, 40, 3)),
+]
+
+
+def build(where: WindowFn, when: Trigger, how: How, bound: int = 6, then: tuple[Aggregation, ...] = ()) -> Pipeline:
     columns = {"user": DataType.STRING, "value": DataType.INT, "at": DataType.TIMESTAMP, "bot": DataType.BOOL}
     columns |= {"share": DataType.FLOAT, "word": DataType.STRING}
     return Pipeline(
@@ -95,8 +139,9 @@ def build(where: WindowFn, when: Trigger, how: How, bound: int = 6) -> Pipeline:
         where=where,
         when=when,
         how=how,
-        what={"elements": count(), "total": sum_of(VALUE), "least": min_of(VALUE), "mean": mean_of(VALUE)},
+        what=WHAT,
         allow_finishing=True,
+        then=then,
     )
 
 
@@ -109,7 +154,10 @@ def random_epochs(seed: int, epochs: int = 4, keys: int = 60) -> list[Epoch]:
         clock += rng.choice([0, 5, 40])
         records = [_record(rng, key, front) for key in range(keys) for _ in range(rng.choice([0, 1, 1, 2, 4]))]
         rng.shuffle(records)
-        result.append(Epoch(Instant(clock), records, is_last=number == epochs - 1 and rng.random() < 0.5))
+        signals = [signal for signal in SIGNALS if rng.random() < 0.4]
+        if number == 2 and rng.random() < 0.5:
+            records, signals = [], [*signals, Signal("go")]
+        result.append(Epoch(Instant(clock), records, number == epochs - 1 and rng.random() < 0.5, signals))
     return result
 
 
@@ -137,6 +185,68 @@ def check(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch], wher
 def test_engine_equals_reference(spark: SparkSession, name: str) -> None:
     seed = sum(name.encode())
     check(spark, build(*SCENARIOS[name]), random_epochs(seed), f"{name}, seed {seed}")
+
+
+def _behind(when: Trigger, how: How) -> Aggregation:
+    return Aggregation(
+        key={"group": crc32(col("user")) % 5},
+        where=FixedWindows(40),
+        when=when,
+        how=how,
+        what={"panes": count(), "total": sum_of(col("total")), "most": max_of(col("elements"))},
+    )
+
+
+GROWTH = AfterPattern("ab*c", {"a": col("total") < 20, "b": col("elements") == 1, "c": col("total") > 20})
+CHAINS = {
+    "kept": (
+        build(
+            FixedWindows(5),
+            AfterWatermark(AfterCount(2), AfterCount(1)),
+            discarding(25),
+            then=(_behind(Repeatedly(AfterCount(3)), accumulating(25, keep_last=4)),),
+        ),
+    ),
+    "pattern": (
+        build(
+            FixedWindows(10),
+            AfterWatermark(AfterProcessingTime(5), AfterCount(1)),
+            retracting(25),
+            then=(_behind(Repeatedly(GROWTH), accumulating(25)),),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_panes_arrive_in_the_order_of_their_emission(spark: SparkSession, name: str) -> None:
+    check(spark, CHAINS[name][0], random_epochs(11), name)
+
+
+@pytest.mark.parametrize("kind", [FileFormat.JSON, FileFormat.PARQUET])
+def test_records_arrive_by_file_block_and_row(spark: SparkSession, tmp_path: Path, kind: FileFormat) -> None:
+    rows = [{"user": f"u{number}", "value": number} for number in range(300)]
+    suffix = kind.value
+    for number, name in enumerate(["a", "a-1", "b"]):
+        part = rows[number * 100 : number * 100 + 100]
+        if kind is FileFormat.JSON:
+            (tmp_path / f"{name}.{suffix}").write_text("".join(json.dumps(row) + "\n\n" for row in part))
+        else:
+            pq.write_table(pa.Table.from_pylist(part), tmp_path / f"{name}.{suffix}", row_group_size=10)
+    pipeline = build(*SCENARIOS["kept_global"])
+    pipeline = replace(pipeline, source=replace(pipeline.source, format=kind, suffixes=()), key={"v": VALUE})
+    store = open_store(tmp_path.as_uri())
+    files = discover(store, "", Offsets(), pipeline.source)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", 700)
+    try:
+        batch = open_batch(spark, pipeline, files, store.uri)
+        judged = read_batch(spark, pipeline, Plan(pipeline.stages[0]), batch)
+        assert judged.rdd.getNumPartitions() > 3
+        found = [row["v"] for row in judged.orderBy(c.ORDER).select("v").collect()]
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert len(files) == 3
+    assert found == list(range(300))
 
 
 CALENDARS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
@@ -173,11 +283,7 @@ def _moments(zone: str, seed: int) -> list[Instant]:
         while after - before > 1:
             middle = (before + after) // 2
             before, after = (middle, after) if offset(middle) == offset(at) else (before, middle)
-        near = [
-            after + minutes * 60_000_000 + shift
-            for minutes in (-61, -31, -1, 0, 1, 29, 31, 59, 61)
-            for shift in (-1, 0)
-        ]
+        near = [after + minutes * 60_000_000 + shift for minutes in (-61, -31, 0, 1, 31, 61) for shift in (-1, 0)]
         found += [Instant(moment) for moment in [*near, after - day, after + day, after + rng.randrange(day)]]
     return found
 
@@ -187,16 +293,15 @@ def test_calendar_windows(spark: SparkSession) -> None:
     expected, parts = {}, []
     for number, zone in enumerate(ZONES):
         moments = _moments(zone, number)
-        rows = spark.createDataFrame([(int(at),) for at in moments], f"{c.EVENT_TIME} long").selectExpr(
-            "*", "cast(null as string) _reject"
-        )
+        rows = spark.createDataFrame(pa.table({c.EVENT_TIME: moments})).selectExpr("*", "cast(null as string) _reject")
         for unit, length in CALENDARS:
             where = CalendarWindows(unit, zone, length)
             plan = Plan(build(where, Default(), discarding()).stages[0])
             label = f"'{zone} {unit} {length}' as label"
             parts.append(in_windows(plan, rows).selectExpr(label, c.EVENT_TIME, c.WINDOW_START, c.WINDOW_END))
             expected |= {(f"{zone} {unit} {length}", at): calendar_window(where, at) for at in moments}
-    found = {(label, at): (start, end) for label, at, start, end in union(parts).collect()}
+    table = union(parts).toArrow().to_pydict()
+    found = {(label, at): (start, end) for label, at, start, end in zip(*table.values(), strict=True)}
     different = [(place, found[place], expected[place]) for place in expected if found[place] != expected[place]]
     assert different == []
     assert len(expected) > 10_000

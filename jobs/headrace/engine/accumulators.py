@@ -14,8 +14,12 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine.types import SPARK_TYPES, SparkColumn
+from headrace.errors import PipelineError
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expr import Expr, Schema
+
+KEPT_PLACE, KEPT_VALUE = "place", "kept"
+"""Fields of an element where the order of arrival counts."""
 
 Parts = Mapping[str, SparkColumn]
 
@@ -39,6 +43,10 @@ class Part(ABC):
     @abstractmethod
     def gather(self, part: SparkColumn) -> SparkColumn:
         """The aggregate function that makes one part of several."""
+
+    def of(self, values: SparkColumn) -> SparkColumn:
+        """The part that an array of values makes (of elements, if it counts these)."""
+        raise PipelineError(f"the Spark engine does not run the aggregate of {self.name} with keep_last yet")
 
 
 class Fold(StrEnum):
@@ -80,6 +88,17 @@ class FoldPart(Part):
         functions = {Fold.SUM: f.sum, Fold.COUNT: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
         return functions[self.how](part).cast(self.type)
 
+    def of(self, values: SparkColumn) -> SparkColumn:
+        match self.how:
+            case Fold.COUNT:
+                return f.size(f.filter(values, lambda value: value.isNotNull())).cast(self.type)
+            case Fold.SUM:
+                return f.aggregate(values, f.lit(None).cast(self.type), self.merge)
+            case Fold.MIN:
+                return f.array_min(values)
+            case Fold.MAX:
+                return f.array_max(values)
+
 
 @dataclass(frozen=True)
 class BagPart(Part):
@@ -98,6 +117,30 @@ class BagPart(Part):
     def gather(self, part: SparkColumn) -> SparkColumn:
         nothing = f.map_from_arrays(f.array(), f.array()).cast(self.type)
         return _pruned(f.aggregate(f.collect_list(part), nothing, lambda a, b: _zip(a, b, lambda x, y: x + y)))
+
+    def of(self, values: SparkColumn) -> SparkColumn:
+        return _runs(f.filter(values, lambda value: value.isNotNull()))
+
+
+@dataclass(frozen=True)
+class KeptPart(Part):
+    """The last ``number`` elements in order of arrival (``How.keep_last``): an array of what aggregates read."""
+
+    number: int
+
+    def fold(self, value: SparkColumn, sign: SparkColumn | None) -> SparkColumn:
+        """``value`` is a struct of an element's place in the order of arrival and of what is kept of it."""
+        assert sign is None, "keep_last does not stand behind retractions"
+        return f.transform(self._last(f.array_sort(f.collect_list(value))), lambda element: element[KEPT_VALUE])
+
+    def merge(self, left: SparkColumn, right: SparkColumn) -> SparkColumn:
+        return f.coalesce(self._last(f.concat(left, right)), left, right)
+
+    def gather(self, part: SparkColumn) -> SparkColumn:
+        raise PipelineError("keep_last needs the order of arrival, which windows that merge do not have")
+
+    def _last(self, elements: SparkColumn) -> SparkColumn:
+        return f.slice(elements, f.greatest(f.size(elements) - self.number, f.lit(0)) + 1, self.number)
 
 
 def _runs(values: SparkColumn) -> SparkColumn:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
-from headrace.engine.accumulators import Part
+from headrace.engine.accumulators import KEPT_PLACE, KEPT_VALUE, KeptPart, Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
@@ -90,8 +90,8 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         start = f.col(EVENT_TIME) - f.pmod(f.col(EVENT_TIME), f.lit(int(where.gap)))
     end = f.col(c.WINDOW_END) if not plan.merging else start
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
-    signs = [c.SIGN] if plan.stage.withdrawable else []
-    inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *signs)]
+    marks = [*([c.SIGN] if plan.stage.withdrawable else []), *([c.ORDER] if plan.is_ordered else [])]
+    inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *marks)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
     rows = records.select(
         *keys,
@@ -125,14 +125,33 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
 
 
 def _partial(plan: Plan, part: Part) -> SparkColumn:
+    if isinstance(part, KeptPart):
+        read = [f.col(name) for name, _ in plan.kept_inputs]
+        return part.fold(_placed(f.struct(f.lit(True).alias("_"), *read)), None).alias(part.name)
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
     return part.fold(value, f.col(c.SIGN) if plan.stage.withdrawable else None).alias(part.name)
 
 
 def _measured(plan: Plan, measure: Measure) -> SparkColumn:
+    value = f.col(plan.input_column(measure.input))
+    if measure.fold is Fold.LIST:
+        found = f.array_sort(f.collect_list(_placed(value)))
+        # where windows merge, the order counts again (``Merging``)
+        return (found if plan.merging else in_order(found)).alias(measure.name)
     folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
-    folded = folds[measure.fold](f.col(plan.input_column(measure.input)))
+    folded = folds[measure.fold](value)
     return folded.cast(SPARK_TYPES[measure.type]).alias(measure.name)
+
+
+def _placed(value: SparkColumn) -> SparkColumn:
+    """``value`` of an accepted element, with its place in the order of arrival; NULL for others."""
+    placed = f.struct(f.col(c.ORDER).alias(KEPT_PLACE), value.alias(KEPT_VALUE))
+    return f.when(f.col(c.ORDER).isNotNull(), placed)
+
+
+def in_order(placed: SparkColumn) -> SparkColumn:
+    """The values of a sorted array of places and values."""
+    return f.transform(placed, lambda element: element[KEPT_VALUE])
 
 
 def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:

@@ -115,6 +115,14 @@ def _of_several(pick: Callable[..., SparkColumn]) -> Callable[..., SparkColumn]:
     return lambda *args: pick(*args) if len(args) > 1 else args[0]
 
 
+def _walk(state: SparkColumn, codes: SparkColumn, table: SparkColumn, width: SparkColumn) -> SparkColumn:
+    """Where an automaton is that was at ``state`` and saw ``codes``; its ``table`` (text, row by row, each of ``width``
+    codes) says where each code leads.
+    """
+    moves = f.split(table, ",").cast("array<bigint>")  # of a constant: Spark computes it once
+    return f.aggregate(codes, state, lambda at, code: f.get(moves, (at * width + code).cast("int")))
+
+
 _OPERATORS: dict[str, Callable[[SparkColumn, SparkColumn], SparkColumn]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -143,5 +151,6 @@ _FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "upper": f.upper,
     "concat": f.concat,
     "crc32": f.crc32,
+    "walk": _walk,
     "plus_us": lambda time, microseconds: f.timestamp_micros(f.unix_micros(time) + microseconds),
 }

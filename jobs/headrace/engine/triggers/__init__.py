@@ -18,8 +18,10 @@ from headrace.engine.triggers.leaves import (
     DataNode,
     DefaultNode,
     NeverNode,
+    PatternNode,
     PercentileNode,
     ProcessingTimeNode,
+    SignalNode,
     ThresholdNode,
     WatermarkNode,
 )
@@ -33,9 +35,11 @@ from headrace.model.triggers import (
     AfterBytes,
     AfterCount,
     AfterEach,
+    AfterPattern,
     AfterPercentileWatermark,
     AfterProcessingTime,
     AfterPunctuation,
+    AfterSignal,
     AfterSynchronizedProcessingTime,
     AfterWatermark,
     Always,
@@ -83,6 +87,10 @@ def compile_trigger(  # noqa: PLR0911, PLR0912 (a table)
             return ThresholdNode(path, 1, Function("if", (coalesce(predicate, False), Literal(1), Literal(0))))
         case DataDriven():
             return DataNode(path, trigger, schema)
+        case AfterPattern():
+            return PatternNode(path, trigger)
+        case AfterSignal(name):
+            return SignalNode(path, name)
         case AfterProcessingTime():
             return ProcessingTimeNode(path, trigger)
         case AfterSynchronizedProcessingTime():

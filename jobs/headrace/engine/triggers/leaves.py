@@ -5,7 +5,7 @@ from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose
 from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State
 from headrace.model.combiners import Aggregate, Combiner, readable_types
 from headrace.model.expr import Column, DataType, Expr, Function, Literal, Schema, coalesce, greatest, least
-from headrace.model.triggers import AfterProcessingTime, DataDriven
+from headrace.model.triggers import AfterPattern, AfterProcessingTime, DataDriven
 
 NO_DEADLINE = Literal(None, DataType.INT)
 
@@ -191,6 +191,48 @@ class DataNode(GatheringNode):
 
 def _added(total: Field) -> str:
     return f"{total.name}_added"
+
+
+class PatternNode(GatheringNode):
+    """AfterPattern: the state of an automaton that walks over the elements; merged, it starts again (semantics 9.6)."""
+
+    def __init__(self, path: str, trigger: AfterPattern) -> None:
+        self._at, self._codes = f"{path}_at", f"{path}_codes"
+        super().__init__(path, Field(self._at, DataType.INT, Literal(0), Fold.MIN))
+        self._table = trigger.table
+        code: Expr = Literal(0)
+        for bit, letter in enumerate(self._table.letters):
+            satisfied = coalesce(trigger.predicates[letter], False)
+            code = code + Function("if", (satisfied, Literal(1 << bit), Literal(0)))
+        self.own_measures = (Measure(self._codes, DataType.INT, code, Fold.LIST),)
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        old = state[self._at]
+        moves = Literal(",".join(str(to) for row in self._table.transitions for to in row))
+        after = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
+        return {**state, self._at: choose(bundle.arrived, after, old)}
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        return state[self._at] == self._table.accepting
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        return self.clear(state, TRUE)
+
+
+class SignalNode(GatheringNode):
+    """AfterSignal: ready once the signal came since the last reset."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._came = f"{path}_came"
+        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, Fold.ANY))
+        self._name = name
+        self.own_signals = (name,)
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        return state[self._came]
 
 
 class ProcessingTimeNode(Node):
