@@ -37,6 +37,7 @@ def run_on_spark(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch
             taken,
             processing_time=epoch.processing_time,
             watermark=MAX_INSTANT if epoch.is_last else clock.watermark,
+            signals=epoch.signals,
         )
         last = stages[-1]
         panes = emitted(last.step) if last.step is not None and last.has_panes else []

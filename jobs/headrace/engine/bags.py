@@ -35,6 +35,11 @@ class BagPart(Part):
         nothing = f.map_from_arrays(f.array(), f.array()).cast(self.type)
         return _pruned(f.aggregate(f.collect_list(part), nothing, lambda a, b: _zip(a, b, lambda x, y: x + y)))
 
+    def of(self, values: SparkColumn) -> SparkColumn:
+        if self.is_timed:
+            return super().of(values)
+        return _runs(f.filter(values, lambda value: value.isNotNull()))
+
 
 def _runs(values: SparkColumn) -> SparkColumn:
     """An array as a map from its distinct values to how often each is there, in O(n log n)."""

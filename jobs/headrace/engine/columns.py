@@ -2,6 +2,7 @@
 not.
 """
 
+EVENT_TIME = "_event_time"  # long, granules; of elements
 WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at codes below every real window
 WINDOW_END = "_we"
 EPOCH = "_epoch"  # the epoch that wrote a state row
@@ -19,6 +20,8 @@ COUNT = "_n"  # elements of the delta, retractions included
 RETRACTED = "_nr"  # retractions among the elements of the delta
 HELD = "_held"  # of the delta's elements that are not behind the output watermark the earliest or latest timestamp
 SIZE = "_size"  # bytes of an element
+ORDER = "_order"  # where an element stands in the arrival order of its bundle; of any type that sorts
+KEPT = "_kept_last"  # the last elements of a window, where it holds no more
 SIGN = "_sign"  # 1 for an element, -1 for one that is withdrawn
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
@@ -29,6 +32,7 @@ WATERMARK_BEFORE = "_w0"
 WATERMARK_AFTER = "_w1"
 PROCESSING_TIME = "_p"
 THIS_EPOCH = "_now"
+HEARD = "_heard_"  # whether a signal came; followed by the position of its name among those of the trigger
 PERCENTILE_BEFORE = "_q0_"  # followed by the position of the percentile among those of the trigger
 PERCENTILE_AFTER = "_q1_"
 

@@ -11,16 +11,18 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
+from headrace.engine.kept import KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.engine.windowing import FIRST, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
-from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from headrace.model.windows import Sessions
 
-EVENT_TIME = "_event_time"
-_MIN_TS, _MAX_TS, _ELEMENTS, _FIRST = "_min_ts", "_max_ts", "_elements", "_first"
+EVENT_TIME = c.EVENT_TIME
+_MIN_TS, _MAX_TS, _ELEMENTS = "_min_ts", "_max_ts", "_elements"
 
 
 class Fate(IntEnum):
@@ -52,7 +54,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
     """Judged records in their windows, one row per (record, window), with ``_fate``; late is judged by the own window
     (3.1a).
     """
-    windowed = _assign(plan, judged)
+    windowed = in_windows(plan, judged)
     expires = _expiry(plan)
     late = (
         f.when(f.col(c.SIGN) < 0, Fate.LATE_RETRACTION).otherwise(Fate.LATE) if plan.stage.withdrawable else Fate.LATE
@@ -65,35 +67,6 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
         .otherwise(Fate.ACCEPTED)
     )
     return windowed.withColumn("_fate", fate.cast("int"))
-
-
-def _assign(plan: Plan, judged: DataFrame) -> DataFrame:
-    ts = f.col(EVENT_TIME)
-    match plan.where:
-        case FixedWindows(size, offset):
-            start = ts - f.pmod(ts - f.lit(int(offset)), f.lit(int(size)))
-            return _single(judged, start, start + f.lit(int(size)))
-        case Sessions(gap):
-            return _single(judged, ts, ts + f.lit(int(gap)))
-        case GlobalWindows():
-            return _single(judged, f.lit(int(MIN_INSTANT)), f.lit(int(GLOBAL_WINDOW_END)))
-        case SlidingWindows(size, period, offset):
-            return _sliding(judged, int(size), int(period), int(offset))
-    raise AssertionError(plan.where)
-
-
-def _single(judged: DataFrame, start: SparkColumn, end: SparkColumn) -> DataFrame:
-    return judged.withColumns({c.WINDOW_START: start, c.WINDOW_END: end, _FIRST: f.lit(1).cast("long")})
-
-
-def _sliding(judged: DataFrame, size: int, period: int, offset: int) -> DataFrame:
-    ts = f.col(EVENT_TIME)
-    last = ts - f.pmod(ts - f.lit(offset), f.lit(period))
-    lowest = ts - f.lit(size - 1)
-    starts = f.when(last >= lowest, f.sequence(last, lowest, f.lit(-period).cast("long")))
-    exploded = judged.select("*", f.posexplode_outer(starts).alias("_position", c.WINDOW_START))
-    first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
-    return exploded.withColumns({c.WINDOW_END: f.col(c.WINDOW_START) + f.lit(size), _FIRST: first}).drop("_position")
 
 
 def _expiry(plan: Plan) -> SparkColumn:
@@ -118,22 +91,22 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         start = f.col(EVENT_TIME) - f.pmod(f.col(EVENT_TIME), f.lit(int(where.gap)))
     end = f.col(c.WINDOW_END) if not plan.merging else start
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
-    signs = [c.SIGN] if plan.stage.withdrawable else []
-    inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *signs)]
+    marks = [*([c.SIGN] if plan.stage.withdrawable else []), *([c.ORDER] if plan.is_ordered else [])]
+    inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *marks)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
     rows = records.select(
         *keys,
         f.when(accepted, start).otherwise(code).alias(c.WINDOW_START),
         f.when(accepted, end).otherwise(code).alias(c.WINDOW_END),
         event_time,
-        f.col(_FIRST),
+        f.col(FIRST),
         *inputs,
     )
     if plan.merging:
         rows = rows.repartition(partitions, *plan.keys)
     grouped = rows.groupBy(*plan.identity).agg(
         f.count(f.lit(1)).alias(c.COUNT),
-        f.sum(_FIRST).alias(_ELEMENTS),
+        f.sum(FIRST).alias(_ELEMENTS),
         f.min(EVENT_TIME).alias(_MIN_TS),
         f.max(EVENT_TIME).alias(_MAX_TS),
         *[_partial(plan, part) for part in plan.parts],
@@ -153,15 +126,35 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
 
 
 def _partial(plan: Plan, part: Part) -> SparkColumn:
+    if isinstance(part, KeptPart):
+        read = [f.col(name) for name, _ in plan.kept_inputs]
+        placed = _placed(f.struct(f.lit(True).alias("_"), *read))
+        return part.fold(Elements(placed, f.col(EVENT_TIME), None)).alias(part.name)
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
     sign = f.col(c.SIGN) if plan.stage.withdrawable else None
     return part.fold(Elements(value, f.col(EVENT_TIME), sign)).alias(part.name)
 
 
 def _measured(plan: Plan, measure: Measure) -> SparkColumn:
+    value = f.col(plan.input_column(measure.input))
+    if measure.fold is Fold.LIST:
+        found = f.array_sort(f.collect_list(_placed(value)))
+        # where windows merge, the order counts again (``Merging``)
+        return (found if plan.merging else in_order(found)).alias(measure.name)
     folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
-    folded = folds[measure.fold](f.col(plan.input_column(measure.input)))
+    folded = folds[measure.fold](value)
     return folded.cast(SPARK_TYPES[measure.type]).alias(measure.name)
+
+
+def _placed(value: SparkColumn) -> SparkColumn:
+    """``value`` of an accepted element, with its place in the order of arrival; NULL for others."""
+    placed = f.struct(f.col(c.ORDER).alias(KEPT_PLACE), value.alias(KEPT_VALUE))
+    return f.when(f.col(c.ORDER).isNotNull(), placed)
+
+
+def in_order(placed: SparkColumn) -> SparkColumn:
+    """The values of a sorted array of places and values."""
+    return f.transform(placed, lambda element: element[KEPT_VALUE])
 
 
 def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:

@@ -2,7 +2,7 @@
 
 A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (long, granules), ``_kept``
 (whether the filter is TRUE), the key columns, the inputs of aggregates and triggers (``Plan.inputs``), and ``_sign``
-where elements can be withdrawn.
+where elements can be withdrawn, ``_order`` where the order of arrival counts.
 """
 
 from pyspark.sql import functions as f
@@ -19,8 +19,8 @@ REJECT, KEPT = "_reject", "_kept"
 
 
 def judge(plan: Plan, rows: DataFrame) -> DataFrame:
-    """``rows`` (columns of ``Stage.schema``, ``_event_time`` in granules, ``_sign``, perhaps ``_size``) judged for the
-    stage of ``plan``.
+    """``rows`` judged for the stage of ``plan``: columns of ``Stage.schema``, ``_event_time`` in granules, ``_sign``,
+    ``_order``, perhaps ``_size``.
 
     A row whose key is NULL is rejected, as at a source.
     """
@@ -33,6 +33,7 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
         f.col(EVENT_TIME),
         f.coalesce(compile_expr(lit(True) if kept is None else kept, schema), f.lit(False)).alias(KEPT),
         *([c.SIGN] if plan.stage.withdrawable else []),
+        *([c.ORDER] if plan.is_ordered else []),
         *[_computed(expr, schema).alias(name) for name, expr in [*keys.items(), *plan.inputs]],
     )
     reason = f.lit(None).cast("string")

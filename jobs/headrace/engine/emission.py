@@ -18,7 +18,12 @@ EMITS = "_emits"
 """Column of what a window emits in an epoch: an array of panes and retractions, in order."""
 
 DROPPED, DROPPED_RETRACTIONS = "_dropped_closed", "_dropped_retractions"
-_CHANGED, _CLEARED, _BARRIER = "_changed", "_cleared", "_barrier"
+_TOUCHED, _CHANGED, _CLEARED, _BARRIER = "_touched", "_changed", "_cleared", "_barrier"
+
+MOMENT = "moment"
+"""Field of what is emitted: at which moment of the epoch, in order (semantics 12.1)."""
+
+_BUNDLE, _DEADLINE, _SIGNAL, _WATERMARK = range(4)
 _NONE = Literal(None, DataType.BOOL)
 
 
@@ -53,6 +58,7 @@ class Emission:
             **outcome.state,
             DROPPED: outcome.dropped_closed,
             DROPPED_RETRACTIONS: outcome.dropped_retractions,
+            _TOUCHED: outcome.touched,
             _CHANGED: outcome.changed,
             _CLEARED: outcome.cleared,
         }
@@ -65,7 +71,8 @@ class Emission:
         for phase in phases:
             carried = map(f.col, [*through, *sorted(phase.carries - set(through))])
             selects.append([*carried, *[compile_expr(expr).alias(name) for name, expr in phase.computes.items()]])
-        flags = ("_emitted0", "_emitted1", "_exists0", "_exists1", DROPPED, DROPPED_RETRACTIONS, _CHANGED)
+        flags = [f"{flag}{i}" for flag in ("_emitted", "_exists") for i in range(len(outcome.panes))]
+        flags += [DROPPED, DROPPED_RETRACTIONS, _TOUCHED, _CHANGED]
         selects.append(
             [
                 *map(f.col, self._through),
@@ -81,7 +88,8 @@ class Emission:
     def _pane(self, i: int, final: dict[str, Expr]) -> SparkColumn:
         plan = self.plan
         contents = {part.name: _left(part, final[f"_cleared{i}"]) for part in plan.parts}
-        values = {name: accumulator.result(contents) for name, accumulator in plan.accumulators.items()}
+        parts = plan.unpacked(contents)
+        values = {name: accumulator.result(parts) for name, accumulator in plan.accumulators.items()}
         fields = [
             values[field.name] if field.name in values else compile_expr(final.get(f"_pane{i}_{field.name}", _NONE))
             for field in plan.pane_type
@@ -89,21 +97,29 @@ class Emission:
         typed = zip(fields, plan.pane_type, strict=True)
         return f.struct(*[value.cast(field.dataType).alias(field.name) for value, field in typed])
 
+    def _withdrawn(self, live: SparkColumn, moment: SparkColumn) -> SparkColumn:
+        return f.transform(live, lambda pane: _flagged(self.plan, pane, moment, retraction=True))
+
     @cached_property
     def _emitted(self) -> list[SparkColumn]:
         """Panes in order, each after the retractions of what it replaces, and the live panes that result (9.1)."""
         plan = self.plan
-        record_type = t.StructType([*plan.pane_type.fields, t.StructField("is_retraction", t.BooleanType())])
+        flags = [t.StructField("is_retraction", t.BooleanType()), t.StructField(MOMENT, t.IntegerType())]
+        record_type = t.StructType([*plan.pane_type.fields, *flags])
         none, no_panes = f.array().cast(t.ArrayType(record_type)), f.array().cast(t.ArrayType(plan.pane_type))
         live = f.col(c.LIVE) if plan.retracting else no_panes
         emits: list[SparkColumn] = []
-        for i in (0, 1):
+        last = len(self._outcome.panes) - 1
+        for i in range(last + 1):
             emitted, exists, pane = f.col(f"_emitted{i}"), f.col(f"_exists{i}"), f.col(f"_pane{i}")
-            record = f.array(_flagged(plan, pane, retraction=False))
+            moment = f.lit(_WATERMARK if i == last else _SIGNAL)
+            if i == 0:
+                moment = f.when(f.col(_TOUCHED), _BUNDLE).otherwise(_DEADLINE)
+            record = f.array(_flagged(plan, pane, moment, retraction=False))
             if plan.counts_net:
                 record = f.when(exists, record).otherwise(none)
             if plan.retracting:
-                withdrawn = f.transform(live, lambda p: _flagged(plan, p, retraction=True))
+                withdrawn = self._withdrawn(live, moment)
                 record = f.concat(withdrawn, record)
                 replaced = f.when(exists, f.array(pane)).otherwise(no_panes) if plan.counts_net else f.array(pane)
                 live = f.when(emitted, replaced).otherwise(live)
@@ -141,6 +157,6 @@ def _pane_info(pane: PaneColumns) -> dict[str, Expr]:
     }
 
 
-def _flagged(plan: Plan, pane: SparkColumn, *, retraction: bool) -> SparkColumn:
+def _flagged(plan: Plan, pane: SparkColumn, moment: SparkColumn, *, retraction: bool) -> SparkColumn:
     fields = [pane[name].alias(name) for name in plan.pane_type.names]
-    return f.struct(*fields, f.lit(retraction).alias("is_retraction"))
+    return f.struct(*fields, f.lit(retraction).alias("is_retraction"), moment.alias(MOMENT))

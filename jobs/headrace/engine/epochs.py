@@ -27,6 +27,7 @@ from headrace.engine.views import newest_records, read_panes
 from headrace.engine.writer import write_files
 from headrace.errors import FixDataError
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.triggers import Signal
 from headrace.model.watermarks import SplitFacts
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import OnUnreadable
@@ -113,16 +114,28 @@ class EpochEngine:
         return self.progress.due_time <= processing_time
 
     def compute(
-        self, files: Sequence[InputFile], processing_time: Instant, look_back: int, *, is_last: bool = False
+        self,
+        files: Sequence[InputFile],
+        processing_time: Instant,
+        look_back: int,
+        *,
+        is_last: bool = False,
+        signals: Sequence[Signal] = (),
     ) -> Computed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
-        ``is_last``, the watermark goes to +inf behind it. Two Spark jobs for each stage.
+        ``is_last``, the watermark goes to +inf behind it. ``signals`` came since the epoch before. Two Spark jobs for
+        each stage.
         """
         with spark_errors():
-            return self._compute(tuple(files), processing_time, look_back, is_last)
+            return self._compute(tuple(files), processing_time, look_back, is_last, signals)
 
     def _compute(
-        self, files: tuple[InputFile, ...], processing_time: Instant, look_back: int, is_last: bool
+        self,
+        files: tuple[InputFile, ...],
+        processing_time: Instant,
+        look_back: int,
+        is_last: bool,
+        signals: Sequence[Signal],
     ) -> Computed:
         started = time.monotonic()
         epoch, old = self.epoch + 1, self.progress
@@ -138,6 +151,7 @@ class EpochEngine:
             processing_time=clock,
             watermark=MAX_INSTANT if is_last else source.watermark,
             percentiles=source.percentiles,
+            signals=signals,
         )
         due_event, due_time = due_after(self.operators)
         self.progress = Progress(

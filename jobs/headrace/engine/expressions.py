@@ -15,6 +15,9 @@ from headrace.model.typing import type_of
 
 Named = Callable[[str], SparkColumn]
 
+_CAST, _READ, _CONVERT = "cast", "read", "convert"  # the latter are casts of strings and of other values (``settled``)
+_CASTS = frozenset({_CAST, _READ, _CONVERT})
+
 _NO_SCHEMA: Mapping[str, DataType] = {}
 
 
@@ -37,10 +40,25 @@ def compile_expr(expr: Expr, schema: Schema = _NO_SCHEMA, column: Named = named)
             return _OPERATORS[op](compile_expr(left, schema, column), compile_expr(right, schema, column))
         case Function(name, args):
             operands = [compile_expr(a, schema, column) for a in args]
-            if name.startswith("cast_"):
-                return _cast(operands[0], type_of(args[0], schema), DataType(name.removeprefix("cast_")))
+            how, _, to = name.rpartition("_")
+            if how in _CASTS:
+                source = type_of(args[0], schema) if how == _CAST else DataType.STRING if how == _READ else None
+                return _cast(operands[0], source, DataType(to))
             return _FUNCTIONS[name](*operands)
     raise TypeError(type(expr).__name__)
+
+
+def settled(expr: Expr, schema: Schema) -> Expr:
+    """``expr`` with casts that need no schema any more: what they read may then be put in place of its columns."""
+    match expr:
+        case Binary(op, left, right):
+            return Binary(op, settled(left, schema), settled(right, schema))
+        case Function(name, args):
+            if name.startswith("cast_"):
+                how = _READ if type_of(args[0], schema) is DataType.STRING else _CONVERT
+                name = f"{how}_{name.removeprefix('cast_')}"
+            return Function(name, tuple(settled(a, schema) for a in args))
+    return expr
 
 
 def read_text(text: SparkColumn, kind: DataType) -> SparkColumn:
@@ -97,6 +115,14 @@ def _of_several(pick: Callable[..., SparkColumn]) -> Callable[..., SparkColumn]:
     return lambda *args: pick(*args) if len(args) > 1 else args[0]
 
 
+def _walk(state: SparkColumn, codes: SparkColumn, table: SparkColumn, width: SparkColumn) -> SparkColumn:
+    """Where an automaton is that was at ``state`` and saw ``codes``; its ``table`` (text, row by row, each of ``width``
+    codes) says where each code leads.
+    """
+    moves = f.split(table, ",").cast("array<bigint>")  # of a constant: Spark computes it once
+    return f.aggregate(codes, state, lambda at, code: f.get(moves, (at * width + code).cast("int")))
+
+
 _OPERATORS: dict[str, Callable[[SparkColumn, SparkColumn], SparkColumn]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -124,5 +150,7 @@ _FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "lower": f.lower,
     "upper": f.upper,
     "concat": f.concat,
+    "crc32": f.crc32,
+    "walk": _walk,
     "plus_us": lambda time, microseconds: f.timestamp_micros(f.unix_micros(time) + microseconds),
 }

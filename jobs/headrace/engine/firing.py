@@ -49,12 +49,15 @@ class PaneColumns:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The program and where its results are: two panes in order, the new state, whether the row changed at all."""
+    """The program and where its results are: possible panes in order (of the bundle or a deadline, of signals if the
+    trigger waits for any, of the watermark step), the new state, whether the row changed at all.
+    """
 
     program: Program
-    panes: tuple[PaneColumns, PaneColumns]
+    panes: tuple[PaneColumns, ...]
     state: Mapping[str, Expr]
     cleared: Expr
+    touched: Expr
     changed: Expr
     dropped_closed: Expr
     dropped_retractions: Expr
@@ -156,10 +159,10 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
     """The program for windows of one aggregation.
 
     It reads these columns of the row: state columns of an open window (initial values where there is none),
-    ``_has``, ``_was_closed``, ``_n``, the measures of ``node``, the clocks, the window, ``_merged`` when windows can
-    merge, ``_held`` unless panes are stamped with the end of the window. If elements are ``withdrawable``, also
-    ``_nr``, and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no
-    pane (9.1).
+    ``_has``, ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, the
+    window, ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window. If
+    elements are ``withdrawable``, also ``_nr``, and in retracting mode ``_net`` (delta included): a window of which
+    every element was withdrawn has no pane (9.1).
     """
     program = Program()
     let = program.let
@@ -188,16 +191,23 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
     fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
     state = _named(program, node.on_fire(program, state, fires, old))
     finished = let("finished", all_of(fires, node.finished(state)))
-    first = window.emit(fires, finished, old.passed_end, negate(old.passed_end))
+    panes = [window.emit(fires, finished, old.passed_end, negate(old.passed_end))]
+    still_open = let("still_open", all_of(is_open, negate(finished)))
+
+    told: Expr = FALSE
+    if node.signals:
+        state, told, over, pane = _hear(node, window, state, still_open, old)
+        panes.append(pane)
+        finished = let("finished", any_of(finished, over))
+        still_open = let("still_open", all_of(still_open, negate(over)))
 
     # the watermark step: closing wins over firing, one activation at most (3.2, 5.3, 5.4)
-    still_open = let("still_open", all_of(is_open, negate(finished)))
     closes = let("closes", all_of(still_open, expired))
     again = let("fires_again", all_of(still_open, negate(expired), crossed, node.ready(program, state, new)))
     state = _named(program, node.on_fire(program, state, again, new))
     ends = let("ends", all_of(again, node.finished(state)))
     activated = let("activated", any_of(again, closes))
-    second = window.emit(activated, any_of(closes, ends), old.passed_end, negate(new.passed_end))
+    panes.append(window.emit(activated, any_of(closes, ends), old.passed_end, negate(new.passed_end)))
 
     marker = let("marker", any_of(finished, ends, all_of(col(c.WAS_CLOSED), negate(is_open))))
     status = let(
@@ -218,6 +228,7 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
         due,
         reached,
         fires,
+        told,
         activated,
         dropped > 0,
         all_of(col(c.WAS_CLOSED), expired),
@@ -239,13 +250,31 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
     }
     return Outcome(
         program,
-        (first, second),
+        tuple(panes),
         stored,
         let("contents_gone", any_of(negate(keeps), window.cleared)),
+        touched,
         let("changed", changed),
         dropped,
         choose(all_of(col(c.WAS_CLOSED), dropped > 0), col(c.RETRACTED), 0) if withdrawable else Literal(0),
     )
+
+
+def _hear(
+    node: Node, window: _Window, state: Mapping[str, Expr], still_open: Expr, moment: Moment
+) -> tuple[Mapping[str, Expr], Expr, Expr, PaneColumns]:
+    """Signals, behind the bundle and the deadlines (9.3): the state behind them, whether the window heard one and is
+    asked, whether it finished, and its pane.
+    """
+    program, let = window.program, window.program.let
+    flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(node.signals))}
+    heard = {name: let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
+    told = let("told", any_of(*heard.values()))
+    state = _named(program, node.on_element(state, Bundle(Literal(0), FALSE, heard), moment))
+    fires = let("answers", all_of(told, node.ready(program, state, moment)))
+    state = _named(program, node.on_fire(program, state, fires, moment))
+    over = let("over", all_of(fires, node.finished(state)))
+    return state, told, over, window.emit(fires, over, moment.passed_end, negate(moment.passed_end))
 
 
 def _named(program: Program, state: Mapping[str, Expr]) -> dict[str, Expr]:

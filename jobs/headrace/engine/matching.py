@@ -71,9 +71,9 @@ class Matching:
 
     @cached_property
     def _from_state(self) -> list[SparkColumn]:
-        nothing = [f.lit(0).cast("long").alias(name) for name in self._brings]
+        nothing = [f.lit(None).cast(kind).alias(name) for name, kind in self.plan.carried.items()]
         state = f.struct(*self.plan.bookkeeping.names).alias(STATE)
-        return [state, *nothing, *[null(self.plan, name) for name in self._parts]]
+        return [state, f.lit(0).cast("long").alias(c.COUNT), *nothing, *[null(self.plan, name) for name in self._parts]]
 
     @cached_property
     def _from_delta(self) -> list[SparkColumn]:

@@ -5,8 +5,11 @@ from functools import cached_property
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from headrace.engine import columns as c
+from headrace.engine.delta import in_order
+from headrace.engine.kept import KEPT_VALUE
 from headrace.engine.matching import initial, null
 from headrace.engine.plan import Plan
 from headrace.engine.state import newest, union
@@ -31,6 +34,10 @@ class _Kind(IntEnum):
     SPARED = 2
 
 
+def _sorted(col: SparkColumn | str) -> SparkColumn:
+    return f.array_sort(f.flatten(f.collect_list(col)))
+
+
 class Merging:
     """Columns of the query, made once for all epochs of an application: making them costs more than running them."""
 
@@ -38,6 +45,8 @@ class Merging:
         if not isinstance(plan.where, Sessions):
             raise PipelineError(f"the Spark engine does not merge windows of {plan.where!r} yet")
         self.plan, self.clocks, self.sessions = plan, clocks, plan.where
+        self._lists = [measure.name for measure in plan.trigger.measures if measure.fold is Fold.LIST]
+        self._known: dict[bool, list[SparkColumn]] = {}
 
     def combine(self, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
         """Rows for the program of ``firing``, and the windows that each replaces (``SOURCES``)."""
@@ -45,7 +54,7 @@ class Merging:
         sides = []
         if found is not None:
             known = newest(plan, found).where(f.col(c.STATUS) != c.DELETED)
-            sides.append(known.select(*plan.identity, *moment, *self._from_state))
+            sides.append(known.select(*plan.identity, *moment, *self._from_state(touched)))
         if touched is not None:
             sides.append(touched.select(*plan.identity, *moment, *self._from_delta))
         rows = self._becoming(union(sides))
@@ -54,10 +63,16 @@ class Merging:
         groups = rows.groupBy(*self._by).agg(*self._folded)
         return groups.select("*", self._itself).select(*self._after)
 
-    @cached_property
-    def _from_state(self) -> list[SparkColumn]:
-        nothing = [f.lit(None).cast("long").alias(name) for name in self.plan.carried]
-        return [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
+    def _from_state(self, touched: DataFrame | None) -> list[SparkColumn]:
+        if (touched is None) not in self._known:
+            types = dict(self.plan.carried)
+            for name in self._lists:  # only the rows know what type the places in the order of arrival have
+                placed = t.StructType([t.StructField(KEPT_VALUE, t.LongType())])
+                types[name] = t.ArrayType(placed) if touched is None else touched.schema[name].dataType
+            nothing = [f.lit(None).cast(kind).alias(name) for name, kind in types.items()]
+            columns = [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
+            self._known[touched is None] = columns
+        return self._known[touched is None]
 
     @cached_property
     def _from_delta(self) -> list[SparkColumn]:
@@ -145,7 +160,7 @@ class Merging:
         folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max, Fold.ANY: f.max, Fold.ALL: f.min}
         latest = plan.how.timestamp is TimestampCombiner.LATEST
         carried = {c.HELD: f.max if latest else f.min, c.RETRACTED: f.sum}
-        carried |= {measure.name: folds[measure.fold] for measure in plan.trigger.measures}
+        carried |= {measure.name: folds.get(measure.fold, _sorted) for measure in plan.trigger.measures}
         live = [f.array_sort(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
         extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
         return [
@@ -180,6 +195,7 @@ class Merging:
         known = {field.name: f.coalesce(f.col(field.name), fresh[field.name]) for field in plan.trigger.fields}
         columns = {
             **known,
+            **{name: in_order(f.col(name)) for name in self._lists},
             c.WINDOW_START: f.col(_FROM),
             c.WINDOW_END: f.col(_TO),
             c.INDEX: f.coalesce(f.col("_itself.index"), f.lit(0).cast("long")),

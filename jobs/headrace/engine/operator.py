@@ -16,6 +16,7 @@ from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Stage
 from headrace_snapshots.format.layers import plan_merge
 
@@ -105,13 +106,16 @@ class Operator:
         processing_time: Instant,
         watermark: Instant,
         percentiles: Mapping[float, Instant] | None = None,
+        *,
+        signals: Sequence[Signal] = (),
     ) -> Stepped:
-        """One epoch (semantics 12.1): ``taken`` under the old watermark, due deadlines, then the step to ``watermark``.
+        """One epoch (semantics 12.1): ``taken`` under the old watermark, due deadlines, ``signals``, then the step to
+        ``watermark``.
 
         Clocks never go back. At most one Spark job, none if nothing is touched or due, and one more when layers merge.
         """
         clocks = self._advance(processing_time, watermark, percentiles or {})
-        step = self._program.build(epoch, self.layers, taken.delta, clocks)
+        step = self._program.build(epoch, self.layers, taken.delta, clocks, signals=signals)
         summary: Row | None = None
         if step is not None:
             step = replace(step, rows=step.rows.localCheckpoint(eager=False))
@@ -187,9 +191,11 @@ def run_stages(
     processing_time: Instant,
     watermark: Instant,
     percentiles: Mapping[float, Instant] | None = None,
+    signals: Sequence[Signal] = (),
 ) -> tuple[Stepped, ...]:
     """One epoch of a chain: each operator gets the panes above it as one bundle under its old watermark, then the
-    output watermark above it (semantics 7.2, 12.1). ``taken``, ``watermark``, ``percentiles`` are those of the first.
+    output watermark above it (semantics 7.2, 12.1). ``taken``, ``watermark``, ``percentiles`` are those of the first;
+    ``signals`` are heard by all.
     """
     done: list[Stepped] = []
     for operator in operators:
@@ -198,7 +204,8 @@ def run_stages(
             bundle = above.step.elements() if above.step is not None and above.has_panes else None
             taken = EMPTY if bundle is None else operator.take_in(judge(operator.plan, bundle))
             watermark = operators[len(done) - 1].output_watermark
-        done.append(operator.step(epoch, taken, processing_time, watermark, None if done else percentiles))
+        source = None if done else percentiles
+        done.append(operator.step(epoch, taken, processing_time, watermark, source, signals=signals))
     return tuple(done)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine.types import SparkColumn
+from headrace.errors import PipelineError
 from headrace.model.expr import Expr
 
 
@@ -45,6 +46,10 @@ class Part(ABC):
     @abstractmethod
     def gather(self, part: SparkColumn) -> SparkColumn:
         """The aggregate function that makes one part of several."""
+
+    def of(self, values: SparkColumn) -> SparkColumn:
+        """The part that an array of values makes (of elements, if it counts these)."""
+        raise PipelineError(f"the Spark engine does not run the aggregate of {self.name} with keep_last yet")
 
     def _either(self, left: SparkColumn, right: SparkColumn, both: SparkColumn) -> SparkColumn:
         return f.when(left.isNull(), right).when(right.isNull(), left).otherwise(both)
@@ -90,10 +95,24 @@ class FoldPart(Part):
         functions = {Fold.SUM: f.sum, Fold.COUNT: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
         return functions[self.how](part).cast(self.type)
 
+    def of(self, values: SparkColumn) -> SparkColumn:
+        match self.how:
+            case Fold.COUNT:
+                return f.size(f.filter(values, lambda value: value.isNotNull())).cast(self.type)
+            case Fold.SUM:
+                return f.aggregate(values, f.lit(None).cast(self.type), self.merge)
+            case Fold.MIN:
+                return f.array_min(values)
+            case Fold.MAX:
+                return f.array_max(values)
+
 
 @dataclass(frozen=True)
 class SquaresPart(FoldPart):
     """The sum of the squares of integers, exact in decimals."""
+
+    def of(self, values: SparkColumn) -> SparkColumn:
+        return Part.of(self, values)
 
     def fold(self, elements: Elements) -> SparkColumn:
         value = elements.value.cast(self.type)

@@ -1,18 +1,22 @@
 """An aggregation as the engine sees it: the names, types and compiled parts that every step of it needs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine import columns as c
+from headrace.engine import triggers
 from headrace.engine.accumulators import Accumulator, compile_aggregates
+from headrace.engine.kept import KeptPart
 from headrace.engine.parts import Fold, FoldPart, Part
 from headrace.engine.triggers import Node, compile_trigger
-from headrace.engine.types import SPARK_TYPES
+from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
-from headrace.model.expr import Column, Expr, to_json
+from headrace.model.expr import Column, DataType, Expr, to_json
+from headrace.model.typing import type_of
 from headrace.model.windows import Sessions, ShiftedOutputTime, WindowFn
 from headrace.pipeline.graph import Stage
 
@@ -75,7 +79,7 @@ class Plan:
     @cached_property
     def trigger(self) -> Node:
         """The compiled trigger tree."""
-        return compile_trigger(self.stage.when, self.merging)
+        return compile_trigger(self.stage.when, self.merging, self.stage.schema)
 
     @cached_property
     def accumulators(self) -> Mapping[str, Accumulator]:
@@ -83,20 +87,50 @@ class Plan:
         return compile_aggregates(self.stage.aggregation.what, self.stage.schema, self.stage.withdrawable)
 
     @cached_property
+    def _aggregated(self) -> list[Part]:
+        return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
+
+    @cached_property
     def parts(self) -> list[Part]:
-        """Stored accumulator columns, in order."""
-        parts = [part for accumulator in self.accumulators.values() for part in accumulator.parts]
+        """Stored columns of the contents, in order: parts of accumulators, or the last elements that they are made of
+        if a window keeps no more.
+        """
+        if self.how.keep_last is not None:
+            fields = [t.StructField(name, self._type(expr)) for name, expr in self.kept_inputs]
+            kept = t.ArrayType(t.StructType([t.StructField("_", _BOOL), *fields]))
+            return [KeptPart(c.KEPT, kept, None, self.how.keep_last)]
+        parts = self._aggregated
         return [*parts, FoldPart(c.NET, _LONG, None, Fold.COUNT)] if self.counts_net else parts
 
     @cached_property
     def inputs(self) -> list[tuple[str, Expr]]:
         """Distinct expressions that aggregates and triggers read, with the names of their columns in judged records."""
-        distinct: dict[str, Expr] = {}
-        wanted = [part.input for part in self.parts] + [measure.input for measure in self.trigger.measures]
-        for expr in wanted:
-            if expr is not None:
-                distinct.setdefault(str(to_json(expr)), expr)
-        return [(f"_in_{i}", expr) for i, expr in enumerate(distinct.values())]
+        wanted = [part.input for part in self._aggregated] + [measure.input for measure in self.trigger.measures]
+        return _named(wanted)
+
+    @property
+    def kept_inputs(self) -> list[tuple[str, Expr]]:
+        """Those of ``inputs`` that aggregates read."""
+        return _named([part.input for part in self._aggregated])
+
+    def unpacked(self, contents: Mapping[str, SparkColumn]) -> Mapping[str, SparkColumn]:
+        """The parts of accumulators in stored contents."""
+        if self.how.keep_last is None:
+            return contents
+        kept, found = contents[c.KEPT], {}
+        for part in self._aggregated:
+            name = "_" if part.input is None else self.input_column(part.input)
+            found[part.name] = part.of(f.transform(kept, lambda element, name=name: element[name]))  # type: ignore[misc]
+        return found
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether the order of arrival counts (``_order``)."""
+        lists = any(measure.fold is triggers.Fold.LIST for measure in self.trigger.measures)
+        return lists or self.how.keep_last is not None
+
+    def _type(self, expr: Expr) -> t.DataType:
+        return SPARK_TYPES[type_of(expr, {**self.stage.schema, c.SIZE: DataType.INT}) or DataType.BOOL]
 
     def input_column(self, expr: Expr) -> str:
         """The judged column that holds ``expr``."""
@@ -123,11 +157,16 @@ class Plan:
         return self.how.timestamp is not TimestampCombiner.END_OF_WINDOW
 
     @cached_property
-    def carried(self) -> list[str]:
-        """Delta columns that the program reads as they are: what triggers measure, stamps of elements, retractions."""
-        names = [measure.name for measure in self.trigger.measures]
-        names += [c.HELD] if self.stamps_elements else []
-        return [*names, c.RETRACTED] if self.stage.withdrawable else names
+    def carried(self) -> Mapping[str, t.DataType]:
+        """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
+        retractions.
+        """
+        names: dict[str, t.DataType] = {}
+        for measure in self.trigger.measures:
+            kind = SPARK_TYPES[measure.type]
+            names[measure.name] = t.ArrayType(kind) if measure.fold is triggers.Fold.LIST else kind
+        names |= {c.HELD: _LONG} if self.stamps_elements else {}
+        return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names
 
     @cached_property
     def pane_type(self) -> t.StructType:
@@ -171,7 +210,7 @@ class Plan:
             t.StructField(c.INDEX, _LONG),
             t.StructField(c.NONSPECULATIVE, _LONG),
         ]
-        fields += [t.StructField(f.name, SPARK_TYPES[f.type]) for f in self.trigger.fields]
+        fields += [t.StructField(field.name, SPARK_TYPES[field.type]) for field in self.trigger.fields]
         fields += [t.StructField(p.name, p.type) for p in self.parts]
         if self.retracting:
             fields.append(t.StructField(c.LIVE, t.ArrayType(self.pane_type)))
@@ -183,3 +222,12 @@ class Plan:
         fields = [t.StructField(k, SPARK_TYPES[kind]) for k, kind in self.stage.key_types.items()]
         fields += [t.StructField(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.EPOCH)]
         return t.StructType([*fields, *self.bookkeeping.fields])
+
+
+def _named(wanted: Iterable[Expr | None]) -> list[tuple[str, Expr]]:
+    """The distinct expressions of ``wanted``, named in order."""
+    distinct: dict[str, Expr] = {}
+    for expr in wanted:
+        if expr is not None:
+            distinct.setdefault(str(to_json(expr)), expr)
+    return [(f"_in_{i}", expr) for i, expr in enumerate(distinct.values())]

@@ -2,8 +2,8 @@
 
 A judged record has ``_file`` (its path in the source's store), ``_reject`` (why it goes to the dead letter, NULL for an
 accepted one), ``_raw`` (its text), ``_event_time`` (long, microseconds UTC), ``_split`` (string), ``_kept`` (whether
-the filter is TRUE), the key columns by their names, and the inputs of the aggregates (``Plan.inputs`` names them). Of a
-rejected record only the first three count.
+the filter is TRUE), the key columns by their names, the inputs of the aggregates (``Plan.inputs`` names them), and
+``_order`` where the order of arrival counts. Of a rejected record only the first three count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, LongType, StringType
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from headrace.engine import columns as c
 from headrace.engine.elements import element_size
@@ -21,7 +21,7 @@ from headrace.engine.expressions import compile_expr, named
 from headrace.engine.plan import Plan
 from headrace.engine.source_files import FileColumns, file_columns
 from headrace.engine.source_planning import InputFile
-from headrace.engine.source_records import PATH, POSITION, RAW, UNPARSED, scan
+from headrace.engine.source_records import PATH, PLACE, POSITION, RAW, UNPARSED, scan
 from headrace.engine.storage import hadoop_uri
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType as Kind
@@ -39,6 +39,10 @@ EARLIEST, LATEST = -2_208_988_800_000_000, 253_402_300_799_999_999
 """Event times are of the years 1900 to 9999: what lies outside is a mistake, and would move the watermark there."""
 
 _FOOTER_READERS = 8
+
+_ORDER = StructType(
+    [StructField("file", StringType()), StructField("block", LongType()), StructField("row", LongType())]
+)
 
 
 @dataclass(frozen=True)
@@ -128,14 +132,14 @@ def rejected_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Ba
 
 
 def _judged(spark: SparkSession, pipeline: Pipeline, plan: Plan, batch: Batch, numbered: bool) -> DataFrame:
-    source = pipeline.source
+    source, ordered = pipeline.source, plan.is_ordered and not numbered
     parts = []
     for columns, files in batch.groups.items():
         uris = [hadoop_uri(batch.source_uri, file.path) for file in files]
-        records = scan(spark, source.format, source.schema, columns, uris, numbered=numbered)
+        records = scan(spark, source.format, source.schema, columns, uris, numbered=numbered, ordered=ordered)
         parts.append(_judge(pipeline, plan, batch, records))
     if batch.unreadable or not parts:
-        parts.append(_unreadable_rows(spark, pipeline, plan, batch.unreadable))
+        parts.append(_unreadable_rows(spark, pipeline, plan, batch.unreadable, ordered))
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -161,6 +165,7 @@ def _judge(pipeline: Pipeline, plan: Plan, batch: Batch, records: DataFrame) -> 
         f.col(UNPARSED),
         f.col(POSITION) if POSITION in records.columns else f.lit(None).cast("long").alias(POSITION),
         event_time.alias(EVENT_TIME),
+        *([_order(batch.source_uri)] if PLACE in records.columns else []),
         *([f.unix_micros(computed(MARK, mark)).alias(MARK)] if mark is not None else []),
         f.coalesce(computed(SPLIT, split), f.lit("")).alias(SPLIT),
         f.coalesce(computed(KEPT, kept), f.lit(False)).alias(KEPT),
@@ -203,7 +208,14 @@ def _file_column(source_uri: str) -> SparkColumn:
     return f.substring(decoded, len(hadoop_uri(source_uri, "")) + 1, 2**31 - 1)
 
 
-def _unreadable_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, unreadable: Mapping[str, str]) -> DataFrame:
+def _order(source_uri: str) -> SparkColumn:
+    """Where a record stands in the order of arrival (semantics 12.3): files of an epoch are taken by name."""
+    return f.struct(_file_column(source_uri), f.col(f"{PLACE}.*")).cast(_ORDER).alias(c.ORDER)
+
+
+def _unreadable_rows(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, unreadable: Mapping[str, str], ordered: bool
+) -> DataFrame:
     """A rejected record for each file that cannot be read at all."""
     schema = pipeline.schema
     pairs = [f.struct(f.lit(path).alias("path"), f.lit(reason).alias("reason")) for path, reason in unreadable.items()]
@@ -220,6 +232,7 @@ def _unreadable_rows(spark: SparkSession, pipeline: Pipeline, plan: Plan, unread
         null(RAW, StringType()),
         null(POSITION, LongType()),
         null(EVENT_TIME, LongType()),
+        *([null(c.ORDER, _ORDER)] if ordered else []),
         *([null(MARK, LongType())] if marks(pipeline.event_time) is not None else []),
         f.lit("").alias(SPLIT),
         f.lit(False).alias(KEPT),

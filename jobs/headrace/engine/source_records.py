@@ -1,7 +1,8 @@
 """Files as records: one scan of files of one kind, its columns typed as the source's schema says.
 
 Every scan gives the declared columns, ``_path`` (Spark's URI of the file), ``_raw`` (the record as text) and
-``_unparsed`` (why the record does not parse, or NULL); if asked, ``_position``, the record's number in its file from 0.
+``_unparsed`` (why the record does not parse, or NULL); if asked, ``_position``, the record's number in its file from 0,
+and ``_place``, something that sorts as the records of a file do.
 Only column expressions, no Python per record.
 
 **JSON lines.** A record is one JSON object on one line; blank lines are no records. A column takes its own JSON type: a
@@ -30,7 +31,7 @@ from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSess
 from headrace.model.expr import DataType, Schema
 from headrace.pipeline.sources import FileFormat
 
-RAW, PATH, UNPARSED, POSITION = "_raw", "_path", "_unparsed", "_position"
+RAW, PATH, UNPARSED, POSITION, PLACE = "_raw", "_path", "_unparsed", "_position", "_place"
 _DOCUMENT, _SUSPECT, _PARSED, _CORRUPT, _BLOCK, _ROW = "_document", "_suspect", "_parsed", "_corrupt", "_block", "_row"
 
 # Hadoop names are exact: never patterns, never partitions of a table.
@@ -61,11 +62,12 @@ def scan(
     uris: Sequence[str],
     *,
     numbered: bool = False,
+    ordered: bool = False,
 ) -> DataFrame:
     """Records of the files at ``uris`` (unescaped), which all hold their columns as ``columns`` says."""
     if kind is FileFormat.PARQUET:
-        return _parquet(spark, schema, columns, uris, numbered)
-    lines = _lines(spark, uris, numbered)
+        return _parquet(spark, schema, columns, uris, numbered=numbered, ordered=ordered)
+    lines = _lines(spark, uris, numbered, ordered)
     return _json(schema, lines) if kind is FileFormat.JSON else _csv(schema, columns, lines)
 
 
@@ -80,13 +82,15 @@ def _complete(found: DataFrame, uris: Sequence[str]) -> DataFrame:
 # --- lines
 
 
-def _lines(spark: SparkSession, uris: Sequence[str], numbered: bool) -> DataFrame:
+def _lines(spark: SparkSession, uris: Sequence[str], numbered: bool, ordered: bool) -> DataFrame:
     """Lines that are not blank; positions are those among all lines of the file."""
     found = _complete(spark.read.options(**_EXACT).text(list(uris)), uris)
     if numbered:
         lines = _numbered(found.select("value", _path(), f.input_file_block_start().alias(_BLOCK)))
     else:
-        lines = found.select("value", _path())
+        # rows are counted up inside each block of a file, whichever blocks are read together
+        place = f.struct(f.input_file_block_start().alias(_BLOCK), f.monotonically_increasing_id().alias(_ROW))
+        lines = found.select("value", _path(), *([place.alias(PLACE)] if ordered else []))
     raw = f.make_valid_utf8("value").alias(RAW)
     # Few lines begin with a blank, and trimming by a set of characters is slow.
     not_blank = f.when(f.col("value") >= "!", True).otherwise(f.trim("value", f.lit(" \t\r")) != "")
@@ -114,7 +118,7 @@ def _numbered(lines: DataFrame) -> DataFrame:
 
 
 def _kept(lines: DataFrame) -> list[str]:
-    return [name for name in (PATH, RAW, POSITION) if name in lines.columns]
+    return [name for name in (PATH, RAW, POSITION, PLACE) if name in lines.columns]
 
 
 # --- JSON lines
@@ -233,7 +237,7 @@ def _typed(rows: DataFrame, schema: Schema, from_text: Sequence[DataType], kept:
 
 
 def _parquet(
-    spark: SparkSession, schema: Schema, columns: FileColumns, uris: Sequence[str], numbered: bool
+    spark: SparkSession, schema: Schema, columns: FileColumns, uris: Sequence[str], *, numbered: bool, ordered: bool
 ) -> DataFrame:
     stored = dict(columns.stored)
     reads = {name: "bigint" if kind == NANOSECONDS else kind for name, kind in stored.items()}
@@ -241,9 +245,11 @@ def _parquet(
     found = _complete(spark.read.options(**_EXACT).schema(fields).parquet(*uris), uris)
     values = [_stored_value(name, kind, stored).alias(name) for name, kind in schema.items()]
     position = [f.col("_metadata.row_index").alias(POSITION)] if numbered else []
+    row = f.col("_metadata.row_index")
+    place = [f.struct(f.lit(0).cast("long").alias(_BLOCK), row.alias(_ROW)).alias(PLACE)] if ordered else []
     unparsed = f.lit(None).cast("string").alias(UNPARSED)
     raw = f.to_json(f.struct(*map(named, schema)), {"ignoreNullFields": "false"}).alias(RAW)
-    return found.select(_path(), unparsed, *position, *values).select("*", raw)
+    return found.select(_path(), unparsed, *position, *place, *values).select("*", raw)
 
 
 def _stored_value(name: str, kind: DataType, stored: Mapping[str, str]) -> SparkColumn:

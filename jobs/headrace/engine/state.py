@@ -14,10 +14,13 @@ from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.dues import LIMIT, Dues
+from headrace.engine.expressions import compile_expr, named
 from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn, SparkSession
+from headrace.model.expr import DataType, Literal
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.triggers import Signal
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,41 @@ def next_due(layers: Sequence[StateLayer], watermark: Instant, now: Instant) -> 
     )
 
 
-def lookup(plan: Plan, layers: Sequence[StateLayer], touched: DataFrame | None, clocks: Clocks) -> DataFrame | None:
-    """Every version of the state rows that this epoch may change: of touched keys, and of rows with a due activation.
+def hearing(plan: Plan, name: str, signals: Sequence[Signal]) -> SparkColumn | None:
+    """Whether a window hears one of ``signals`` of that ``name``; None if none of them can be for a window of ``plan``
+    (semantics 9.3).
+    """
+    found = [_is_for(plan, signal) for signal in signals if signal.name == name]
+    known = [condition for condition in found if condition is not None]
+    return reduce(lambda a, b: a | b, known) if known else None
+
+
+_KEY_PARTS = {DataType.STRING: str, DataType.INT: int, DataType.BOOL: bool, DataType.TIMESTAMP: int}
+
+
+def _is_for(plan: Plan, signal: Signal) -> SparkColumn | None:
+    condition = f.lit(True)
+    if signal.key is not None:
+        kinds = plan.stage.key_types
+        if [type(part) for part in signal.key] != [_KEY_PARTS.get(kind) for kind in kinds.values()]:
+            return None
+        for part, (name, kind) in zip(signal.key, kinds.items(), strict=True):
+            condition = condition & (named(name) == compile_expr(Literal(part, kind)))
+    if signal.window is not None:
+        start, end = signal.window
+        condition = condition & (f.col(c.WINDOW_START) == int(start)) & (f.col(c.WINDOW_END) == int(end))
+    return condition
+
+
+def lookup(
+    plan: Plan,
+    layers: Sequence[StateLayer],
+    touched: DataFrame | None,
+    clocks: Clocks,
+    told: Sequence[SparkColumn] = (),
+) -> DataFrame | None:
+    """Every version of the state rows that this epoch may change: of touched keys, of rows with a due activation, and
+    of open windows that are ``told`` of a signal.
 
     ``touched`` is the data of the delta. None when there is nothing to look up.
     """
@@ -111,6 +147,9 @@ def lookup(plan: Plan, layers: Sequence[StateLayer], touched: DataFrame | None, 
     for before, after in [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]:
         due = due | ((f.col(c.DUE_EVENT) >= int(before)) & (f.col(c.DUE_EVENT) < int(after)))
     wanted += [layer.rows.where(due).select(*plan.partitioning) for layer in layers if layer.is_due(clocks)]
+    for condition in told:
+        heard = (f.col(c.STATUS) == c.OPEN) & condition
+        wanted += [layer.rows.where(heard).select(*plan.partitioning) for layer in layers]
     if not layers or not wanted:
         return None
     rows = union([layer.rows for layer in layers])

@@ -2,7 +2,7 @@
 layer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import functions as f
@@ -10,15 +10,16 @@ from pyspark.sql import types as t
 
 from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME, data_rows
-from headrace.engine.emission import DROPPED, DROPPED_RETRACTIONS, EMITS, Emission
+from headrace.engine.emission import DROPPED, DROPPED_RETRACTIONS, EMITS, MOMENT, Emission
 from headrace.engine.firing import Clocks
 from headrace.engine.matching import Matching
 from headrace.engine.merging import SOURCES, Merging
 from headrace.engine.plan import Plan
-from headrace.engine.state import StateLayer, due_columns, lookup
+from headrace.engine.state import StateLayer, due_columns, hearing, lookup
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER
+from headrace.model.triggers import Signal
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,13 @@ class Step:
 
     def elements(self) -> DataFrame:
         """The panes of the epoch in order as elements of the next stage: its columns are those of ``Stage.pane_schema``
-        with ``_event_time`` (granules) and ``_sign``.
+        with ``_event_time`` (granules), ``_sign`` and ``_order`` (by moment, window and key; semantics 3.2, 12.1).
         """
         plan = self.plan
-        rows = self.rows.where(f.size(EMITS) > 0).select(*plan.keys, f.explode(EMITS).alias("p"))
+        rows = self.rows.where(f.size(EMITS) > 0).select(
+            *plan.keys, f.posexplode(EMITS).alias("sequence", "p"), c.WINDOW_END, c.WINDOW_START
+        )
+        order = [f.col(f"p.{MOMENT}"), f.col(c.WINDOW_END), f.col(c.WINDOW_START), *map(f.col, plan.keys)]
         names = [name for name in plan.stage.pane_schema if name not in plan.keys]
         stamps = (WINDOW_START, WINDOW_END)
         values = [_timestamp(f.col(f"p.{n}")) if n in stamps else f.col(f"p.`{n}`") for n in names]
@@ -80,6 +84,7 @@ class Step:
             *plan.keys,
             *[value.alias(name) for name, value in zip(names, values, strict=True)],
             f.col("p.pane_time").alias(EVENT_TIME),
+            f.struct(*[at.alias(f"_{i}") for i, at in enumerate([*order, f.col("sequence")])]).alias(c.ORDER),
             f.when(f.col("p.is_retraction"), -1).otherwise(1).cast("long").alias(c.SIGN),
         )
 
@@ -124,13 +129,27 @@ class StepProgram:
         self._combining = Merging(plan, clocks) if plan.merging else Matching(plan, clocks)
         self._emission = Emission(plan)
 
-    def build(self, epoch: int, layers: list[StateLayer], delta: DataFrame | None, clocks: Clocks) -> Step | None:
-        """The step of ``epoch``; None when nothing is touched and nothing is due."""
+    def build(
+        self,
+        epoch: int,
+        layers: list[StateLayer],
+        delta: DataFrame | None,
+        clocks: Clocks,
+        *,
+        signals: Sequence[Signal] = (),
+    ) -> Step | None:
+        """The step of ``epoch``; None when nothing is touched, nothing is due and nobody hears a signal."""
         touched = None if delta is None else data_rows(self.plan, delta)
-        found = lookup(self.plan, layers, touched, clocks)
+        names = sorted(self.plan.trigger.signals)
+        heard = {name: hearing(self.plan, name, signals) for name in names}
+        told = [condition for condition in heard.values() if condition is not None]
+        found = lookup(self.plan, layers, touched, clocks, told)
         if touched is None and found is None:
             return None
         rows = self._combining.combine(found, touched, self._moment(epoch, clocks))
+        if names:
+            flags = [f.lit(False) if flag is None else flag for flag in heard.values()]
+            rows = rows.select("*", *[flag.alias(f"{c.HEARD}{i}") for i, flag in enumerate(flags)])
         return Step(self.plan, epoch, self._emission.apply(rows))
 
     def _moment(self, epoch: int, clocks: Clocks) -> list[SparkColumn]:

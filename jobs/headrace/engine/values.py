@@ -36,6 +36,7 @@ def element_rows(
         name: pa.array([row.get(name) for row, _, _ in elements], _ARROW[kind]) for name, kind in schema.items()
     }
     columns[EVENT_TIME] = pa.array([at for _, at, _ in elements], pa.int64())
+    columns[c.ORDER] = pa.array(range(len(elements)), pa.int64())
     columns[c.SIGN] = pa.array([sign for _, _, sign in elements], pa.int64())
     return spark.createDataFrame(pa.table(columns))
 

@@ -15,16 +15,19 @@ from headrace.engine.triggers.composites import (
 )
 from headrace.engine.triggers.leaves import (
     AlwaysNode,
+    DataNode,
     DefaultNode,
     NeverNode,
+    PatternNode,
     PercentileNode,
     ProcessingTimeNode,
+    SignalNode,
     ThresholdNode,
     WatermarkNode,
 )
 from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State, columns, fresh
 from headrace.errors import PipelineError
-from headrace.model.expr import Column, Expr, Function, Literal, coalesce, least
+from headrace.model.expr import Column, Expr, Function, Literal, Schema, coalesce, least
 from headrace.model.time import NEVER
 from headrace.model.triggers import (
     AfterAll,
@@ -32,12 +35,15 @@ from headrace.model.triggers import (
     AfterBytes,
     AfterCount,
     AfterEach,
+    AfterPattern,
     AfterPercentileWatermark,
     AfterProcessingTime,
     AfterPunctuation,
+    AfterSignal,
     AfterSynchronizedProcessingTime,
     AfterWatermark,
     Always,
+    DataDriven,
     Default,
     Never,
     OrFinally,
@@ -60,8 +66,12 @@ __all__ = [
 ]
 
 
-def compile_trigger(trigger: Trigger, merging: bool, path: str = "_t") -> Node:  # noqa: PLR0911, PLR0912 (a table)
-    """The node of ``trigger``. ``merging`` says whether the window function merges (semantics, below table 4.2)."""
+def compile_trigger(  # noqa: PLR0911, PLR0912 (a table)
+    trigger: Trigger, merging: bool, schema: Schema, path: str = "_t"
+) -> Node:
+    """The node of ``trigger`` over elements of ``schema``. ``merging`` says whether the window function merges
+    (semantics, below table 4.2).
+    """
     match trigger:
         case Default():
             return DefaultNode(path)
@@ -75,6 +85,12 @@ def compile_trigger(trigger: Trigger, merging: bool, path: str = "_t") -> Node: 
             return ThresholdNode(path, size, Column(c.SIZE))
         case AfterPunctuation(predicate):
             return ThresholdNode(path, 1, Function("if", (coalesce(predicate, False), Literal(1), Literal(0))))
+        case DataDriven():
+            return DataNode(path, trigger, schema)
+        case AfterPattern():
+            return PatternNode(path, trigger)
+        case AfterSignal(name):
+            return SignalNode(path, name)
         case AfterProcessingTime():
             return ProcessingTimeNode(path, trigger)
         case AfterSynchronizedProcessingTime():
@@ -85,24 +101,24 @@ def compile_trigger(trigger: Trigger, merging: bool, path: str = "_t") -> Node: 
         case AfterPercentileWatermark(percentile):
             return PercentileNode(path, percentile)
         case AfterWatermark(early, late):
-            first = None if early is None else compile_trigger(early, merging, f"{path}e")
-            second = None if late is None else compile_trigger(late, merging, f"{path}l")
+            first = None if early is None else compile_trigger(early, merging, schema, f"{path}e")
+            second = None if late is None else compile_trigger(late, merging, schema, f"{path}l")
             return EarlyLateNode(path, first, second, merging)
         case Repeatedly(child):
-            return RepeatedlyNode(path, (compile_trigger(child, merging, f"{path}r"),))
+            return RepeatedlyNode(path, (compile_trigger(child, merging, schema, f"{path}r"),))
         case AfterAny(triggers):
-            return AnyNode(path, _compile_all(triggers, merging, path))
+            return AnyNode(path, _compile_all(triggers, merging, schema, path))
         case AfterAll(triggers):
-            return AllNode(path, _compile_all(triggers, merging, path))
+            return AllNode(path, _compile_all(triggers, merging, schema, path))
         case AfterEach(triggers):
-            return EachNode(path, _compile_all(triggers, merging, path), merging)
+            return EachNode(path, _compile_all(triggers, merging, schema, path), merging)
         case OrFinally(main, until):
-            return OrFinallyNode(path, _compile_all((main, until), merging, path))
+            return OrFinallyNode(path, _compile_all((main, until), merging, schema, path))
     raise PipelineError(f"the Spark engine does not run the trigger {trigger!r} yet")
 
 
-def _compile_all(triggers: tuple[Trigger, ...], merging: bool, path: str) -> tuple[Node, ...]:
-    return tuple(compile_trigger(trigger, merging, f"{path}{i}") for i, trigger in enumerate(triggers))
+def _compile_all(triggers: tuple[Trigger, ...], merging: bool, schema: Schema, path: str) -> tuple[Node, ...]:
+    return tuple(compile_trigger(trigger, merging, schema, f"{path}{i}") for i, trigger in enumerate(triggers))
 
 
 def next_deadline(node: Node, state: State, now: Expr) -> Expr:

@@ -1,9 +1,11 @@
 """Triggers without children."""
 
-from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose
+from headrace.engine.expressions import settled
+from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose, substitute
 from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State
-from headrace.model.expr import Column, DataType, Expr, Literal, coalesce
-from headrace.model.triggers import AfterProcessingTime
+from headrace.model.combiners import Aggregate, Combiner, readable_types
+from headrace.model.expr import Column, DataType, Expr, Function, Literal, Schema, coalesce, greatest, least
+from headrace.model.triggers import AfterPattern, AfterProcessingTime, DataDriven
 
 NO_DEADLINE = Literal(None, DataType.INT)
 
@@ -75,29 +77,43 @@ class PercentileNode(WatermarkNode):
         return moment.percentiles[self._percentile]
 
 
-class ThresholdNode(Node):
+class GatheringNode(Node):
+    """A leaf that makes progress with elements and forgets it when it fires, which it does once; merged, it is finished
+    if it was in any window. ``progress`` are its state columns besides that.
+    """
+
+    def __init__(self, path: str, *progress: Field) -> None:
+        super().__init__(path)
+        self._done = f"{path}_done"
+        self._progress = progress
+        self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, Fold.ANY))
+
+    def finished(self, state: State) -> Expr:
+        return state[self._done]
+
+    def clear(self, state: State, when: Expr) -> State:
+        return {**state, **{f.name: choose(when, f.initial, state[f.name]) for f in self._progress}}
+
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+        return {**self.clear(state, when), self._done: any_of(state[self._done], when)}
+
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+        return self.clear(state, state[self._done])
+
+
+class ThresholdNode(GatheringNode):
     """AfterCount, AfterBytes, AfterPunctuation: ready once what elements add up to since the last reset is enough.
 
     ``weight`` is what each element adds, None for one (retractions count as elements).
     """
 
     def __init__(self, path: str, threshold: int, weight: Expr | None = None) -> None:
-        super().__init__(path)
+        self._total, self._added = f"{path}_total", f"{path}_added"
+        super().__init__(path, Field(self._total, DataType.INT, Literal(0), Fold.SUM))
         self._threshold = Literal(threshold)
-        self._total, self._done, self._added = f"{path}_total", f"{path}_done", f"{path}_added"
         self._weighs = weight is not None
-        self.own = (
-            Field(self._total, DataType.INT, Literal(0), Fold.SUM),
-            Field(self._done, DataType.BOOL, FALSE, Fold.ANY),
-        )
         if weight is not None:
             self.own_measures = (Measure(self._added, DataType.INT, weight, Fold.SUM),)
-
-    def finished(self, state: State) -> Expr:
-        return state[self._done]
-
-    def clear(self, state: State, when: Expr) -> State:
-        return {**state, self._total: choose(when, 0, state[self._total])}
 
     def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
         added = coalesce(Column(self._added), 0) if self._weighs else bundle.count
@@ -106,11 +122,117 @@ class ThresholdNode(Node):
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._total] >= self._threshold
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        return {**self.clear(state, when), self._done: any_of(state[self._done], when)}
+
+class DataNode(GatheringNode):
+    """DataDriven: ready once a predicate holds of aggregates over the elements since the last reset (semantics 12.7).
+
+    Its progress are the totals that the aggregates are made of. A retraction is one more element.
+    """
+
+    def __init__(self, path: str, trigger: DataDriven, schema: Schema) -> None:
+        self._totals: list[tuple[Field, Expr | None]] = []
+        self._results = {
+            name: self._result(f"{path}_{i}", aggregate, schema)
+            for i, (name, aggregate) in enumerate(trigger.what.items())
+        }
+        super().__init__(path, *[total for total, _ in self._totals])
+        self.own_measures = tuple(
+            Measure(_added(total), total.type, weight, total.fold)
+            for total, weight in self._totals
+            if weight is not None
+        )
+        self._ready_if = settled(trigger.ready_if, readable_types(trigger.what, schema))
+
+    def _result(self, path: str, aggregate: Aggregate, schema: Schema) -> Expr:
+        """``aggregate`` over the totals that it needs, which are noted."""
+        value = aggregate.input
+        if value is None:
+            return self._total(f"{path}_count", DataType.INT, None, Fold.SUM)
+        known = Function("if", (value.is_null(), Literal(0), Literal(1)))
+        kind = aggregate.input_type(schema)
+        match aggregate.combiner:
+            case Combiner.COUNT:
+                return self._total(f"{path}_count", DataType.INT, known, Fold.SUM)
+            case Combiner.SUM:
+                return self._total(f"{path}_sum", kind, value, Fold.SUM)
+            case Combiner.MEAN:
+                total = self._total(f"{path}_sum", kind, value, Fold.SUM)
+                return total / self._total(f"{path}_count", DataType.INT, known, Fold.SUM)
+            case Combiner.MIN:
+                return self._total(f"{path}_min", kind, value, Fold.MIN)
+            case Combiner.MAX:
+                return self._total(f"{path}_max", kind, value, Fold.MAX)
+        raise AssertionError(aggregate.combiner)
+
+    def _total(self, name: str, kind: DataType, weight: Expr | None, fold: Fold) -> Column:
+        zero = Literal(0.0 if kind is DataType.FLOAT else 0, kind) if fold is Fold.SUM else Literal(None, kind)
+        self._totals.append((Field(name, kind, zero, fold), weight))
+        return Column(name)
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        result = dict(state)
+        for total, weight in self._totals:
+            old = state[total.name]
+            added = bundle.count if weight is None else Column(_added(total))
+            match total.fold:
+                case Fold.MIN:
+                    grown: Expr = least(old, added)
+                case Fold.MAX:
+                    grown = greatest(old, added)
+                case _:
+                    grown = old + coalesce(added, total.initial)
+            result[total.name] = choose(bundle.arrived, grown, old)
+        return result
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        values = {name: program.let("value", substitute(result, state)) for name, result in self._results.items()}
+        return program.let("ready", coalesce(substitute(self._ready_if, values), False))
+
+
+def _added(total: Field) -> str:
+    return f"{total.name}_added"
+
+
+class PatternNode(GatheringNode):
+    """AfterPattern: the state of an automaton that walks over the elements; merged, it starts again (semantics 9.6)."""
+
+    def __init__(self, path: str, trigger: AfterPattern) -> None:
+        self._at, self._codes = f"{path}_at", f"{path}_codes"
+        super().__init__(path, Field(self._at, DataType.INT, Literal(0), Fold.MIN))
+        self._table = trigger.table
+        code: Expr = Literal(0)
+        for bit, letter in enumerate(self._table.letters):
+            satisfied = coalesce(trigger.predicates[letter], False)
+            code = code + Function("if", (satisfied, Literal(1 << bit), Literal(0)))
+        self.own_measures = (Measure(self._codes, DataType.INT, code, Fold.LIST),)
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        old = state[self._at]
+        moves = Literal(",".join(str(to) for row in self._table.transitions for to in row))
+        after = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
+        return {**state, self._at: choose(bundle.arrived, after, old)}
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        return state[self._at] == self._table.accepting
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
-        return self.clear(state, state[self._done])
+        return self.clear(state, TRUE)
+
+
+class SignalNode(GatheringNode):
+    """AfterSignal: ready once the signal came since the last reset."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._came = f"{path}_came"
+        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, Fold.ANY))
+        self._name = name
+        self.own_signals = (name,)
+
+    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+        return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
+
+    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+        return state[self._came]
 
 
 class ProcessingTimeNode(Node):

@@ -17,13 +17,14 @@ State = Mapping[str, Expr]
 
 
 class Fold(StrEnum):
-    """How a state column of several merged windows becomes one."""
+    """How a state column of several merged windows becomes one (LIST is only of measures)."""
 
     SUM = "sum"
     MIN = "min"
     MAX = "max"
     ANY = "any"
     ALL = "all"
+    LIST = "list"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of the delta that a node wants: ``input`` over the elements of a bundle, folded (SUM, MIN or MAX)."""
+    """A column of the delta that a node wants: ``input`` over the elements of a bundle, folded (SUM, MIN or MAX), or as
+    an array in order of arrival (LIST).
+    """
 
     name: str
     type: DataType
@@ -60,14 +63,18 @@ class Moment:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The elements that one epoch brings to a window: how many, and where; measures are columns of the row."""
+    """What one epoch brings to a window: how many elements and where (measures are columns of the row), or signals,
+    each by its name and where it was heard.
+    """
 
     count: Expr
     arrived: Expr
+    heard: Mapping[str, Expr] = field(default_factory=dict)
 
     def where(self, condition: Expr) -> "Bundle":
         """The bundle for a child that hears of it only where ``condition`` holds."""
-        return Bundle(self.count, all_of(self.arrived, condition))
+        heard = {name: all_of(where, condition) for name, where in self.heard.items()}
+        return Bundle(self.count, all_of(self.arrived, condition), heard)
 
 
 class Node(ABC):
@@ -76,6 +83,7 @@ class Node(ABC):
     own: tuple[Field, ...] = ()
     own_measures: tuple[Measure, ...] = ()
     own_percentiles: tuple[float, ...] = ()
+    own_signals: tuple[str, ...] = ()
 
     def __init__(self, path: str, children: "tuple[Node, ...]" = ()) -> None:
         self.path = path
@@ -95,6 +103,11 @@ class Node(ABC):
     def percentiles(self) -> frozenset[float]:
         """Percentile watermarks that the subtree looks at."""
         return frozenset(self.own_percentiles).union(*(child.percentiles for child in self.children))
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Signals that the subtree waits for."""
+        return frozenset(self.own_signals).union(*(child.signals for child in self.children))
 
     @property
     def ready_past_end(self) -> bool:
@@ -117,7 +130,7 @@ class Node(ABC):
         return state
 
     def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
-        """Elements came; by default every child hears of them."""
+        """Elements or signals came; by default every child hears of them."""
         for child in self.children:
             state = child.on_element(state, bundle, moment)
         return state
