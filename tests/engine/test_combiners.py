@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.model.panes import Pane
 from headrace.model.time import Instant
@@ -139,7 +140,7 @@ STAGES = {
 def test_combiners_equal_the_reference(spark: SparkSession, name: str) -> None:
     tested, given = STAGES[name], epochs(len(name))
     expected = run_pipeline(tested, given)
-    found = run_on_spark(spark, tested, given)
+    found = run_on_spark(interpreting(spark), tested, given)
     assert sum(len(result.panes) for result in expected) > 50
     for (panes, _), result in zip(found, expected, strict=True):
         assert_same(panes, list(result.panes))

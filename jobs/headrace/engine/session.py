@@ -85,6 +85,23 @@ def spark_session(
     return spark
 
 
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def interpreting(spark: SparkSession) -> SparkSession:
+    """A session of the same application for many queries over a few rows: interpreted, since compiling them would cost
+    more than running them, and in one partition.
+    """
+    session = spark.newSession()
+    for name, value in _INTERPRETED.items():
+        session.conf.set(name, value)
+    return session
+
+
 def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, R]:
     """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
 

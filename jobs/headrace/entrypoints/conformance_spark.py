@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.engine.elements import judge
 from headrace.engine.operator import EMPTY, Operator, TakenIn, run_stages
-from headrace.engine.session import spark_session
+from headrace.engine.session import interpreting, spark_session
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.values import element_rows, emitted
 from headrace.entrypoints.conformance_cases import (
@@ -42,6 +42,9 @@ from headrace.model.triggers import Always
 from headrace.model.windows import GlobalWindows, Window
 from headrace.pipeline.graph import Aggregation, Stage
 
+_CASES_AT_ONCE = (os.cpu_count() or 1) + 1
+"""One more than the cores: while a case waits for its answer another is planned."""
+
 KEY, VALUE, RESULT, BYTES = "key", "value", "result", "_size"
 
 
@@ -54,23 +57,17 @@ class SparkExecutor:
     def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
         spark = self._borrowed or _session()
         try:
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                yield from pool.map(lambda case: _replay(spark, case), cases)
+            session = interpreting(spark)
+            with ThreadPoolExecutor(_CASES_AT_ONCE) as pool:
+                yield from pool.map(lambda case: _replay(session, case), cases)
         finally:
             if self._borrowed is None:
                 spark.stop()
 
 
 def _session() -> SparkSession:
-    # many queries over a few rows, each run once: compiling them would cost more than interpreting them
     os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    conf = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.log.level": "ERROR",
-        "spark.driver.memory": "3g",
-    }
+    conf = {"spark.log.level": "ERROR", "spark.driver.memory": "3g"}
     return spark_session("headrace conformance", root_uri="file:///", conf=conf)
 
 

@@ -1,0 +1,21 @@
+"""Every case of the conformance file on the Spark engine, in the application of the tests."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.conformance import Status, run_file
+from headrace.entrypoints.conformance_spark import SparkExecutor
+
+pytestmark = pytest.mark.spark
+
+CASES = Path(__file__).parent / "cases"
+FILES = sorted(file for file in CASES.glob("*.json") if not file.name.startswith("own_"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_cases_pass_on_spark(spark: SparkSession, file: Path) -> None:
+    results = run_file(file, SparkExecutor(spark))
+    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not Status.PASSED]
+    assert not wrong, "\n".join(wrong)
