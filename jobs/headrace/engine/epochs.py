@@ -25,7 +25,7 @@ from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import newest_records, read_panes
 from headrace.engine.writer import write_files
-from headrace.errors import FixDataError
+from headrace.errors import FixDataError, PipelineError
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.model.watermarks import SplitFacts
@@ -80,6 +80,9 @@ class EpochEngine:
     """The state of one pipeline in one Spark application. Raises typed errors (``headrace.engine.errors``)."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, store: ObjectStore, source: ObjectStore) -> None:
+        if pipeline.also or pipeline.deduplicate is not None:
+            what = "deduplicate" if pipeline.deduplicate is not None else "also"
+            raise PipelineError(f"pipeline {pipeline.name}: the Spark engine does not run {what}= yet; leave it out")
         self.spark, self.pipeline, self.store, self.source = spark, pipeline, store, source
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
         self.operators = [Operator(stage, partitions) for stage in pipeline.stages]
