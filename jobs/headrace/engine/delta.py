@@ -88,9 +88,12 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
     if isinstance(where, Sessions):
         # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
         start = f.col(EVENT_TIME) - f.pmod(f.col(EVENT_TIME), f.lit(int(where.gap)))
-    end = f.col(c.WINDOW_END) if not plan.merging else start
+        end = start
+    else:
+        end = f.col(c.WINDOW_END)
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
     marks = [*([c.SIGN] if plan.stage.withdrawable else []), *([c.ORDER] if plan.is_ordered else [])]
+    marks += [c.STAMP] if plan.custom and plan.stamps_elements else []
     inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *marks)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
     rows = records.select(
@@ -156,7 +159,7 @@ def in_order(placed: SparkColumn) -> SparkColumn:
 
 def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:
     """The timestamp that elements lend their pane; those behind the output watermark lend none (semantics 6.1, 6.2)."""
-    stamp = f.col(EVENT_TIME) + f.lit(plan.output_shift)
+    stamp = f.col(c.STAMP if plan.custom else EVENT_TIME) + f.lit(plan.output_shift)
     held = f.when(stamp >= f.lit(int(output_watermark)), stamp)
     return (f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)
 
