@@ -16,7 +16,7 @@ import pytest
 from headrace.engine import columns as c
 from headrace.engine.delta import aggregate, assigned
 from headrace.engine.elements import judge
-from headrace.engine.errors import spark_errors
+from headrace.engine.errors import ArithmeticDataError, spark_errors
 from headrace.engine.firing import Clocks
 from headrace.engine.operator import Operator
 from headrace.engine.plan import Plan
@@ -113,6 +113,15 @@ class Validity(CustomWindows):
 
 
 @dataclass(frozen=True)
+class Growing(Validity):
+    """Whatever is merged grows, so that one merge too many shows."""
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        start, end = min(w.start for w in windows), max(w.end for w in windows)
+        yield MergeGroup(frozenset(windows), Window(start, Instant(end + 1)))
+
+
+@dataclass(frozen=True)
 class Weighed(CustomWindows):
     """None, one or two windows, as the value says; panes are stamped a bit later than their elements."""
 
@@ -163,6 +172,7 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
     ),
     "custom_merging": (Validity(10), AfterWatermark(early=AfterCount(2), late=AfterCount(1)), retracting(20)),
     "custom_finishing": (Validity(15), OrFinally(Repeatedly(AfterCount(2)), TOTAL), accumulating(30)),
+    "custom_growing": (Growing(8), Repeatedly(AfterAny(GO, AfterProcessingTime(5))), accumulating(25)),
     "custom_records": (
         Weighed(),
         AfterWatermark(late=AfterCount(2)),
@@ -328,6 +338,13 @@ def test_custom_windows_that_break_their_contract_are_refused(spark: SparkSessio
     pipeline = build(Greedy(10), Default(), discarding(20))
     with pytest.raises(PipelineError, match="another window of the key"), spark_errors():
         run_on_spark(spark, pipeline, random_epochs(1, epochs=1, keys=5))
+
+
+def test_sums_that_leave_64_bits_are_errors_of_the_data(spark: SparkSession) -> None:
+    pipeline = build(*SCENARIOS["data_fixed"])
+    records = [{"user": "u1", "at": Instant(1), "value": 2**62} for _ in range(2)]
+    with pytest.raises(ArithmeticDataError, match="64 bits"), spark_errors():
+        run_on_spark(spark, pipeline, [Epoch(Instant(0), records)])
 
 
 def test_output_times_of_merging_custom_windows_are_not_run_yet() -> None:

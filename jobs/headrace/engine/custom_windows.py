@@ -44,15 +44,17 @@ def assigned_windows(where: CustomWindows, event_time: SparkColumn, record: Spar
 
 
 def merged_window(where: CustomWindows, own: SparkColumn, windows: SparkColumn) -> SparkColumn:
-    """What the window ``own`` becomes among the open and new ``windows`` of its key (structs of start and end)."""
+    """What the window ``own`` becomes among the open and new ``windows`` of its key (structs of start and end); itself
+    where these are NULL.
+    """
 
     def merge(owns: pa.Array, all_windows: pa.Array) -> pa.Array:
         became: dict[tuple[Window, ...], Mapping[Window, Window]] = {}
         found = []
         for window, others in zip(owns.to_pylist(), all_windows.to_pylist(), strict=True):
-            key = tuple(_window(other) for other in others)
+            key = tuple(_window(other) for other in others or ())
             if key not in became:
-                became[key] = _results(where, key)
+                became[key] = _results(where, key) if key else {}
             itself = _window(window)
             start, end = became[key].get(itself, itself)
             found.append({START: start, END: end})

@@ -95,7 +95,7 @@ class Merging:
         if self.by_result:
             rows = rows.select("*", self._kind)
         if self.plan.custom:
-            return rows.select("*", self._all_windows).select("*", self._result).select("*", *self._become)
+            return rows.select("*", *self._of_key).select("*", self._result).select("*", *self._become)
         rows = rows.select("*", self._reach).select("*", self._starts).select("*", self._group)
         return rows.select("*", *self._extent) if self.by_result else rows
 
@@ -131,10 +131,12 @@ class Merging:
         return [f.min(c.WINDOW_START).over(group).alias(_FROM), f.max(c.WINDOW_END).over(group).alias(_TO)]
 
     @cached_property
-    def _all_windows(self) -> SparkColumn:
-        """The open and new windows of a row's key."""
+    def _of_key(self) -> list[SparkColumn]:
+        """The open and new windows of a row's key, none where nothing new came: then nothing merges."""
+        key = Window.partitionBy(*self.plan.keys)
         window = f.when(f.col(_KIND) == int(_Kind.MERGED), self._own_window)
-        return f.array_sort(f.collect_set(window).over(Window.partitionBy(*self.plan.keys))).alias("_windows")
+        windows = f.array_sort(f.collect_set(window).over(key))
+        return [f.when(f.max(c.COUNT).over(key) > 0, windows).alias("_windows")]
 
     @property
     def _own_window(self) -> SparkColumn:
