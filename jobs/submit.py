@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from headrace.entrypoints.options import MAIN, Mode, RunOptions
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_signal
 from headrace.entrypoints.results import Action, RunError, RunResult, now, write
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
@@ -67,6 +67,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         snapshot=given.snapshot,
         full_sweep=given.full_sweep,
         mode=Mode(given.mode),
+        signals=tuple(map(parse_signal, given.signal)),
     )
 
 
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytes-per-epoch", type=int)
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: where main moves back to")
+    parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
     return parser

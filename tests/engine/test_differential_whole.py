@@ -2,8 +2,8 @@
 
 import json
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.engine import columns as c
+from headrace.engine.delta import aggregate, assigned
+from headrace.engine.elements import judge
+from headrace.engine.errors import ArithmeticDataError, spark_errors
+from headrace.engine.firing import Clocks
+from headrace.engine.operator import Operator
 from headrace.engine.plan import Plan
 from headrace.engine.source_planning import Offsets, discover
 from headrace.engine.source_reading import open_batch, read_batch
 from headrace.engine.state import union
+from headrace.engine.step import StepProgram
 from headrace.engine.types import SparkSession
+from headrace.engine.values import element_rows
 from headrace.engine.windowing import in_windows
+from headrace.errors import PipelineError
 from headrace.model.expr import crc32, if_
-from headrace.model.time import Instant, instant
+from headrace.model.time import NEVER, Instant, instant
 from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
-from headrace.model.windows import CalendarWindows, ShiftedOutputTime, Window
+from headrace.model.windows import CalendarWindows, CustomWindows, MergeGroup, ShiftedOutputTime, Window
 from headrace.pipeline import (
     AfterCount,
     AfterProcessingTime,
@@ -62,6 +70,7 @@ from headrace.reference.calendar import calendar_window
 from headrace_snapshots.store import open_store
 from tests.engine.differential import run_on_spark
 from tests.engine.test_differential import by_window
+from tests.process.test_plans import plan_of
 
 pytestmark = pytest.mark.spark
 
@@ -81,6 +90,60 @@ RISE = AfterPattern("ab*c", {"a": VALUE < 10, "b": VALUE > 5, "c": VALUE > 25})
 PAIR = AfterPattern("w.?w|[^wn]{2}", {"w": WORD == "x", "n": WORD.is_null()})
 GO, STOP = AfterSignal("go"), AfterSignal("stop")
 NEVER_NULL = DataDriven({"most": max_of(if_(VALUE > 30, VALUE, None))}, col("most").is_null())
+
+
+@dataclass(frozen=True)
+class Validity(CustomWindows):
+    """Values hold for ``length`` at most, or until the next one comes."""
+
+    length: int
+
+    @property
+    def merges(self) -> bool:
+        return True
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        yield Window(timestamp, Instant(timestamp + self.length))
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        starts = sorted({window.start for window in windows})
+        for start, following in zip(starts, [*starts[1:], NEVER], strict=True):
+            same = frozenset(window for window in windows if window.start == start)
+            yield MergeGroup(same, Window(start, min(*(window.end for window in same), following)))
+
+
+@dataclass(frozen=True)
+class Growing(Validity):
+    """Whatever is merged grows, so that one merge too many shows."""
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        start, end = min(w.start for w in windows), max(w.end for w in windows)
+        yield MergeGroup(frozenset(windows), Window(start, Instant(end + 1)))
+
+
+@dataclass(frozen=True)
+class Weighed(CustomWindows):
+    """None, one or two windows, as the value says; panes are stamped a bit later than their elements."""
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        value, start = record["value"], Instant(record["at"] // 12 * 12)
+        if value is not None:
+            yield Window(start, Instant(start + 12))
+            if value % 2:
+                yield Window(Instant(start - 6), Instant(start + 12))
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        return Instant(min(timestamp + 3, window.max_timestamp))
+
+
+@dataclass(frozen=True)
+class Greedy(Validity):
+    """Breaks the contract: it merges a window into another that is none of its sources."""
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        first, *rest = sorted(windows)
+        return [MergeGroup(frozenset({window}), first) for window in rest]
+
 
 WHAT = {
     "elements": count(),
@@ -106,6 +169,14 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
         FixedWindows(20),
         AfterEach(GO, AfterCount(2), AfterWatermark(early=GO, late=STOP)),
         discarding(30),
+    ),
+    "custom_merging": (Validity(10), AfterWatermark(early=AfterCount(2), late=AfterCount(1)), retracting(20)),
+    "custom_finishing": (Validity(15), OrFinally(Repeatedly(AfterCount(2)), TOTAL), accumulating(30)),
+    "custom_growing": (Growing(8), Repeatedly(AfterAny(GO, AfterProcessingTime(5))), accumulating(25)),
+    "custom_records": (
+        Weighed(),
+        AfterWatermark(late=AfterCount(2)),
+        discarding(20, timestamp=TimestampCombiner.EARLIEST),
     ),
     "phase": (FixedWindows(10, 3, crc32(col("user")) % 7), AfterWatermark(late=AfterCount(1)), accumulating(20)),
     "phase_stamped": (
@@ -187,6 +258,17 @@ def test_engine_equals_reference(spark: SparkSession, name: str) -> None:
     check(spark, build(*SCENARIOS[name]), random_epochs(seed), f"{name}, seed {seed}")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Many queries over few rows, each run once: compiling them would cost more than interpreting them."""
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
 def _behind(when: Trigger, how: How) -> Aggregation:
     return Aggregation(
         key={"group": crc32(col("user")) % 5},
@@ -225,12 +307,15 @@ def test_panes_arrive_in_the_order_of_their_emission(spark: SparkSession, name: 
 
 @pytest.mark.parametrize("kind", [FileFormat.JSON, FileFormat.PARQUET])
 def test_records_arrive_by_file_block_and_row(spark: SparkSession, tmp_path: Path, kind: FileFormat) -> None:
-    rows = [{"user": f"u{number}", "value": number} for number in range(300)]
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [{"user": f"u{number}", "value": number, "at": at} for number in range(300)]
     suffix = kind.value
-    for number, name in enumerate(["a", "a-1", "b"]):
+    for number, name in enumerate(["a-1", "a", "b"]):
         part = rows[number * 100 : number * 100 + 100]
         if kind is FileFormat.JSON:
-            (tmp_path / f"{name}.{suffix}").write_text("".join(json.dumps(row) + "\n\n" for row in part))
+            (tmp_path / f"{name}.{suffix}").write_text(
+                "".join(json.dumps(row | {"at": at.isoformat()}) + "\n\n" for row in part)
+            )
         else:
             pq.write_table(pa.Table.from_pylist(part), tmp_path / f"{name}.{suffix}", row_group_size=10)
     pipeline = build(*SCENARIOS["kept_global"])
@@ -247,6 +332,46 @@ def test_records_arrive_by_file_block_and_row(spark: SparkSession, tmp_path: Pat
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     assert len(files) == 3
     assert found == list(range(300))
+
+
+def test_custom_windows_that_break_their_contract_are_refused(spark: SparkSession) -> None:
+    pipeline = build(Greedy(10), Default(), discarding(20))
+    with pytest.raises(PipelineError, match="another window of the key"), spark_errors():
+        run_on_spark(spark, pipeline, random_epochs(1, epochs=1, keys=5))
+
+
+def test_sums_that_leave_64_bits_are_errors_of_the_data(spark: SparkSession) -> None:
+    pipeline = build(*SCENARIOS["data_fixed"])
+    records = [{"user": "u1", "at": Instant(1), "value": 2**62} for _ in range(2)]
+    with pytest.raises(ArithmeticDataError, match="64 bits"), spark_errors():
+        run_on_spark(spark, pipeline, [Epoch(Instant(0), records)])
+
+
+def test_output_times_of_merging_custom_windows_are_not_run_yet() -> None:
+    @dataclass(frozen=True)
+    class Moved(Validity):
+        def output_time(self, timestamp: Instant, window: Window) -> Instant:
+            return Instant(timestamp + 1)
+
+    pipeline = build(Moved(10), Default(), discarding(20, timestamp=TimestampCombiner.LATEST))
+    with pytest.raises(PipelineError, match="moves output times"):
+        Operator(pipeline.stages[0], 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["data_sessions", "pattern_sessions", "pattern_each", "kept_fixed", "signal_each", "phase", "calendar"]
+)
+def test_what_is_built_in_runs_no_python(spark: SparkSession, name: str) -> None:
+    calendar = (CalendarWindows("month", "Europe/Berlin"), Default(), discarding())
+    stage = build(*(calendar if name == "calendar" else SCENARIOS[name])).stages[0]
+    plan = Plan(stage)
+    rows = judge(plan, element_rows(spark, stage.schema, [({"user": "u1", "value": 1}, Instant(0), 1)]))
+    delta = aggregate(plan, assigned(plan, rows, Instant(0)), 2)
+    step = StepProgram(plan).build(1, [], delta, Clocks(Instant(0), Instant(9), Instant(0), Instant(0)))
+    assert step is not None
+    for found in (delta, step.rows, step.panes()):
+        assert "Python" not in plan_of(found)
+        assert "ArrowEval" not in plan_of(found)
 
 
 CALENDARS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]

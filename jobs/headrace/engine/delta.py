@@ -11,6 +11,7 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
+from headrace.engine.expressions import by_reference
 from headrace.engine.kept import KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
@@ -63,7 +64,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
         f.when(f.col("_reject").isNotNull(), Fate.REJECTED)
         .when(~f.coalesce(f.col("_kept"), f.lit(False)) | f.col(EVENT_TIME).isNull(), Fate.FILTERED)
         .when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
-        .when(f.lit(int(watermark)) > expires, late)
+        .when(by_reference(int(watermark), f.col(EVENT_TIME)) > expires, late)
         .otherwise(Fate.ACCEPTED)
     )
     return windowed.withColumn("_fate", fate.cast("int"))
@@ -89,9 +90,12 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
     if isinstance(where, Sessions):
         # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
         start = f.col(EVENT_TIME) - f.pmod(f.col(EVENT_TIME), f.lit(int(where.gap)))
-    end = f.col(c.WINDOW_END) if not plan.merging else start
+        end = start
+    else:
+        end = f.col(c.WINDOW_END)
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
     marks = [*([c.SIGN] if plan.stage.withdrawable else []), *([c.ORDER] if plan.is_ordered else [])]
+    marks += [c.STAMP] if plan.custom and plan.stamps_elements else []
     inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *marks)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
     rows = records.select(
@@ -159,8 +163,8 @@ def in_order(placed: SparkColumn) -> SparkColumn:
 
 def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:
     """The timestamp that elements lend their pane; those behind the output watermark lend none (semantics 6.1, 6.2)."""
-    stamp = f.col(EVENT_TIME) + f.lit(plan.output_shift)
-    held = f.when(stamp >= f.lit(int(output_watermark)), stamp)
+    stamp = f.col(c.STAMP if plan.custom else EVENT_TIME) + f.lit(plan.output_shift)
+    held = f.when(stamp >= by_reference(int(output_watermark), stamp), stamp)
     return (f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)
 
 

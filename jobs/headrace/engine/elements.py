@@ -2,7 +2,8 @@
 
 A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (long, granules), ``_kept``
 (whether the filter is TRUE), the key columns, the inputs of aggregates and triggers (``Plan.inputs``), and ``_sign``
-where elements can be withdrawn, ``_order`` where the order of arrival counts.
+where elements can be withdrawn, ``_order`` where the order of arrival counts, ``_record`` for a user's own window
+function.
 """
 
 from pyspark.sql import functions as f
@@ -34,6 +35,7 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
         f.coalesce(compile_expr(lit(True) if kept is None else kept, schema), f.lit(False)).alias(KEPT),
         *([c.SIGN] if plan.stage.withdrawable else []),
         *([c.ORDER] if plan.is_ordered else []),
+        *([record(schema)] if plan.custom else []),
         *[_computed(expr, schema).alias(name) for name, expr in [*keys.items(), *plan.inputs]],
     )
     reason = f.lit(None).cast("string")
@@ -46,6 +48,15 @@ def _computed(expr: Expr, schema: Schema) -> SparkColumn:
     return compile_expr(expr, schema).cast(
         SPARK_TYPES[type_of(expr, {**schema, c.SIZE: DataType.INT}) or DataType.BOOL]
     )
+
+
+def record(schema: Schema) -> SparkColumn:
+    """A row as a user's own window function sees it: timestamps are Instants (granules)."""
+    values = [
+        (f.unix_micros(named(name)) if kind is DataType.TIMESTAMP else named(name)).alias(name)
+        for name, kind in schema.items()
+    ]
+    return f.struct(*values).alias(c.RECORD)
 
 
 def element_size(schema: Schema) -> SparkColumn:

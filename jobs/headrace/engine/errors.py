@@ -13,7 +13,15 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
-from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
+from headrace.errors import (
+    FixConfigError,
+    FixDataError,
+    GiveUpError,
+    HeadraceError,
+    PipelineError,
+    RestoreError,
+    RetryError,
+)
 
 SparkFailure = (PySparkException, Py4JError)
 """What ``except`` should name around a Spark action."""
@@ -127,6 +135,7 @@ _FILE = re.compile(
 )
 _UNKNOWN_FILE = "(Spark does not say which)"
 _MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
+_REFUSED = re.compile(r"headrace\.errors\.PipelineError: (?P<message>[^\n]*)")  # what runs in Python raised it
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 _CONDITION = re.compile(r"\[(?P<condition>[A-Z][A-Z_0-9]*(?:\.[A-Z_0-9]+)*)\] ?(?P<message>[^\n]*)")
 
@@ -208,12 +217,18 @@ def _denied(failure: _Failure) -> HeadraceError:
     )
 
 
+def _refused(failure: _Failure) -> HeadraceError:
+    found = _REFUSED.search(failure.text)
+    return PipelineError(found["message"] if found else failure.summary)
+
+
 def _stopped(failure: _Failure) -> HeadraceError:
     return SparkStoppedError(f"Spark stopped in the middle of its work: {failure.summary}. Run again")
 
 
 # The first that matches decides: what explains the others comes first.
 _TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError]]] = [
+    (_REFUSED, _refused),
     (re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed .* memory"), _memory),
     (re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found|BlockNotFound"), _lost_block),
     (re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"), _denied),

@@ -91,13 +91,18 @@ def s3a_jars() -> tuple[Path, ...]:
     return jars
 
 
+# the generated code of firing is one method of more than 8,000 bytes, which HotSpot would only interpret
+_COMPILE_HUGE_METHODS = "-XX:-DontCompileHugeMethods"
+
+
 def driver_java_options() -> str:
-    """Options for ``spark.driver.extraJavaOptions``: the class-data archive if there is one, and HEADRACE_JAVA_OPTIONS.
+    """Options for ``spark.driver.extraJavaOptions``: the class-data archive if there is one, HEADRACE_JAVA_OPTIONS.
 
     For epochs of some thousand rows ``-XX:TieredStopAtLevel=1 -XX:+UseSerialGC`` halves the CPU time of a run; for
     millions of rows it doubles it.
     """
-    return " ".join(part for part in (_archive_options(), os.environ.get(OPTIONS_VARIABLE, "")) if part)
+    parts = (_COMPILE_HUGE_METHODS, _archive_options(), os.environ.get(OPTIONS_VARIABLE, ""))
+    return " ".join(part for part in parts if part)
 
 
 def _archive_options() -> str:

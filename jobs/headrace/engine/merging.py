@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine import columns as c
+from headrace.engine.custom_windows import END, START, merged_window, moves_output_times
 from headrace.engine.delta import in_order
 from headrace.engine.kept import KEPT_VALUE
 from headrace.engine.matching import initial, null
@@ -42,9 +43,16 @@ class Merging:
     """Columns of the query, made once for all epochs of an application: making them costs more than running them."""
 
     def __init__(self, plan: Plan, clocks: list[str]) -> None:
-        if not isinstance(plan.where, Sessions):
+        self.touching = isinstance(plan.where, Sessions) and plan.where.touching_merges
+        if plan.custom and plan.stamps_elements and moves_output_times(plan.custom):
+            raise PipelineError(
+                f"{plan.where!r} merges windows and moves output times: the Spark engine does not run the two together "
+                "yet; leave out its output_time, or use TimestampCombiner.END_OF_WINDOW"
+            )
+        if not plan.custom and not isinstance(plan.where, Sessions):
             raise PipelineError(f"the Spark engine does not merge windows of {plan.where!r} yet")
-        self.plan, self.clocks, self.sessions = plan, clocks, plan.where
+        self.plan, self.clocks = plan, clocks
+        self.by_result = plan.may_finish or plan.custom is not None
         self._lists = [measure.name for measure in plan.trigger.measures if measure.fold is Fold.LIST]
         self._known: dict[bool, list[SparkColumn]] = {}
 
@@ -84,10 +92,12 @@ class Merging:
 
     def _becoming(self, rows: DataFrame) -> DataFrame:
         """Each row with its group. Closed windows stay what they are: they take no part in merging (3.5)."""
-        if self.plan.may_finish:
+        if self.by_result:
             rows = rows.select("*", self._kind)
+        if self.plan.custom:
+            return rows.select("*", *self._of_key).select("*", self._result).select("*", *self._become)
         rows = rows.select("*", self._reach).select("*", self._starts).select("*", self._group)
-        return rows.select("*", *self._extent) if self.plan.may_finish else rows
+        return rows.select("*", *self._extent) if self.by_result else rows
 
     @cached_property
     def _kind(self) -> SparkColumn:
@@ -95,7 +105,7 @@ class Merging:
 
     @cached_property
     def _partition(self) -> list[str]:
-        return [*self.plan.keys, *([_KIND] if self.plan.may_finish else [])]
+        return [*self.plan.keys, *([_KIND] if self.by_result else [])]
 
     @cached_property
     def _reach(self) -> SparkColumn:
@@ -105,7 +115,7 @@ class Merging:
     @cached_property
     def _starts(self) -> SparkColumn:
         start, reach = f.col(c.WINDOW_START), f.col(_REACH)
-        starts = reach.isNull() | (start > reach if self.sessions.touching_merges else start >= reach)
+        starts = reach.isNull() | (start > reach if self.touching else start >= reach)
         if self.plan.may_finish:
             starts = starts | (f.col(_KIND) == int(_Kind.CLOSED))
         return f.when(starts, 1).otherwise(0).alias(_STARTS)
@@ -119,6 +129,33 @@ class Merging:
     def _extent(self) -> list[SparkColumn]:
         group = Window.partitionBy(*self._partition, _GROUP)
         return [f.min(c.WINDOW_START).over(group).alias(_FROM), f.max(c.WINDOW_END).over(group).alias(_TO)]
+
+    @cached_property
+    def _of_key(self) -> list[SparkColumn]:
+        """The open and new windows of a row's key, none where nothing new came: then nothing merges."""
+        key = Window.partitionBy(*self.plan.keys)
+        window = f.when(f.col(_KIND) == int(_Kind.MERGED), self._own_window)
+        windows = f.array_sort(f.collect_set(window).over(key))
+        return [f.when(f.max(c.COUNT).over(key) > 0, windows).alias("_windows")]
+
+    @property
+    def _own_window(self) -> SparkColumn:
+        return f.struct(f.col(c.WINDOW_START).alias(START), f.col(c.WINDOW_END).alias(END))
+
+    @cached_property
+    def _result(self) -> SparkColumn:
+        if self.plan.custom is None:
+            raise AssertionError(self.plan.where)
+        return merged_window(self.plan.custom, self._own_window, f.col("_windows")).alias("_result")
+
+    @cached_property
+    def _become(self) -> list[SparkColumn]:
+        takes_part = f.col(_KIND) == int(_Kind.MERGED)
+        ends = {_FROM: (START, c.WINDOW_START), _TO: (END, c.WINDOW_END)}
+        return [
+            f.when(takes_part, f.col(f"_result.{field}")).otherwise(f.col(own)).alias(name)
+            for name, (field, own) in ends.items()
+        ]
 
     @cached_property
     def _meets_closed(self) -> SparkColumn:
@@ -145,7 +182,7 @@ class Merging:
 
     @cached_property
     def _by(self) -> list[str]:
-        return [*self.plan.keys, *([_FROM, _TO, _KIND] if self.plan.may_finish else [_GROUP])]
+        return [*self.plan.keys, *([_FROM, _TO, _KIND] if self.by_result else [_GROUP])]
 
     @cached_property
     def _folded(self) -> list[SparkColumn]:
@@ -164,7 +201,7 @@ class Merging:
         live = [f.array_sort(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
         extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
         return [
-            *([] if plan.may_finish else extent),
+            *([] if self.by_result else extent),
             *[f.max(name).alias(name) for name in self.clocks],
             f.sum(c.COUNT).alias(c.COUNT),
             f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, source)).alias(SOURCES),
@@ -191,7 +228,7 @@ class Merging:
         plan = self.plan
         fresh = initial(plan)
         has = f.size(SOURCES) > 0
-        closed = f.col(_KIND) == int(_Kind.CLOSED) if plan.may_finish else f.lit(False)
+        closed = f.col(_KIND) == int(_Kind.CLOSED) if self.by_result else f.lit(False)
         known = {field.name: f.coalesce(f.col(field.name), fresh[field.name]) for field in plan.trigger.fields}
         columns = {
             **known,

@@ -1,6 +1,6 @@
 """An aggregation as the engine sees it: the names, types and compiled parts that every step of it needs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expr import Column, DataType, Expr, to_json
 from headrace.model.typing import type_of
-from headrace.model.windows import Sessions, ShiftedOutputTime, WindowFn
+from headrace.model.windows import CustomWindows, Sessions, ShiftedOutputTime, WindowFn
 from headrace.pipeline.graph import Stage
 
 _LONG, _BOOL, _INT = t.LongType(), t.BooleanType(), t.IntegerType()
@@ -120,8 +120,13 @@ class Plan:
         kept, found = contents[c.KEPT], {}
         for part in self._aggregated:
             name = "_" if part.input is None else self.input_column(part.input)
-            found[part.name] = part.of(f.transform(kept, lambda element, name=name: element[name]))  # type: ignore[misc]
+            found[part.name] = part.of(f.transform(kept, _reading(name)))
         return found
+
+    @cached_property
+    def custom(self) -> CustomWindows | None:
+        """The window function if it is a user's own."""
+        return self.where if isinstance(self.where, CustomWindows) else None
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -231,3 +236,7 @@ def _named(wanted: Iterable[Expr | None]) -> list[tuple[str, Expr]]:
         if expr is not None:
             distinct.setdefault(str(to_json(expr)), expr)
     return [(f"_in_{i}", expr) for i, expr in enumerate(distinct.values())]
+
+
+def _reading(name: str) -> Callable[[SparkColumn], SparkColumn]:
+    return lambda element: element[name]

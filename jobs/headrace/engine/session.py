@@ -35,8 +35,15 @@ _CONF = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # inferring filters from wide projections costs more than the engine's queries, whose filters are where they belong
     "spark.sql.constraintPropagation.enabled": "false",
-    # it would turn the clocks of an epoch from columns into literals, and every epoch into new code to compile
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.FoldablePropagation",
+    # the first would turn the clocks of an epoch from columns into literals, and every epoch into new code to compile;
+    # the second would give every layer of state a join and a copy of all conditions of its own
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("FoldablePropagation", "PushDownLeftSemiAntiJoin")
+    ),
+    # plans of one shape share generated code, wherever in a plan it stands, and keep it
+    "spark.sql.codegen.useIdInClassName": "false",
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.caseSensitive": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from headrace.engine import columns as c
-from headrace.engine.elements import element_size
+from headrace.engine.elements import element_size, record
 from headrace.engine.errors import UnreadableFileError
 from headrace.engine.expressions import compile_expr, named
 from headrace.engine.plan import Plan
@@ -166,6 +166,7 @@ def _judge(pipeline: Pipeline, plan: Plan, batch: Batch, records: DataFrame) -> 
         f.col(POSITION) if POSITION in records.columns else f.lit(None).cast("long").alias(POSITION),
         event_time.alias(EVENT_TIME),
         *([_order(batch.source_uri)] if PLACE in records.columns else []),
+        *([record(pipeline.schema)] if plan.custom else []),
         *([f.unix_micros(computed(MARK, mark)).alias(MARK)] if mark is not None else []),
         f.coalesce(computed(SPLIT, split), f.lit("")).alias(SPLIT),
         f.coalesce(computed(KEPT, kept), f.lit(False)).alias(KEPT),
@@ -233,11 +234,18 @@ def _unreadable_rows(
         null(POSITION, LongType()),
         null(EVENT_TIME, LongType()),
         *([null(c.ORDER, _ORDER)] if ordered else []),
+        *([_no_record(schema)] if plan.custom else []),
         *([null(MARK, LongType())] if marks(pipeline.event_time) is not None else []),
         f.lit("").alias(SPLIT),
         f.lit(False).alias(KEPT),
         *[null(name, _kind(expr, schema)) for name, expr in columns],
     )
+
+
+def _no_record(schema: Schema) -> SparkColumn:
+    """The struct of ``elements.record``, all NULL."""
+    kinds = {name: LongType() if kind is Kind.TIMESTAMP else SPARK_TYPES[kind] for name, kind in schema.items()}
+    return f.struct(*[f.lit(None).cast(kind).alias(name) for name, kind in kinds.items()]).alias(c.RECORD)
 
 
 def _kind(expr: Expr, schema: Schema) -> DataType:

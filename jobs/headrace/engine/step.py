@@ -58,7 +58,7 @@ class Step:
         plan = self.plan
         rows = self.rows.where(f.size(EMITS) > 0).select(*plan.keys, f.posexplode(EMITS).alias("sequence", "p"))
         own = {name: f.col(name) for name in plan.keys}
-        own["epoch"] = f.lit(self.epoch).cast("long")
+        own["epoch"] = f.col(c.EPOCH)  # not a literal, which would make it new code in every epoch
         own["sequence"] = f.col("sequence").cast("long")
 
         def column(field: t.StructField) -> SparkColumn:

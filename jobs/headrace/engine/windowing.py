@@ -3,6 +3,7 @@
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
+from headrace.engine.custom_windows import END, STAMP, START, assigned_windows
 from headrace.engine.expressions import compile_expr
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn
@@ -12,6 +13,7 @@ from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 from headrace.model.windows import (
     CalendarUnit,
     CalendarWindows,
+    CustomWindows,
     FixedWindows,
     GlobalWindows,
     Sessions,
@@ -42,6 +44,8 @@ def in_windows(plan: Plan, judged: DataFrame) -> DataFrame:
             return _single(judged, f.lit(int(MIN_INSTANT)), f.lit(int(GLOBAL_WINDOW_END)))
         case SlidingWindows(size, period, offset):
             return _sliding(judged, int(size), int(period), int(offset))
+        case CustomWindows():
+            return _custom(judged, plan.where)
     raise PipelineError(f"the Spark engine does not run the window function {plan.where!r} yet")
 
 
@@ -62,6 +66,16 @@ def _sliding(judged: DataFrame, size: int, period: int, offset: int) -> DataFram
     exploded = judged.select("*", f.posexplode_outer(starts).alias("_position", c.WINDOW_START))
     first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
     return exploded.withColumns({c.WINDOW_END: f.col(c.WINDOW_START) + f.lit(size), FIRST: first}).drop("_position")
+
+
+def _custom(judged: DataFrame, where: CustomWindows) -> DataFrame:
+    """The windows that a user's own function gives the elements that take part."""
+    taken = f.when(f.col("_reject").isNull() & f.col("_kept"), f.col(c.EVENT_TIME))
+    found = assigned_windows(where, taken, f.col(c.RECORD))
+    exploded = judged.withColumn("_windows", found).select("*", f.posexplode_outer("_windows").alias("_position", "_w"))
+    first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
+    windows = {c.WINDOW_START: f.col(f"_w.{START}"), c.WINDOW_END: f.col(f"_w.{END}"), c.STAMP: f.col(f"_w.{STAMP}")}
+    return exploded.withColumns({**windows, FIRST: first}).drop("_windows", "_position", "_w", c.RECORD)
 
 
 # --- days, weeks and months of local time

@@ -20,7 +20,7 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, Mode, RunOptions
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_signal
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.registry import registered, resolve
@@ -79,6 +79,9 @@ def run(
     max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
     files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
     mode: Annotated[Mode, typer.Option(help="batch: all input in one epoch, to the end.")] = Mode.MICRO_BATCH,
+    signal: Annotated[
+        list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
+    ] = None,
     publish: Annotated[bool, typer.Option(help="Publish when the audit succeeds.")] = True,
     output: Output = Format.TEXT,
 ) -> None:
@@ -87,7 +90,12 @@ def run(
     from headrace.entrypoints.results import to_json
 
     options = RunOptions(
-        new_run_id(), max_epochs=max_epochs, files_per_epoch=files_per_epoch, mode=mode, publish=publish
+        new_run_id(),
+        max_epochs=max_epochs,
+        files_per_epoch=files_per_epoch,
+        mode=mode,
+        publish=publish,
+        signals=tuple(map(parse_signal, signal or ())),
     )
     with watching() as watcher:
         result = run_recorded(resolve(pipeline), root, options, watcher)

@@ -169,7 +169,7 @@ class _Run:
             return True  # restoring names what is broken, and falls back
         progress = self._progress(manifest)
         self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
-        return bool(self._looked[1]) or progress.due_time <= instant(self.now())
+        return bool(self._looked[1] or self.options.signals) or progress.due_time <= instant(self.now())
 
     def _new_files(self, manifest: Manifest | None, sweep: bool) -> list[InputFile]:
         """What has landed and was not read by ``manifest`` or before; ``sweep``: also where nobody looks any more."""
@@ -235,13 +235,15 @@ class _Run:
         max_files = self.options.files_per_epoch or source.max_files
         max_bytes = self.options.bytes_per_epoch or source.max_bytes
         limit = self.options.max_epochs
+        signals = () if done else self.options.signals
         while limit is None or done < limit:
             clock = instant(self.now())
             batch = next_batch(files, max_files, max_bytes)
-            if not batch and not engine.has_due(clock):
+            if not batch and not signals and not engine.has_due(clock):
                 return
             files = files[len(batch) :]
-            committer.submit(engine.compute(batch, clock, source.look_back))
+            committer.submit(engine.compute(batch, clock, source.look_back, signals=signals))
+            signals = ()
             done += 1
 
     def _batch(self, committer: Committer, files: list[InputFile]) -> None:
@@ -252,7 +254,8 @@ class _Run:
                 f"{committer.head.epoch} already: name a new branch, or an empty root"
             )
         clock = instant(self.now())
-        committer.submit(committer.engine.compute(files, clock, self.pipeline.source.look_back, is_last=True))
+        look_back, signals = self.pipeline.source.look_back, self.options.signals
+        committer.submit(committer.engine.compute(files, clock, look_back, is_last=True, signals=signals))
 
     def audited(self) -> AuditOutcome | None:
         """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to

@@ -1,0 +1,104 @@
+"""A user's own window function as columns (semantics 2.6): the one path of the engine with Python, in Arrow batches.
+
+The function travels to the tasks with the module that defines it, which they need not be able to import.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import types as t
+from pyspark.sql.pandas.functions import arrow_udf
+
+from headrace.engine.types import SparkColumn
+from headrace.errors import PipelineError
+from headrace.model.time import Instant
+from headrace.model.windows import CustomWindows, MergeGroup, Window
+
+START, END, STAMP = "start", "end", "stamp"
+
+_LONG = t.LongType()
+_WINDOW = t.StructType([t.StructField(START, _LONG), t.StructField(END, _LONG)])
+_ASSIGNED = t.ArrayType(t.StructType([*_WINDOW.fields, t.StructField(STAMP, _LONG)]))
+_ARROW_WINDOW = pa.struct([(START, pa.int64()), (END, pa.int64())])
+_ARROW_ASSIGNED = pa.list_(pa.struct([(START, pa.int64()), (END, pa.int64()), (STAMP, pa.int64())]))
+
+Named = Callable[..., SparkColumn]
+
+
+def assigned_windows(where: CustomWindows, event_time: SparkColumn, record: SparkColumn) -> SparkColumn:
+    """The windows of each element in order, each with the timestamp that the element lends its pane there; NULL where
+    ``event_time`` is. ``record`` is a struct whose timestamps are Instants.
+    """
+
+    def assign(times: pa.Array, records: pa.Array) -> pa.Array:
+        found = [
+            None if at is None else _windows_of(where, Instant(at), value)
+            for at, value in zip(times.to_pylist(), records.to_pylist(), strict=True)
+        ]
+        return pa.array(found, _ARROW_ASSIGNED)
+
+    return _vectorised(where, assign, _ASSIGNED)(event_time, record)
+
+
+def merged_window(where: CustomWindows, own: SparkColumn, windows: SparkColumn) -> SparkColumn:
+    """What the window ``own`` becomes among the open and new ``windows`` of its key (structs of start and end); itself
+    where these are NULL.
+    """
+
+    def merge(owns: pa.Array, all_windows: pa.Array) -> pa.Array:
+        became: dict[tuple[Window, ...], Mapping[Window, Window]] = {}
+        found = []
+        for window, others in zip(owns.to_pylist(), all_windows.to_pylist(), strict=True):
+            key = tuple(_window(other) for other in others or ())
+            if key not in became:
+                became[key] = _results(where, key) if key else {}
+            itself = _window(window)
+            start, end = became[key].get(itself, itself)
+            found.append({START: start, END: end})
+        return pa.array(found, _ARROW_WINDOW)
+
+    return _vectorised(where, merge, _WINDOW)(own, windows)
+
+
+def moves_output_times(where: CustomWindows) -> bool:
+    """Whether elements may lend their panes another timestamp than their own."""
+    return type(where).output_time is not CustomWindows.output_time
+
+
+def _vectorised(where: CustomWindows, function: Callable[..., pa.Array], returns: t.DataType) -> Named:
+    module = sys.modules[type(where).__module__]
+    if module.__name__.partition(".")[0] != "headrace":
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    # its type hints know fewer result types than it takes
+    return cast("Callable[..., Named]", arrow_udf)(function, returns)
+
+
+def _windows_of(where: CustomWindows, at: Instant, record: Mapping[str, Any]) -> list[dict[str, int]]:
+    try:
+        windows = sorted(set(where.assign(at, record)))
+        return [{START: w.start, END: w.end, STAMP: where.output_time(at, w)} for w in windows]
+    except Exception as error:
+        raise PipelineError(f"{where!r} could not assign windows to an element at {at}: {error!r}") from error
+
+
+def _results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Window, Window]:
+    """What became of each window that merged."""
+    try:
+        groups = list(where.merge(windows))
+    except Exception as error:
+        raise PipelineError(f"{where!r} could not merge windows of a key: {error!r}") from error
+    became: dict[Window, Window] = {}
+    for sources, result in groups:
+        if not sources.isdisjoint(became) or not sources <= set(windows):
+            raise PipelineError(f"{where!r} merged a window twice, or one that it was not given: {sorted(sources)}")
+        if result in windows and result not in sources:
+            raise PipelineError(f"{where!r} merged {sorted(sources)} into {result}, another window of the key")
+        became.update(dict.fromkeys(MergeGroup(sources, result).sources, result))
+    return became
+
+
+def _window(value: Mapping[str, int]) -> Window:
+    return Window(Instant(value[START]), Instant(value[END]))

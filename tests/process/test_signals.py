@@ -1,0 +1,39 @@
+"""Signals that are given to a run (semantics 9.3)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import RunOptions, RunOptionsError, parse_signal
+from headrace.entrypoints.process import process
+from headrace.model.triggers import AfterSignal, OrFinally, Repeatedly, Signal
+from headrace.pipeline import Default, accumulating
+from tests.process.clicks import CLICKS, USERS, land
+
+
+@pytest.mark.parametrize(
+    ("text", "signal"), [("go", Signal("go")), ('go=["u1", 2]', Signal("go", ("u1", 2))), ("go=[]", Signal("go", ()))]
+)
+def test_signals_are_read(text: str, signal: Signal) -> None:
+    assert parse_signal(text) == signal
+
+
+@pytest.mark.parametrize("text", ["", "=[1]", "go=u1", 'go="u1"', "go={}"])
+def test_what_is_no_signal_is_refused(text: str) -> None:
+    with pytest.raises(RunOptionsError, match="write a name"):
+        parse_signal(text)
+
+
+@pytest.mark.spark
+def test_a_run_without_input_hears_its_signals_once(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = replace(CLICKS, when=OrFinally(Repeatedly(AfterSignal("go")), Default()), how=accumulating(0))
+    pipeline = replace(pipeline, allow_finishing=True)
+    land(tmp_path, 0, 1)
+    first = process(pipeline, tmp_path.as_uri(), RunOptions("first"), spark=spark)
+    told = process(pipeline, tmp_path.as_uri(), RunOptions("told", signals=(Signal("go", ("u1",)),)), spark=spark)
+    again = process(pipeline, tmp_path.as_uri(), RunOptions("again", signals=(Signal("go"),)), spark=spark)
+    assert [result.epochs for result in (first, told, again)] == [(0,), (1,), (2,)]
+    assert 0 < told.rows["panes_early"] < again.rows["panes_early"]
+    assert again.rows["panes_early"] >= USERS - 1
