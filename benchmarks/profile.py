@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--plans", type=Path)
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark, to try it out")
     common_arguments(parser)
     given = parser.parse_args()
     source = data.events(given.folder / "data", data.Events(given.rows, given.keys, given.epochs))
@@ -104,6 +105,7 @@ def main() -> None:
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
             "spark.sql.debug.maxToStringFields": "1000",
+            **dict(setting.partition("=")[::2] for setting in given.conf),
         }
         spark = spark_session("headrace profile", root_uri=root.as_uri(), cores=given.cores, conf=conf)
         _run(spark, given, source, root)
