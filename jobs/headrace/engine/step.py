@@ -56,7 +56,8 @@ class Step:
     def panes(self) -> DataFrame:
         """The panes of the epoch: keys, aggregates, pane columns (``headrace.model.panes``)."""
         plan = self.plan
-        rows = self.rows.where(f.size(EMITS) > 0).select(*plan.keys, f.posexplode(EMITS).alias("sequence", "p"))
+        rows = self.rows.where(f.size(EMITS) > 0)
+        rows = rows.select(*plan.keys, c.EPOCH, f.posexplode(EMITS).alias("sequence", "p"))
         own = {name: f.col(name) for name in plan.keys}
         own["epoch"] = f.col(c.EPOCH)  # not a literal, which would make it new code in every epoch
         own["sequence"] = f.col("sequence").cast("long")
