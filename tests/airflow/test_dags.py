@@ -38,7 +38,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_every_pipeline_has_three_dags(parsed: Any) -> None:
-    names = ("clicks", "aircraft_sessions", "flights_departures")
+    names = ("clicks", "aircraft_sessions", "busy_aircraft", "flights_departures")
     families = ("process", "recover", "backfill")
     assert set(parsed["dags"]) == {f"headrace_{name}_{family}" for name in names for family in families}
 
