@@ -10,7 +10,7 @@ STORE ?= local
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo up down minio minio-stop archive figures test test-unit fuzz check fmt clean
+.PHONY: help setup demo up down minio minio-stop archive figures test test-unit fuzz mutations check fmt clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slo
 
 fuzz: $(READY) ## Random pipelines on both executors (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest tests/engine/test_random.py tests/reference
+
+mutations: $(READY) ## Deliberate mistakes in the engine: the conformance cases must catch each of them
+	$(BIN)/python -m scripts.mutations
 
 check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/ruff check .

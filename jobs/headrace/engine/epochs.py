@@ -105,6 +105,7 @@ class EpochEngine:
             operator.layers = [self._load(operator, layer) for layer in layers]
             operator.watermark, operator.published = watermark, output
             operator.processing_time = progress.processing_time
+        self.operators[0].percentiles = dict(progress.percentiles)
 
     def _load(self, operator: Operator, layer: Layer) -> states.StateLayer:
         uris = [spark_uri(self.store.uri, file.path) for file in layer.files]
