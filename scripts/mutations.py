@@ -30,18 +30,18 @@ class Mutation:
 
 MUTATIONS = (
     Mutation(
-        "the bundle is judged under the new watermark",
+        "no watermark crosses the end of a window",
         "firing.py",
         "pairs = [(c.WATERMARK_BEFORE, c.WATERMARK_AFTER)]",
         "pairs = [(c.WATERMARK_AFTER, c.WATERMARK_AFTER)]",
-        ("lateness_and_triggers", "transcript_fixed_default"),
+        ("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
         "lateness is one granule longer",
-        "firing.py",
-        "(how.allowed_lateness - 1)",
-        "how.allowed_lateness",
-        ("timestamps", "java_test_fixed_windows_eow_and_gc_together"),
+        "delta.py",
+        "f.lit(int(lateness) - 1)",
+        "f.lit(int(lateness))",
+        ("lateness_and_triggers", "derived_late_drop_boundary_W30"),
     ),
     Mutation(
         "a merge keeps the late phase of one window",
@@ -111,7 +111,7 @@ MUTATIONS = (
         "firing.py",
         'let("fires_again", all_of(still_open,',
         'let("fires_again", all_of(negate(fires), negate(crossed), still_open,',
-        ("lateness_and_triggers", "transcript_fixed_default"),
+        ("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
         "a hold survives its pane",
