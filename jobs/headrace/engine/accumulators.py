@@ -154,10 +154,9 @@ class _Compiler:
         )
 
         def result(parts: Parts) -> SparkColumn:
-            outer = self.aggregate.outer
-            keeps = (outer in (Outer.RIGHT, Outer.BOTH), outer in (Outer.LEFT, Outer.BOTH))
-            lefts, rights = (_side(bag, parts[bag.name], keep) for bag, keep in zip(bags, keeps, strict=True))
-            return once(f.struct(lefts.alias("lefts"), rights.alias("rights")), _all_pairs)
+            lefts, rights = (_side(bag, parts[bag.name]) for bag in bags)
+            sides = f.struct(lefts.alias("lefts"), rights.alias("rights"))
+            return once(sides, lambda both: _all_pairs(both, self.aggregate.outer))
 
         return self._made(bags, result)
 
@@ -208,19 +207,25 @@ class _Compiler:
         raise AssertionError(aggregate.combiner)
 
 
-def _side(bag: BagPart, content: SparkColumn, stands_for_nothing: bool) -> SparkColumn:
-    """The values of one side of a join; a single NULL for none of them if that ``stands_for_nothing``."""
+def _side(bag: BagPart, content: SparkColumn) -> SparkColumn:
+    """The values of one side of a join."""
     assert isinstance(bag.type, t.MapType)
-    nothing = f.array(f.lit(None)) if stands_for_nothing else f.array()
-    values = copies(f.when(f.size(content) > 0, content))
-    return f.coalesce(once(values, lambda v: f.when(f.size(v) > 0, v)), nothing.cast(t.ArrayType(bag.type.keyType)))
+    return f.coalesce(copies(content), f.array().cast(t.ArrayType(bag.type.keyType)))
 
 
-def _all_pairs(sides: SparkColumn) -> SparkColumn:
+def _all_pairs(sides: SparkColumn, outer: Outer | None) -> SparkColumn:
+    lefts, rights = sides["lefts"], sides["rights"]
+    no_left, no_right = f.size(lefts) == 0, f.size(rights) == 0
+    # a single NULL stands for a side without values, if there are values on the other
+    if outer in (Outer.RIGHT, Outer.BOTH):
+        lefts = f.when(no_left & ~no_right, f.array(f.lit(None))).otherwise(lefts)
+    if outer in (Outer.LEFT, Outer.BOTH):
+        rights = f.when(no_right & ~no_left, f.array(f.lit(None))).otherwise(rights)
+
     def with_all(a: SparkColumn) -> SparkColumn:
-        return f.transform(sides["rights"], lambda b: f.struct(a.alias("left"), b.alias("right")))
+        return f.transform(rights, lambda b: f.struct(a.alias("left"), b.alias("right")))
 
-    return f.flatten(f.transform(sides["lefts"], with_all))
+    return f.flatten(f.transform(lefts, with_all))
 
 
 def _ratio(total: SparkColumn, number: SparkColumn) -> SparkColumn:
