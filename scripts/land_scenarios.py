@@ -41,7 +41,7 @@ def word_count(rng: random.Random) -> list[Record]:
 
 def video_billing(rng: random.Random) -> list[Record]:
     """Ads that 40 viewers watched in evenings, past midnight, of three days. A tenth of the evenings was offline and is
-    reported up to three days later; one report in twenty is delivered twice."""
+    reported up to three days later."""
     arrivals = []
     for viewer in range(40):
         for day in range(3):
@@ -49,13 +49,9 @@ def video_billing(rng: random.Random) -> list[Record]:
             offline = timedelta(minutes=rng.randrange(60, 3 * 24 * 60)) if rng.random() < 0.1 else timedelta(0)
             for _ in range(rng.randrange(2, 9)):
                 advertiser = rng.choice(("acme", "bolt", "cola"))
-                record = _ad_view(
-                    f"{viewer}-{len(arrivals)}", f"viewer{viewer:02}", advertiser, at, rng.randrange(5, 61)
-                )
+                record = _ad_view(f"viewer{viewer:02}", advertiser, at, rng.randrange(5, 61))
                 arrives = at + offline + timedelta(seconds=rng.randrange(60, 600))
                 arrivals.append((arrives, record))
-                if rng.random() < 0.05:
-                    arrivals.append((arrives + timedelta(seconds=rng.randrange(3600)), record))
                 at += timedelta(seconds=rng.randrange(60, 45 * 60))
     return _by_arrival(arrivals)
 
@@ -64,26 +60,23 @@ def video_correction(rng: random.Random) -> list[Record]:
     """A correction as large as the live data of ``video_billing`` with the same seed, and landed beside it: the ads of
     30 viewers whose region had not been reported, more ads between those that viewers 0 to 9 had watched, and each ad
     of viewers 30 to 34, who were robots, taken back by a record of negative seconds."""
-    live = {record["id"]: record for record in video_billing(rng)}.values()
     correction = []
-    for record in live:
+    for record in video_billing(rng):
         viewer, advertiser, at = record["viewer"], record["advertiser"], datetime.fromisoformat(record["at"])
         number = int(viewer.removeprefix("viewer"))
         if number < 30:
-            correction.append(
-                _ad_view(f"region-{record['id']}", f"region{number:02}", advertiser, at, record["seconds"])
-            )
+            correction.append(_ad_view(f"region{number:02}", advertiser, at, record["seconds"]))
         elif number < 35:
-            correction.append(_ad_view(f"back-{record['id']}", viewer, advertiser, at, -record["seconds"]))
+            correction.append(_ad_view(viewer, advertiser, at, -record["seconds"]))
         if number < 10:
             between = at + timedelta(minutes=rng.randrange(5, 40))
-            correction.append(_ad_view(f"more-{record['id']}", viewer, advertiser, between, rng.randrange(5, 61)))
+            correction.append(_ad_view(viewer, advertiser, between, rng.randrange(5, 61)))
     rng.shuffle(correction)
     return correction
 
 
-def _ad_view(name: str, viewer: str, advertiser: str, at: datetime, seconds: int) -> Record:
-    return {"id": name, "viewer": viewer, "advertiser": advertiser, "at": at.isoformat(), "seconds": seconds}
+def _ad_view(viewer: str, advertiser: str, at: datetime, seconds: int) -> Record:
+    return {"viewer": viewer, "advertiser": advertiser, "at": at.isoformat(), "seconds": seconds}
 
 
 def latency_statistics(rng: random.Random) -> list[Record]:
@@ -102,7 +95,7 @@ def latency_statistics(rng: random.Random) -> list[Record]:
         }
         arrivals.append((at + late + timedelta(seconds=rng.randrange(5, 20)), record))
     night = START + timedelta(hours=4)
-    quiet = {"service": "cart", "at": night, "milliseconds": 50}
+    quiet: Record = {"service": "cart", "at": night, "milliseconds": 50}
     arrivals += [(night + MINUTE, {**quiet, "centre": centre}) for centre in ("east", "west")]
     return _by_arrival(arrivals)
 

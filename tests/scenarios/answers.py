@@ -18,11 +18,8 @@ def word_count(records: Records) -> Answer:
 
 
 def video_billing(records: Records) -> Answer:
-    once: dict[str, Mapping[str, Any]] = {}
-    for record in records:
-        once.setdefault(record["id"], record)
     bills: dict[tuple[str, datetime], list[int]] = defaultdict(list)
-    for (_, advertiser), session in _sessions(once.values(), ("viewer", "advertiser")):
+    for (_, advertiser), session in _sessions(records, ("viewer", "advertiser")):
         seconds = sum(record["seconds"] for record in session)
         last_instant = _at(session[-1]) + timedelta(minutes=30, microseconds=-1)
         if seconds >= 30:

@@ -8,10 +8,10 @@ more or less than what they cost apart, perhaps on another day. The first aggreg
 replaces, and the second takes them off the bill again.
 
 Out of order and late: a device that was offline reports its ads when it is back, hours or days later. Sessions and
-bills are kept for 30 days. Reports are delivered at least once, so an ``id`` counts only once within those 30 days.
+bills are kept for 30 days.
 
 A correction is more input, to this same pipeline (section 3.3.1): ads that were not reported, and a record with
-negative ``seconds`` and an id of its own for an ad that must not be paid. README.md beside this file walks through one.
+negative ``seconds`` for an ad that must not be paid. README.md beside this file walks through one.
 
     python scripts/land_scenarios.py video_billing --root file:///tmp/video
     headrace run jobs/pipelines/scenarios/video_billing.py --root file:///tmp/video
@@ -26,7 +26,6 @@ from headrace.pipeline import (
     Aggregation,
     BoundedOutOfOrderness,
     DataType,
-    Deduplicate,
     EventTime,
     FileFormat,
     FileSource,
@@ -52,7 +51,6 @@ billing = Pipeline(
         path="landing/ad_views",
         format=FileFormat.JSON,
         schema={
-            "id": DataType.STRING,
             "viewer": DataType.STRING,
             "advertiser": DataType.STRING,
             "at": DataType.TIMESTAMP,
@@ -61,7 +59,6 @@ billing = Pipeline(
         max_files=4,
     ),
     event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(hours=1))),
-    deduplicate=Deduplicate(col("id"), KEPT),
     key={"viewer": col("viewer"), "advertiser": col("advertiser")},
     where=Sessions(timedelta(minutes=30)),
     when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),

@@ -41,7 +41,7 @@ words = Pipeline(
     key={"word": lower(col("word"))},
     where=GlobalWindows(),
     when=Repeatedly(AfterCount(1)),
-    how=accumulating(),
+    how=accumulating(allowed_lateness=None),
     what={"times": count()},
     expectations=(
         expect("column_values_to_be_unique", column="word"),
