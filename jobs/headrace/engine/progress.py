@@ -4,11 +4,14 @@ machines.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.engine.source_planning import Offsets
-from headrace.model.time import MIN_INSTANT, NEVER, Instant, parse, render
+from headrace.model.time import MIN_INSTANT, NEVER, Instant, instant, parse, render
 from headrace.model.watermarks import Split
+
+_END_OF_CALENDAR = instant(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Progress:
             "watermark": render(self.watermark),
             "processing_time": render(self.processing_time),
             "output_watermarks": [render(value) for value in self.output_watermarks],
-            "next_event_time_deadline": None if self.due_event >= NEVER else render(self.due_event),
-            "next_processing_time_deadline": None if self.due_time >= NEVER else render(self.due_time),
+            "next_event_time_deadline": _due_to_json(self.due_event),
+            "next_processing_time_deadline": _due_to_json(self.due_time),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
             "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
         }
@@ -60,11 +63,21 @@ class Progress:
             watermark=parse(value["watermark"]),
             processing_time=parse(value["processing_time"]),
             output_watermarks=tuple(parse(text) for text in value["output_watermarks"]),
-            due_event=optional("next_event_time_deadline") or NEVER,
-            due_time=optional("next_processing_time_deadline") or NEVER,
+            due_event=_due_from_json(value["next_event_time_deadline"]),
+            due_time=_due_from_json(value["next_processing_time_deadline"]),
             min_event_time=optional("min_event_time"),
             max_event_time=optional("max_event_time"),
         )
+
+
+def _due_to_json(due: Instant) -> str | None:
+    """A due beyond the calendar, as at the end of the global window, is +inf."""
+    return None if due >= NEVER else "+inf" if due > _END_OF_CALENDAR else render(due)
+
+
+def _due_from_json(text: str | None) -> Instant:
+    """At or below the due that was written: a due is a lower bound."""
+    return NEVER if text is None else min(parse(text), _END_OF_CALENDAR)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
