@@ -28,7 +28,7 @@ def processed(name: str, root: Path, spark: SparkSession, now: datetime) -> Answ
     return rows(pipeline, read(pipeline, root.as_uri()).to_pylist())
 
 
-UNFINISHED = pytest.mark.skip(reason="process() does not come to an end on Ingestion with the global window")
+UNFINISHED = pytest.mark.skip(reason="three runs were cut off after 60 s or more; not explained yet")
 
 
 @pytest.mark.parametrize("name", [pytest.param("word_count", marks=UNFINISHED), "latency_statistics", "anomalies"])
