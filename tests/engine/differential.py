@@ -1,6 +1,9 @@
 """One pipeline on both executors: the reference interpreter, and the engine's operators on Spark."""
 
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from headrace.engine.elements import judge
 from headrace.engine.operator import EMPTY, Operator, run_stages
@@ -46,3 +49,20 @@ def run_on_spark(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch
         panes = emitted(last.step) if last.step is not None and last.has_panes else []
         results.append((panes, sum(stage.late for stage in stages)))
     return results
+
+
+def by_window(panes: Iterable[Pane]) -> dict[Any, list[Pane]]:
+    """Panes of each (key, window) in order: retractions are ordered only within their own window."""
+    grouped = defaultdict(list)
+    for pane in panes:
+        grouped[pane.key, pane.window].append(pane)
+    return dict(grouped)
+
+
+def same(left: Any, right: Any, tolerance: float = 1e-9) -> bool:
+    """Floats to a relative error (near 0 an absolute one of ``tolerance``), the rest exactly (semantics 12.4)."""
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=tolerance)
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
+    return bool(left == right)

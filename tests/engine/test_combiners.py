@@ -1,6 +1,5 @@
 """Every combiner on Spark equals the reference: merged over epochs and sessions, and with values withdrawn again."""
 
-import math
 import random
 from datetime import timedelta
 from typing import Any
@@ -43,7 +42,7 @@ from headrace.pipeline import (
     variance_of,
 )
 from headrace.reference import Epoch, run_pipeline
-from tests.engine.differential import run_on_spark
+from tests.engine.differential import run_on_spark, same
 
 pytestmark = pytest.mark.spark
 
@@ -107,21 +106,13 @@ def epochs(seed: int) -> list[Epoch]:
     return made
 
 
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
-
-
 def assert_same(found: list[Pane], expected: list[Pane]) -> None:
     def key(pane: Pane) -> Any:
         return pane.key, pane.window, pane.index, pane.is_retraction
 
     assert sorted(map(key, found)) == sorted(map(key, expected))
     for left, right in zip(sorted(found, key=key), sorted(expected, key=key), strict=True):
-        different = [i for i, (a, b) in enumerate(zip(left.values, right.values, strict=True)) if not same(a, b)]
+        different = [i for i, (a, b) in enumerate(zip(left.values, right.values, strict=True)) if not same(a, b, 1e-6)]
         assert not different, (left, right, different)
 
 

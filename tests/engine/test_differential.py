@@ -1,14 +1,12 @@
 """The Spark engine equals the reference interpreter, pane for pane: random elements, keys, cuts and clocks."""
 
 import random
-from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from headrace.engine.types import SparkSession
-from headrace.model.panes import Pane
 from headrace.model.time import Instant
 from headrace.pipeline import (
     AfterCount,
@@ -41,7 +39,7 @@ from headrace.pipeline import (
     sum_of,
 )
 from headrace.reference import Epoch, run_pipeline
-from tests.engine.differential import run_on_spark
+from tests.engine.differential import by_window, run_on_spark
 
 pytestmark = pytest.mark.spark
 
@@ -114,14 +112,6 @@ def random_epochs(seed: int, epochs: int = 6, keys: int = 40) -> list[Epoch]:
         rng.shuffle(records)
         result.append(Epoch(Instant(clock), records if rng.random() < 0.9 else []))
     return result
-
-
-def by_window(panes: list[Pane]) -> dict[Any, list[Pane]]:
-    """Panes of each (key, emitting window group) in order: retractions are ordered only within their own window."""
-    grouped = defaultdict(list)
-    for pane in panes:
-        grouped[pane.key, pane.window].append(pane)
-    return dict(grouped)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

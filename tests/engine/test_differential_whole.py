@@ -68,8 +68,7 @@ from headrace.pipeline import (
 from headrace.reference import Epoch, run_pipeline
 from headrace.reference.calendar import calendar_window
 from headrace_snapshots.store import open_store
-from tests.engine.differential import run_on_spark
-from tests.engine.test_differential import by_window
+from tests.engine.differential import by_window, run_on_spark
 from tests.process.test_plans import plan_of
 
 pytestmark = pytest.mark.spark

@@ -3,10 +3,7 @@
 CI runs a seeded part; ``make fuzz EXAMPLES=1000`` runs as many fresh ones as one has patience for.
 """
 
-import math
-from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -15,27 +12,11 @@ from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.model.panes import Pane
 from headrace.reference import run_pipeline
-from tests.engine.differential import run_on_spark
+from tests.engine.differential import by_window, run_on_spark, same
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 
 pytestmark = pytest.mark.spark
-
-
-def same(left: Any, right: Any) -> bool:
-    """Floats to a relative error, the rest exactly (semantics 12.4)."""
-    if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
-
-
-def by_window(panes: list[Pane]) -> dict[Any, list[Pane]]:
-    grouped = defaultdict(list)
-    for pane in panes:
-        grouped[pane.key, pane.window].append(pane)
-    return dict(grouped)
 
 
 def assert_same_panes(found: list[Pane], expected: list[Pane]) -> None:

@@ -27,7 +27,6 @@ class Step:
     """The changed windows of one epoch: new state, panes, tombstones of merged-away windows."""
 
     plan: Plan
-    epoch: int
     rows: DataFrame
 
     def state(self) -> DataFrame:
@@ -36,18 +35,13 @@ class Step:
         rows = self.rows.select(*names)
         if not self.plan.merging:
             return rows
-        gone = self.rows.select(*self.plan.keys, f.explode(SOURCES).alias("_gone"))
+        gone = self.rows.select(*self.plan.keys, c.EPOCH, f.explode(SOURCES).alias("_gone"))
         blank = {c.STATUS: f.lit(c.DELETED), c.DUE_EVENT: f.lit(2**62), c.DUE_TIME: f.lit(2**62)}
-        window = {c.WINDOW_START: f.col("_gone.ws"), c.WINDOW_END: f.col("_gone.we"), c.EPOCH: f.lit(self.epoch)}
+        window = {c.WINDOW_START: f.col("_gone.ws"), c.WINDOW_END: f.col("_gone.we")}
+        kept = {name: f.col(name) for name in (*self.plan.keys, c.EPOCH)}
         tombstones = gone.select(
             *[
-                (
-                    {**blank, **window}.get(
-                        field.name, f.col(field.name) if field.name in self.plan.keys else f.lit(None)
-                    )
-                )
-                .cast(field.dataType)
-                .alias(field.name)
+                {**blank, **window, **kept}.get(field.name, f.lit(None)).cast(field.dataType).alias(field.name)
                 for field in self.plan.state_schema.fields
             ]
         )
@@ -151,7 +145,7 @@ class StepProgram:
         if names:
             flags = [f.lit(False) if flag is None else flag for flag in heard.values()]
             rows = rows.select("*", *[flag.alias(f"{c.HEARD}{i}") for i, flag in enumerate(flags)])
-        return Step(self.plan, epoch, self._emission.apply(rows))
+        return Step(self.plan, self._emission.apply(rows))
 
     def _moment(self, epoch: int, clocks: Clocks) -> list[SparkColumn]:
         """The clocks as columns."""

@@ -11,7 +11,7 @@ back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -159,11 +159,6 @@ class BoundedOutOfOrderness(SplitStrategy):
             if count * 100 >= q * total and bucket < LAG_BUCKETS:
                 return -(-(bucket + 1) * self.bound // LAG_BUCKETS)
         return self.bound
-
-    def watermark(self, previous: Instant, split_maxima: Sequence[Instant]) -> Instant:
-        """``watermark_after`` from the largest event times of splits that are never idle."""
-        splits = {str(i): Split(mark, MIN_INSTANT, MIN_INSTANT) for i, mark in enumerate(split_maxima)}
-        return self.watermark_after(splits, MIN_INSTANT, previous)
 
 
 @dataclass(frozen=True, init=False)
