@@ -96,7 +96,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _prepare_jvm(self, where: str) -> None:
         """What depends on the worker: its class-data archive, and jars of its own for s3a:// where that is read."""
-        reads = (where, self.registered.pipeline.source.path)
+        reads = (where, *(each.source.path for each in self.registered.pipeline.inputs))
         if any(uri.startswith("s3://") for uri in reads):
             self.jars = ",".join(str(jar) for jar in s3a_jars())
         self.conf = dict(_SPARK_CONF)

@@ -93,12 +93,15 @@ def test_late_and_rejected_rows_are_read_from_their_logs(deployment: Deployment)
         "event_time": hour(1),
         "window_start": hour(1),
         "window_end": hour(2),
+        "input": "source",
         "file": "f",
         "raw": "{}",
     }
     deployment.commit(late=[{**late, "reason": "window expired"}])
     deployment.commit(
-        rejected=[{"file": "f", "position": n, "reason": "key is null: user", "raw": "{}"} for n in (2, 1)]
+        rejected=[
+            {"input": "source", "file": "f", "position": n, "reason": "key is null: user", "raw": "{}"} for n in (2, 1)
+        ]
     )
     assert read(deployment.pipeline, deployment.root, "late", "main")["event_time"].to_pylist() == [hour(1)]
     assert read(deployment.pipeline, deployment.root, "rejected", "main")["position"].to_pylist() == [1, 2]

@@ -12,6 +12,7 @@ from headrace.engine.values import element_rows, emitted
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline import Pipeline
+from headrace.pipeline.inputs import OWN
 from headrace.reference import Epoch, evaluate
 from headrace.reference.intake import Intake, Taken
 
@@ -34,7 +35,7 @@ def run_on_spark(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch
         taken = EMPTY
         if accepted:
             taken = first.take_in(judge(first.plan, element_rows(spark, pipeline.schema, accepted)))
-        intake.take("", epoch.records, clock, Taken())
+        intake.take(OWN, epoch.records, clock, Taken())
         intake.advance(clock, epoch.is_last)
         stages = run_stages(
             operators,

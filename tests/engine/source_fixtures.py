@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.plan import Plan
+from headrace.engine.side_outputs import rejected_rows
 from headrace.engine.source_planning import InputFile, Offsets, discover
-from headrace.engine.source_reading import Batch, open_batch, read_batch, rejected_rows
+from headrace.engine.source_reading import Batch, numbered_records, open_batch, read_batches
 from headrace.engine.types import SparkSession
 from headrace.model.expr import DataType, Expr, col
 from headrace.pipeline import (
@@ -78,15 +79,16 @@ class Landing:
         return discover(self.store, "landing", Offsets(), tested.source)
 
     def open(self, tested: Pipeline) -> Batch:
-        return open_batch(self.spark, tested, self.files(tested), self.store.uri)
+        return open_batch(self.spark, tested, tested.inputs[0], self.files(tested), self.store.uri)
 
     def read(self, tested: Pipeline, batch: Batch | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file; ``_in_0`` and ``_in_1`` are n and x."""
-        rows = read_batch(self.spark, tested, Plan(tested.stages[0]), batch or self.open(tested)).collect()
+        rows = read_batches(self.spark, tested, Plan(tested.stages[0]), [batch or self.open(tested)]).collect()
         return sorted((row.asDict() for row in rows), key=lambda row: row["_file"])
 
     def rejected(self, tested: Pipeline, batch: Batch | None = None) -> list[tuple[str, int | None, str, str | None]]:
-        rows = rejected_rows(self.spark, tested, Plan(tested.stages[0]), batch or self.open(tested), 7).collect()
+        records = numbered_records(self.spark, tested, Plan(tested.stages[0]), [batch or self.open(tested)])
+        rows = rejected_rows(records, 7).collect()
         assert all(row["epoch"] == 7 for row in rows)
         found = [(row["file"], row["position"], row["reason"], row["raw"]) for row in rows]
         return sorted(found, key=lambda row: (row[0], row[1] if row[1] is not None else -1))

@@ -21,7 +21,7 @@ from headrace.engine.firing import Clocks
 from headrace.engine.operator import Operator
 from headrace.engine.plan import Plan
 from headrace.engine.source_planning import Offsets, discover
-from headrace.engine.source_reading import open_batch, read_batch
+from headrace.engine.source_reading import open_batch, read_batches
 from headrace.engine.state import union
 from headrace.engine.step import StepProgram
 from headrace.engine.types import SparkSession
@@ -323,8 +323,8 @@ def test_records_arrive_by_file_block_and_row(spark: SparkSession, tmp_path: Pat
     files = discover(store, "", Offsets(), pipeline.source)
     spark.conf.set("spark.sql.files.maxPartitionBytes", 700)
     try:
-        batch = open_batch(spark, pipeline, files, store.uri)
-        judged = read_batch(spark, pipeline, Plan(pipeline.stages[0]), batch)
+        batch = open_batch(spark, pipeline, pipeline.inputs[0], files, store.uri)
+        judged = read_batches(spark, pipeline, Plan(pipeline.stages[0]), [batch])
         assert judged.rdd.getNumPartitions() > 3
         found = [row["v"] for row in judged.orderBy(c.ORDER).select("v").collect()]
     finally:

@@ -14,7 +14,8 @@ from pyspark.sql import functions as f
 
 from headrace.engine.errors import FileColumnsError, UnreadableFileError, VanishedFileError, spark_errors
 from headrace.engine.plan import Plan
-from headrace.engine.source_reading import open_batch, read_batch, rejected_rows
+from headrace.engine.side_outputs import rejected_rows
+from headrace.engine.source_reading import numbered_records, open_batch, read_batches
 from headrace.engine.types import SparkSession
 from headrace.model.expr import DataType, coalesce, col, concat, lit
 from headrace.pipeline import FileFormat, OnUnreadable
@@ -86,17 +87,19 @@ def test_json_records_are_judged(landing: Landing) -> None:
     tested = pipeline(JSON, filter=col("ok"), split=col("user"))
     first, second = landing.read(tested)
     assert first == {
+        "_input": "source",
         "_file": "landing/a.json",
         "_reject": None,
         "_raw": record(n=1, x=2, ok=True, other=[1]).strip(),
         "_event_time": T_MICROS,
+        "_mark": T_MICROS,
         "_split": "u",
-        "_kept": True,
+        "_admitted": True,
         "user": "u",
         "_in_0": 1,
         "_in_1": 2.0,
     }
-    assert (second["_reject"], second["_kept"], second["_in_0"], second["_in_1"]) == (None, False, None, None)
+    assert (second["_reject"], second["_admitted"], second["_in_0"], second["_in_1"]) == (None, False, None, None)
 
 
 ACCEPTED_JSON = {
@@ -206,7 +209,7 @@ def test_positions_are_exact_in_split_and_packed_files(landing: Landing) -> None
         spark.conf.set("spark.sql.files.openCostInBytes", "100")
         tested = pipeline(JSON)
         batch = landing.open(tested)
-        partitions = read_batch(spark, tested, Plan(tested.stages[0]), batch).rdd.getNumPartitions()
+        partitions = read_batches(spark, tested, Plan(tested.stages[0]), [batch]).rdd.getNumPartitions()
         found = [(file, position) for file, position, _, _ in landing.rejected(tested, batch)]
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before[0]))
@@ -389,8 +392,9 @@ def test_a_file_torn_inside_is_named_and_can_be_left_out(landing: Landing) -> No
         pytest.raises(UnreadableFileError, match=r"to\[r\]n.json.gz cannot be read: EOFException") as caught,
         spark_errors(),
     ):
-        read_batch(landing.spark, tested, Plan(tested.stages[0]), batch).collect()
+        read_batches(landing.spark, tested, Plan(tested.stages[0]), [batch]).collect()
     rest = batch.without(caught.value)
+    assert rest is not None
     assert [(row["_file"], row["_in_0"]) for row in landing.read(tested, rest)] == [
         ("landing/good.json", 4),
         ("landing/to[r]n.json.gz", None),
@@ -398,8 +402,7 @@ def test_a_file_torn_inside_is_named_and_can_be_left_out(landing: Landing) -> No
     ((file, _, reason, _),) = landing.rejected(tested, rest)
     assert file == "landing/to[r]n.json.gz"
     assert "EOFException" in reason
-    with pytest.raises(UnreadableFileError):
-        rest.without(caught.value)
+    assert rest.without(caught.value) is None, "it is left out already"
 
 
 @pytest.mark.parametrize("when", ["before it is opened", "before Spark lists it", "before Spark reads it"])
@@ -414,9 +417,9 @@ def test_a_file_that_vanishes_is_a_clear_error(landing: Landing, when: str) -> N
 
     with pytest.raises(VanishedFileError, match=r"a%41\.parquet was listed and is gone"), spark_errors():
         vanish("before it is opened")
-        batch = open_batch(spark, tested, files, landing.store.uri)
+        batch = open_batch(spark, tested, tested.inputs[0], files, landing.store.uri)
         vanish("before Spark lists it")
-        judged = read_batch(spark, tested, Plan(tested.stages[0]), batch)
+        judged = read_batches(spark, tested, Plan(tested.stages[0]), [batch])
         vanish("before Spark reads it")
         judged.collect()
 
@@ -430,11 +433,11 @@ def test_a_read_is_one_scan_without_python_or_exchange(landing: Landing, kind: F
         landing.write(f"{number}.x", content_of(kind, number))
     tested = pipeline(kind, filter=col("n") > 0)
     batch = landing.open(tested)
-    plan = plan_of(read_batch(landing.spark, tested, Plan(tested.stages[0]), batch))
+    plan = plan_of(read_batches(landing.spark, tested, Plan(tested.stages[0]), [batch]))
     assert plan.count("FileScan") == 1
     for node in ("Exchange", "Join", "Union", "Python", "Pandas", "Arrow"):
         assert node not in plan
-    dead = plan_of(rejected_rows(landing.spark, tested, Plan(tested.stages[0]), batch, 1))
+    dead = plan_of(rejected_rows(numbered_records(landing.spark, tested, Plan(tested.stages[0]), [batch]), 1))
     assert "Python" not in dead
     assert "SortMergeJoin" not in dead
 
@@ -442,7 +445,7 @@ def test_a_read_is_one_scan_without_python_or_exchange(landing: Landing, kind: F
 def test_a_parquet_read_takes_only_the_columns_that_are_used(landing: Landing) -> None:
     landing.write("a.x", content_of(PARQUET, 1))
     tested = pipeline(PARQUET)
-    judged = read_batch(landing.spark, tested, Plan(tested.stages[0]), landing.open(tested))
+    judged = read_batches(landing.spark, tested, Plan(tested.stages[0]), [landing.open(tested)])
     plan = plan_of(judged.where(f.col("_reject").isNull()).groupBy("user").agg(f.max("_event_time")))
     assert "ReadSchema: struct<time:timestamp,user:string>" in plan
 

@@ -9,13 +9,13 @@ from headrace.engine import step as steps
 from headrace.engine.delta import aggregate, assigned
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.firing import Clocks
-from headrace.engine.progress import Progress
-from headrace.engine.source_planning import discover
-from headrace.engine.source_reading import open_batch, read_batch
+from headrace.engine.landing import Landing
+from headrace.engine.source_reading import open_batch, read_batches
 from headrace.engine.state import merge, union
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.model.time import Instant, instant
 from headrace.pipeline import Pipeline
+from headrace.pipeline.inputs import OWN
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, SESSIONS, START, USERS, land
 
@@ -33,17 +33,17 @@ def engine(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
     pipeline: Pipeline = request.param
     land(tmp_path)
     store = open_store(tmp_path.as_uri())
-    made = EpochEngine(spark, pipeline, store, store)
-    for file in discover(store, pipeline.source.path, Progress().offsets, pipeline.source)[:-1]:
-        made.compute([file], Instant(0), 10)
+    landing = Landing(pipeline, store)
+    made = EpochEngine(spark, pipeline, store, landing)
+    for file in landing.new_files({})[OWN][:-1]:
+        made.compute({OWN: [file]}, Instant(0))
     yield made
 
 
 def delta_of(engine: EpochEngine) -> DataFrame:
-    source = engine.pipeline.source
-    files = discover(engine.source, source.path, Progress().offsets, source)[-1:]
-    batch = open_batch(engine.spark, engine.pipeline, files, engine.source.uri)
-    judged = read_batch(engine.spark, engine.pipeline, engine.plan, batch)
+    files = engine.landing.new_files({})[OWN][-1:]
+    batch = open_batch(engine.spark, engine.pipeline, engine.pipeline.inputs[0], files, engine.store.uri)
+    judged = read_batches(engine.spark, engine.pipeline, engine.plan, [batch])
     partitions = engine.operators[0].partitions
     return aggregate(engine.plan, assigned(engine.plan, judged, engine.progress.watermark), partitions)
 

@@ -1,7 +1,6 @@
 """The main job on a real session and local files: overlap, failures on the way, lost blocks, audit and publish."""
 
 import threading
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.epochs import Computed, EpochEngine, Written
-from headrace.engine.progress import Progress
-from headrace.engine.source_planning import InputFile, discover
+from headrace.engine.landing import ByInput, Landing
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import process as processing
 from headrace.entrypoints.audit_store import AuditFailedError, read_audit
@@ -24,6 +22,7 @@ from headrace.entrypoints.recover import recover
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline
+from headrace.pipeline.inputs import OWN
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore, open_store
@@ -54,13 +53,12 @@ class Started:
         claim = self.catalog.claim("main", "test")
         self.committed: list[Manifest] = []
         self.committer = Committer(engine, self.catalog, claim, None, self.committed.append)
-        source = engine.pipeline.source
-        self.files = discover(engine.source, source.path, Progress().offsets, source)
+        self.files = engine.landing.new_files({})[OWN]
 
     def run(self) -> None:
         try:
             for file in self.files:
-                self.committer.submit(self.engine.compute([file], Instant(0), 10))
+                self.committer.submit(self.engine.compute({OWN: [file]}, Instant(0)))
             self.committer.drain()
         finally:
             self.committer.close()
@@ -71,8 +69,8 @@ def test_the_next_epoch_computes_while_one_is_written(spark: SparkSession, tmp_p
     computed_next = threading.Event()
 
     class Overlapping(EpochEngine):
-        def compute(self, files: Sequence[InputFile], processing_time: Instant, look_back: int) -> Computed:
-            computed = super().compute(files, processing_time, look_back)
+        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> Computed:
+            computed = super().compute(files, processing_time, **rest)
             if computed.epoch == 1:
                 computed_next.set()
             return computed
@@ -83,7 +81,7 @@ def test_the_next_epoch_computes_while_one_is_written(spark: SparkSession, tmp_p
             return super().write(computed, prefix)
 
     store = open_store(tmp_path.as_uri())
-    started = Started(Overlapping(spark, CLICKS, store, store), tmp_path)
+    started = Started(Overlapping(spark, CLICKS, store, Landing(CLICKS, store)), tmp_path)
     started.run()
     assert [m.epoch for m in started.committed] == [0, 1]
     check_catalog(store, CLICKS.name)
@@ -99,7 +97,7 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(spark: SparkSess
             return super().write(computed, prefix)
 
     store = open_store(tmp_path.as_uri())
-    started = Started(Failing(spark, CLICKS, store, store), tmp_path)
+    started = Started(Failing(spark, CLICKS, store, Landing(CLICKS, store)), tmp_path)
     with pytest.raises(RetryError, match="the store is away"):
         started.run()
     assert [m.epoch for m in started.committed] == [0]

@@ -1,13 +1,15 @@
 """What a restore goes on from, on a catalog whose state files are a few bytes: no Spark."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
+from headrace.engine.landing import ByInput
 from headrace.engine.source_planning import InputFile
 from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, restore
 from headrace.errors import FixConfigError
+from headrace.pipeline.inputs import OWN
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError
 from headrace_snapshots.format import files as format_files
@@ -37,7 +39,7 @@ class Line:
             snapshot = self.catalog.new_snapshot_id()
             file, taken = self.state(epoch, snapshot), self.inputs[epoch]
             layers = (*layers, Layer((file,), 1, epoch, epoch))
-            record = FileRecord(epoch, (format_files.InputFile(taken.path, taken.size, taken.etag),))
+            record = FileRecord(epoch, (format_files.InputFile(taken.path, taken.size, taken.etag, OWN),))
             inputs = self.catalog.append_record(inputs, record)
             manifest = Manifest(
                 snapshot_id=snapshot,
@@ -72,8 +74,8 @@ class Line:
         catalog = Catalog(self.store, "p")
         return catalog, catalog.claim("main", "next")
 
-    def landed(self, head: Manifest | None) -> Iterable[InputFile]:
-        return self.inputs[0 if head is None else head.epoch + 1 :]
+    def landed(self, head: Manifest | None) -> ByInput:
+        return {OWN: self.inputs[0 if head is None else head.epoch + 1 :]}
 
     def restore(self) -> Restored:
         catalog, claim = self.newcomer()

@@ -205,7 +205,9 @@ def test_ancestry(catalog: Catalog) -> None:
 def test_file_logs_are_kept_beside_the_manifests(catalog: Catalog) -> None:
     log = FileLog()
     for epoch in range(130):
-        log = catalog.append_record(log, FileRecord(epoch, (InputFile(f"landing/[{epoch}].json", 10, "etag"),)))
+        log = catalog.append_record(
+            log, FileRecord(epoch, (InputFile(f"landing/[{epoch}].json", 10, "etag", "source"),))
+        )
     assert [r.epoch for r in catalog.files(log)] == list(range(130))
     assert [r.epoch for r in catalog.files(log, since_epoch=127)] == [128, 129]
 

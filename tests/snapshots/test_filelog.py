@@ -70,7 +70,7 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
 
 def test_a_record_with_many_files_does_not_fill_the_manifest() -> None:
     nodes, log = Nodes(), FileLog()
-    files = tuple(InputFile(f"landing/{n}", n, "etag") for n in range(500))
+    files = tuple(InputFile(f"landing/{n}", n, "etag", "source") for n in range(500))
     for epoch in range(10):
         log = nodes.append(log, FileRecord(epoch, files))
     assert (log.tail, len(log.levels[0])) == ((), 10)

@@ -3,6 +3,14 @@ not.
 """
 
 EVENT_TIME = "_event_time"  # long, granules; of elements
+REJECT = "_reject"  # why a record takes no part; NULL if it does
+ADMITTED = "_admitted"  # whether the filter is TRUE
+SEEN = "_seen"  # what its id says of a record (``duplicates``); NULL if it is new
+INPUT = "_input"  # the name of the input that a record is from
+FILE = "_file"  # the path of its file in the store of that input
+SPLIT = "_split"  # the split that a record speaks for
+MARK = "_mark"  # ... and what it says of it, in granules: its event time, or what the strategy reads instead
+ID = "_id"  # what duplicates of a record have in common
 WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at codes below every real window
 WINDOW_END = "_we"
 EPOCH = "_epoch"  # the epoch that wrote a state row

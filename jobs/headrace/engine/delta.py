@@ -27,7 +27,10 @@ _MIN_TS, _MAX_TS, _ELEMENTS = "_min_ts", "_max_ts", "_elements"
 
 
 class Fate(IntEnum):
-    """What became of a record (of a record in one window); also the code of its accounting group."""
+    """What became of a record (of a record in one window); also the code of its accounting group.
+
+    FORGOTTEN: it is so late that its id would be forgotten already, had it come before (semantics 12.10).
+    """
 
     ACCEPTED = 0
     REJECTED = 1
@@ -35,6 +38,8 @@ class Fate(IntEnum):
     LATE = 3
     NOWHERE = 4
     LATE_RETRACTION = 5
+    DUPLICATE = 6
+    FORGOTTEN = 7
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,13 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
     late = (
         f.when(f.col(c.SIGN) < 0, Fate.LATE_RETRACTION).otherwise(Fate.LATE) if plan.stage.withdrawable else Fate.LATE
     )
+    fate = f.when(f.col(c.REJECT).isNotNull(), Fate.REJECTED).when(
+        ~f.coalesce(f.col(c.ADMITTED), f.lit(False)) | f.col(EVENT_TIME).isNull(), Fate.FILTERED
+    )
+    if c.SEEN in judged.columns:
+        fate = fate.when(f.col(c.SEEN).isNotNull(), f.col(c.SEEN))
     fate = (
-        f.when(f.col("_reject").isNotNull(), Fate.REJECTED)
-        .when(~f.coalesce(f.col("_kept"), f.lit(False)) | f.col(EVENT_TIME).isNull(), Fate.FILTERED)
-        .when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
+        fate.when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
         .when(by_reference(int(watermark), f.col(EVENT_TIME)) > expires, late)
         .otherwise(Fate.ACCEPTED)
     )

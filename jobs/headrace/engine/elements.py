@@ -1,6 +1,6 @@
 """Panes of one stage as elements of the next: the same judged rows that reading a source gives.
 
-A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (long, granules), ``_kept``
+A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (long, granules), ``_admitted``
 (whether the filter is TRUE), the key columns, the inputs of aggregates and triggers (``Plan.inputs``), and ``_sign``
 where elements can be withdrawn, ``_order`` where the order of arrival counts, ``_record`` for a user's own window
 function.
@@ -16,8 +16,6 @@ from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Schema, lit
 from headrace.model.typing import type_of
 
-REJECT, KEPT = "_reject", "_kept"
-
 
 def judge(plan: Plan, rows: DataFrame) -> DataFrame:
     """``rows`` judged for the stage of ``plan``: columns of ``Stage.schema``, ``_event_time`` in granules, ``_sign``,
@@ -32,7 +30,7 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
     kept = plan.stage.aggregation.filter
     judged = rows.select(
         f.col(EVENT_TIME),
-        f.coalesce(compile_expr(lit(True) if kept is None else kept, schema), f.lit(False)).alias(KEPT),
+        f.coalesce(compile_expr(lit(True) if kept is None else kept, schema), f.lit(False)).alias(c.ADMITTED),
         *([c.SIGN] if plan.stage.withdrawable else []),
         *([c.ORDER] if plan.is_ordered else []),
         *([record(schema)] if plan.custom else []),
@@ -41,7 +39,7 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
     reason = f.lit(None).cast("string")
     for name in keys:
         reason = f.coalesce(reason, f.when(named(name).isNull(), f"key is null: {name}"))
-    return judged.select(reason.alias(REJECT), *[named(name) for name in judged.columns])
+    return judged.select(reason.alias(c.REJECT), *[named(name) for name in judged.columns])
 
 
 def _computed(expr: Expr, schema: Schema) -> SparkColumn:

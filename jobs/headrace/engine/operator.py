@@ -14,6 +14,7 @@ from headrace.engine.dues import Dues
 from headrace.engine.elements import judge
 from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
+from headrace.engine.spark_functions import applied
 from headrace.engine.types import DataFrame
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
@@ -202,11 +203,17 @@ def run_stages(
         if done:
             above = done[-1]
             bundle = above.step.elements() if above.step is not None and above.has_panes else None
-            taken = EMPTY if bundle is None else operator.take_in(judge(operator.plan, bundle))
+            taken = EMPTY if bundle is None else operator.take_in(_entering(operator, bundle))
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
         done.append(operator.step(epoch, taken, processing_time, watermark, source, signals=signals))
     return tuple(done)
+
+
+def _entering(operator: Operator, panes: DataFrame) -> DataFrame:
+    """Panes of the stage above as judged rows of ``operator``."""
+    transform = operator.stage.aggregation.transform
+    return judge(operator.plan, panes if transform is None else applied(transform, panes))
 
 
 def due_after(operators: Sequence[Operator]) -> tuple[Instant, Instant]:

@@ -1,5 +1,6 @@
-"""How far a pipeline has come at a barrier: offsets, splits, clocks. Stored in the manifest, for people as well as
-machines.
+"""How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, its own clocks.
+
+Stored in the manifest, for people as well as machines.
 """
 
 from collections.abc import Mapping
@@ -15,31 +16,71 @@ _END_OF_CALENDAR = instant(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True)
+class InputProgress:
+    """How far one input has come: offsets, what is known of its splits, its watermark and percentile watermarks."""
+
+    offsets: Offsets = field(default_factory=Offsets)
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return {
+            "offsets": self.offsets.to_json(),
+            "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
+            "watermark": render(self.watermark),
+            "percentile_watermarks": {str(q): render(at) for q, at in self.percentiles.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "InputProgress":
+        """The inverse of ``to_json``."""
+        return cls(
+            offsets=Offsets.from_json(value["offsets"]),
+            splits={name: _split_from_json(split) for name, split in value["splits"].items()},
+            watermark=parse(value["watermark"]),
+            percentiles={float(q): parse(text) for q, text in value["percentile_watermarks"].items()},
+        )
+
+
+@dataclass(frozen=True)
 class Progress:
-    """Source offsets, what is known of splits, clocks (the output watermark of each stage among them), and lower
+    """Inputs by name, clocks (the watermark is the least of all inputs; an output watermark for each stage), and lower
     bounds of the next activations that windows want.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none.
     """
 
-    offsets: Offsets = field(default_factory=Offsets)
-    splits: Mapping[str, Split] = field(default_factory=dict)
+    inputs: Mapping[str, InputProgress] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
-    percentiles: Mapping[float, Instant] = field(default_factory=dict)
     output_watermarks: tuple[Instant, ...] = ()
     due_event: Instant = NEVER
     due_time: Instant = NEVER
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
 
+    @property
+    def offsets(self) -> dict[str, Offsets]:
+        """Offsets by input."""
+        return {name: each.offsets for name, each in self.inputs.items()}
+
+    @property
+    def files(self) -> int:
+        """Files read since the beginning, of all inputs."""
+        return sum(offsets.files for offsets in self.offsets.values())
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+        return sum(offsets.bytes for offsets in self.offsets.values())
+
     def to_json(self) -> dict[str, Any]:
         """Instants as ISO 8601 in UTC, or -inf and +inf; a due that never comes is null."""
         return {
-            "offsets": self.offsets.to_json(),
-            "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
-            "percentile_watermarks": {str(q): render(at) for q, at in self.percentiles.items()},
+            "inputs": {name: each.to_json() for name, each in self.inputs.items()},
             "watermark": render(self.watermark),
             "processing_time": render(self.processing_time),
             "output_watermarks": [render(value) for value in self.output_watermarks],
@@ -57,9 +98,7 @@ class Progress:
             return None if value[name] is None else parse(value[name])
 
         return cls(
-            offsets=Offsets.from_json(value["offsets"]),
-            splits={name: _split_from_json(split) for name, split in value["splits"].items()},
-            percentiles={float(q): parse(text) for q, text in value["percentile_watermarks"].items()},
+            inputs={name: InputProgress.from_json(each) for name, each in value["inputs"].items()},
             watermark=parse(value["watermark"]),
             processing_time=parse(value["processing_time"]),
             output_watermarks=tuple(parse(text) for text in value["output_watermarks"]),

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as f
 
-from headrace.engine.source_reading import EVENT_TIME, MARK, REJECT, SPLIT
+from headrace.engine import columns as c
+from headrace.engine.progress import InputProgress
+from headrace.engine.source_reading import marks
 from headrace.engine.types import DataFrame
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, Split, SplitFacts, SplitStrategy, heard
@@ -18,12 +20,21 @@ _BUCKET = "_bucket"
 
 @dataclass(frozen=True)
 class SourceClock:
-    """Splits and watermarks of one source after an epoch."""
+    """Splits and watermarks of one input after an epoch."""
 
     event_time: EventTime
     splits: Mapping[str, Split] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, event_time: EventTime, progress: InputProgress) -> "SourceClock":
+        """The clock of an input that has come as far as ``progress``."""
+        return cls(event_time, progress.splits, progress.watermark, progress.percentiles)
+
+    def percentile(self, q: float) -> Instant:
+        """The watermark of the fastest ``q`` % of the input, never below the watermark."""
+        return Instant(max(self.watermark, self.percentiles.get(q, MIN_INSTANT)))
 
     def after(
         self, facts: Mapping[str, SplitFacts], processing_time: Instant, wanted: Iterable[float]
@@ -46,40 +57,42 @@ class SourceClock:
             return NEVER
         return strategy.idle_deadline(self.splits, processing_time)
 
-    def facts(self, judged: DataFrame, latest: Instant | None, wanted: Iterable[float]) -> dict[str, SplitFacts]:
-        """What ``judged`` records say of splits; ``latest`` is their maximum event time, if that is already known.
+    def follows_event_times(self, wanted: Iterable[float]) -> bool:
+        """Whether the largest event time is all that it wants to know of records."""
+        strategy = self.event_time.watermark
+        one = self.event_time.split is None and marks(self.event_time) is None
+        return isinstance(strategy, SplitStrategy) and one and not self._counts_lags(wanted)
 
-        Scans them once more where there are several splits, marks that are no event times, or percentiles.
-        """
+    def _counts_lags(self, wanted: Iterable[float]) -> bool:
+        return isinstance(self.event_time.watermark, BoundedOutOfOrderness) and bool(list(wanted))
+
+    def facts(self, judged: DataFrame, wanted: Iterable[float]) -> dict[str, SplitFacts]:
+        """What ``judged`` records of the input say of splits. Scans them once more."""
         strategy = self.event_time.watermark
         if not isinstance(strategy, SplitStrategy):
             return {}
-        lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted))
-        if self.event_time.split is None and MARK not in judged.columns and not lags:
-            return {} if latest is None else {"": SplitFacts(latest)}
-        accepted = judged.where(f.col(REJECT).isNull())
-        mark = f.col(MARK) if MARK in judged.columns else f.col(EVENT_TIME)
+        accepted = judged.where(f.col(c.REJECT).isNull())
         bucket = f.lit(None).cast("int")
-        if isinstance(strategy, BoundedOutOfOrderness) and lags and self.splits:
-            marks = f.create_map(
+        if isinstance(strategy, BoundedOutOfOrderness) and self._counts_lags(wanted) and self.splits:
+            before = f.create_map(
                 *[f.lit(v) for name, s in self.splits.items() if s.mark is not None for v in (name, int(s.mark))]
             )
-            lag = f.try_element_at(marks, f.col(SPLIT)) - mark
+            lag = f.try_element_at(before, f.col(c.SPLIT)) - f.col(c.MARK)
             beyond = f.when(lag >= int(strategy.bound), LAG_BUCKETS)
             inside = f.floor(lag * f.lit(LAG_BUCKETS) / f.lit(max(int(strategy.bound), 1))).cast("int")
             bucket = f.when(lag <= 0, 0).otherwise(f.coalesce(beyond, inside))
         rows = (
-            accepted.select(f.col(SPLIT), mark.alias(MARK), bucket.alias(_BUCKET))
-            .groupBy(SPLIT, _BUCKET)
-            .agg(f.max(MARK).alias("mark"), f.count(f.lit(1)).alias("records"))
+            accepted.select(c.SPLIT, c.MARK, bucket.alias(_BUCKET))
+            .groupBy(c.SPLIT, _BUCKET)
+            .agg(f.max(c.MARK).alias("mark"), f.count(f.lit(1)).alias("records"))
             .collect()
         )
         found: dict[str, SplitFacts] = {}
         for row in rows:
-            old = found.get(row[SPLIT], SplitFacts(None))
-            marks_seen = [m for m in (old.mark, row["mark"]) if m is not None]
+            old = found.get(row[c.SPLIT], SplitFacts(None))
+            seen = [m for m in (old.mark, row["mark"]) if m is not None]
             counts = dict(old.lags)
             if row[_BUCKET] is not None:
                 counts[row[_BUCKET]] = counts.get(row[_BUCKET], 0) + row["records"]
-            found[row[SPLIT]] = SplitFacts(Instant(max(marks_seen)) if marks_seen else None, counts)
+            found[row[c.SPLIT]] = SplitFacts(Instant(max(seen)) if seen else None, counts)
         return found

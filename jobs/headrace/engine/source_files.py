@@ -20,8 +20,7 @@ from headrace.engine.errors import FileColumnsError, UnreadableFileError, transl
 from headrace.engine.source_planning import InputFile
 from headrace.engine.types import SparkSession
 from headrace.model.expr import Binary, DataType, Expr, Function, columns_of
-from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.sources import FileFormat, FileSource
 
 _TAIL_BYTES = 64 * 1024
 _HEADER_BYTES = 1024 * 1024
@@ -41,20 +40,25 @@ class FileColumns:
     header: str = ""
 
 
-def file_columns(spark: SparkSession, pipeline: Pipeline, file: InputFile, uri: str) -> FileColumns | None:
-    """How ``file`` (at ``uri``, unescaped) holds the columns of ``pipeline``; None if it has no rows.
+def file_columns(
+    spark: SparkSession, source: FileSource, required: Mapping[str, Expr], file: InputFile, uri: str
+) -> FileColumns | None:
+    """How ``file`` (at ``uri``, unescaped) holds the columns of ``source``; None if it has no rows. What is
+    ``required`` of a record (by purpose, such as "event time") must not be NULL for want of a column.
 
     Raises UnreadableFileError if it is no file of its format, FileColumnsError naming the column that does not fit.
     """
     if file.size == 0:
         return None
-    match pipeline.source.format:
+    match source.format:
         case FileFormat.JSON:
             return FileColumns()
         case FileFormat.CSV:
-            return _csv_columns(pipeline, file, _head(spark, file, uri))
+            return _csv_columns(source, required, file, _head(spark, file, uri))
         case FileFormat.PARQUET:
-            return _parquet_columns(pipeline, file, lambda start, length: _range(spark, file, uri, start, length))
+            return _parquet_columns(
+                source, required, file, lambda start, length: _range(spark, file, uri, start, length)
+            )
 
 
 def _range(spark: SparkSession, file: InputFile, uri: str, start: int, length: int) -> bytes:
@@ -102,7 +106,7 @@ def _take(spark: SparkSession, stream: Any, length: int) -> bytes:
 # --- CSV
 
 
-def _csv_columns(pipeline: Pipeline, file: InputFile, head: bytes) -> FileColumns | None:
+def _csv_columns(source: FileSource, required: Mapping[str, Expr], file: InputFile, head: bytes) -> FileColumns | None:
     text = head.decode("utf-8-sig", errors="replace")
     header = next((line for line in re.split(r"\r\n|\r|\n", text) if line.strip()), "")
     if not header:
@@ -111,22 +115,24 @@ def _csv_columns(pipeline: Pipeline, file: InputFile, head: bytes) -> FileColumn
         raise UnreadableFileError(file.path, f"its header does not end within {_HEADER_BYTES} bytes")
     names = next(csv.reader([header]))
     stored = []
-    for name in pipeline.schema:
+    for name in source.schema:
         if names.count(name) > 1:
             raise FileColumnsError(file.path, f"its header names column {name} {names.count(name)} times")
         if name in names:
             stored.append((name, str(names.index(name))))
-    _check_required(pipeline, file, dict(stored), "header")
+    _check_required(required, file, dict(stored), "header")
     return FileColumns(tuple(stored), len(names), header)
 
 
 # --- Parquet
 
 
-def _parquet_columns(pipeline: Pipeline, file: InputFile, read: Callable[[int, int], bytes]) -> FileColumns:
+def _parquet_columns(
+    source: FileSource, required: Mapping[str, Expr], file: InputFile, read: Callable[[int, int], bytes]
+) -> FileColumns:
     schema = _parquet_schema(file, read)
     stored = []
-    for name, wanted in pipeline.schema.items():
+    for name, wanted in source.schema.items():
         if name not in schema.names:
             continue
         found = schema.field(name).type
@@ -136,7 +142,7 @@ def _parquet_columns(pipeline: Pipeline, file: InputFile, read: Callable[[int, i
         if spark_type is None:
             raise FileColumnsError(file.path, f"its column {name} is {found}, and the source says {wanted}")
         stored.append((name, spark_type))
-    _check_required(pipeline, file, dict(stored), "schema")
+    _check_required(required, file, dict(stored), "schema")
     return FileColumns(tuple(stored))
 
 
@@ -192,11 +198,8 @@ def _spark_type(found: pa.DataType, wanted: DataType) -> str | None:
 # --- columns that must be there
 
 
-def _check_required(pipeline: Pipeline, file: InputFile, stored: Mapping[str, str], where: str) -> None:
-    expressions = {f"key {n}": e for n, e in pipeline.key.items()}
-    if pipeline.event_time.expr is not None:
-        expressions = {"event time": pipeline.event_time.expr, **expressions}
-    for purpose, expr in expressions.items():
+def _check_required(required: Mapping[str, Expr], file: InputFile, stored: Mapping[str, str], where: str) -> None:
+    for purpose, expr in required.items():
         missing = sorted(nulling_columns(expr) - stored.keys())
         if missing:
             raise FileColumnsError(

@@ -70,7 +70,7 @@ def _sliding(judged: DataFrame, size: int, period: int, offset: int) -> DataFram
 
 def _custom(judged: DataFrame, where: CustomWindows) -> DataFrame:
     """The windows that a user's own function gives the elements that take part."""
-    taken = f.when(f.col("_reject").isNull() & f.col("_kept"), f.col(c.EVENT_TIME))
+    taken = f.when(f.col(c.REJECT).isNull() & f.col(c.ADMITTED), f.col(c.EVENT_TIME))
     found = assigned_windows(where, taken, f.col(c.RECORD))
     exploded = judged.withColumn("_windows", found).select("*", f.posexplode_outer("_windows").alias("_position", "_w"))
     first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
@@ -85,7 +85,7 @@ def _calendar(judged: DataFrame, where: CalendarWindows) -> DataFrame:
     """The window of a row's local date. Clocks that were set back over midnight show the old date again, but the next
     window has begun: there it is the window behind.
     """
-    accepted = f.when(f.col("_reject").isNull(), f.col(c.EVENT_TIME))
+    accepted = f.when(f.col(c.REJECT).isNull(), f.col(c.EVENT_TIME))
     first, step = _period(where, f.to_date(f.from_utc_timestamp(f.timestamp_micros(accepted), where.zone)))
     dated = judged.withColumns({_BOUND: first}).withColumns(
         {f"{_BOUND}{i}": _midnight(where, f.col(_BOUND) + i * step) for i in range(3)}

@@ -82,8 +82,8 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
         raise AuditFailedError(failure_message(outcome))
     manifest = catalog.manifest(head)
     if old_main is not None:
-        taken = Progress.from_json(manifest.progress).offsets
-        wanted = Progress.from_json(catalog.manifest(old_main).progress).offsets
+        taken = Progress.from_json(manifest.progress)
+        wanted = Progress.from_json(catalog.manifest(old_main).progress)
         if (taken.files, taken.bytes) < (wanted.files, wanted.bytes):
             raise BranchBehindError(
                 f"branch {branch} has read {taken.files} files and main {wanted.files}: main went on meanwhile. "

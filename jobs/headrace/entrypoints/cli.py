@@ -190,7 +190,7 @@ def show(
         print_json(manifest.to_json())
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
-    clocks = {name: value for name, value in manifest.progress.items() if name not in ("offsets", "splits")}
+    clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
     print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
+from headrace.engine.duplicates import TABLE as IDS
 from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
 from headrace.engine.requests import SparkRequests
 from headrace.engine.session import in_background_pool
@@ -47,7 +48,7 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._spark_requests = SparkRequests(engine.spark, (engine.store.uri, engine.source.uri))
+        self._spark_requests = SparkRequests(engine.spark, (engine.store.uri, *engine.landing.uris))
         self._counted_of_spark = self._spark_requests.snapshot()
         self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
@@ -120,10 +121,9 @@ class Committer:
         """
         made = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        files = sum(len(part) for part in (*written.state, written.panes, written.late, written.rejected))
         by_spark = self._spark_requests.since(self._counted_of_spark)
         self._counted_of_spark = {kind: self._counted_of_spark[kind] + n for kind, n in by_spark.items()}
-        return {**made, "put": made["put"] + files, **by_spark}
+        return {**made, "put": made["put"] + written.files, **by_spark}
 
     def _state_layers(
         self, parent: Manifest | None, computed: Computed, written: Written
@@ -134,6 +134,10 @@ class Committer:
             layers = () if parent is None else parent.tables[name]
             kept = layers[: len(layers) - stage.replaces]
             tables[name] = (*kept, _layer(files, *stage.state_epochs)) if files else kept
+        if self.engine.pipeline.deduplicate is not None:
+            layers = () if parent is None else parent.tables[IDS]
+            kept = layers[: len(layers) - computed.remembered.replaces]
+            tables[IDS] = (*kept, _layer(written.ids, *computed.remembered.epochs)) if written.ids else kept
         return tables
 
     def _current_layers(self, parent: Manifest | None, epoch: int, written: Written, prefix: str) -> tuple[Layer, ...]:
@@ -149,7 +153,9 @@ class Committer:
 
     def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
         logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
-        inputs = tuple(InputFile(file.path, file.size, file.etag) for file in computed.files)
+        inputs = tuple(
+            InputFile(file.path, file.size, file.etag, name) for name, some in computed.files.items() for file in some
+        )
         added: dict[str, tuple[LoggedFile, ...]] = {
             "panes": written.panes,
             "late": written.late,

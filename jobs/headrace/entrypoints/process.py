@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from headrace.engine.epochs import EpochEngine, state_tables
+from headrace.engine.epochs import EpochEngine
 from headrace.engine.errors import LostBlockError
+from headrace.engine.landing import ByInput, Landing, counted
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
 from headrace.engine.session import spark_session
-from headrace.engine.source_planning import InputFile, discover, full_sweep, next_batch, open_source
 from headrace.engine.types import SparkSession
 from headrace.engine.views import changed_current, read_panes
 from headrace.entrypoints.audit import run_audit
@@ -33,7 +33,7 @@ from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
@@ -117,12 +117,12 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.store = open_store(self.root)
-        self.source, self.prefix = open_source(self.store, self.pipeline.source.path)
+        self.landing = Landing(self.pipeline, self.store)
         self.catalog = Catalog(self.store, self.pipeline.name)
         self.fingerprint = fingerprint(self.pipeline)
         self.started_at = timestamp()
         self.warnings: list[str] = []
-        self._looked: tuple[str | None, list[InputFile]] | None = None
+        self._looked: tuple[str | None, ByInput] | None = None
         self._own: SparkSession | None = None
 
     @property
@@ -132,7 +132,7 @@ class _Run:
             return self.borrowed
         if self._own is None:
             name = f"headrace {self.pipeline.name}"
-            self._own = spark_session(name, root_uri=self.root, source_uris=(self.source.uri,))
+            self._own = spark_session(name, root_uri=self.root, source_uris=self.landing.uris)
         return self._own
 
     def close(self) -> None:
@@ -171,15 +171,13 @@ class _Run:
         self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
         return bool(self._looked[1] or self.options.signals) or progress.due_time <= instant(self.now())
 
-    def _new_files(self, manifest: Manifest | None, sweep: bool) -> list[InputFile]:
+    def _new_files(self, manifest: Manifest | None, sweep: bool) -> ByInput:
         """What has landed and was not read by ``manifest`` or before; ``sweep``: also where nobody looks any more."""
-        progress = self._progress(manifest)
-        files = discover(self.source, self.prefix, progress.offsets, self.pipeline.source)
+        read = None
         if sweep and manifest is not None:
-            known = {file.path for record in self.catalog.files(manifest.logs["inputs"]) for file in record.files}
-            stragglers = full_sweep(self.source, self.prefix, progress.offsets, known, self.pipeline.source)
-            files = [*stragglers, *files]
-        return files
+            records = self.catalog.files(manifest.logs["inputs"])
+            read = [file for record in records for file in record.files if isinstance(file, InputFile)]
+        return self.landing.new_files(self._progress(manifest).offsets, read)
 
     def _drain_input(self) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
@@ -213,9 +211,9 @@ class _Run:
         return committed
 
     def _engine(self) -> EpochEngine:
-        return EpochEngine(self.spark, self.pipeline, self.store, self.source)
+        return EpochEngine(self.spark, self.pipeline, self.store, self.landing)
 
-    def _listed(self, head: Manifest | None, sweep: bool) -> list[InputFile]:
+    def _listed(self, head: Manifest | None, sweep: bool) -> ByInput:
         """The files to read after ``head``: those of the first look if they are still what it would find."""
         snapshot = None if head is None else head.snapshot_id
         looked, self._looked = self._looked, None
@@ -223,30 +221,25 @@ class _Run:
             return looked[1]
         return self._new_files(head, sweep)
 
-    def _epochs(self, committer: Committer, files: list[InputFile], done: int) -> None:
+    def _epochs(self, committer: Committer, files: ByInput, done: int) -> None:
         engine, head = committer.engine, committer.head
-        state = [() if head is None else head.tables[name] for name in state_tables(self.pipeline)]
-        engine.restore(-1 if head is None else head.epoch, self._progress(head), state)
+        engine.restore(-1 if head is None else head.epoch, self._progress(head), {} if head is None else head.tables)
         if self.options.mode is Mode.BATCH:
             self._batch(committer, files)
             return
-        self.listener.planned(len(files))
-        source = self.pipeline.source
-        max_files = self.options.files_per_epoch or source.max_files
-        max_bytes = self.options.bytes_per_epoch or source.max_bytes
+        self.listener.planned(counted(files))
         limit = self.options.max_epochs
         signals = () if done else self.options.signals
         while limit is None or done < limit:
             clock = instant(self.now())
-            batch = next_batch(files, max_files, max_bytes)
+            batch, files = self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)
             if not batch and not signals and not engine.has_due(clock):
                 return
-            files = files[len(batch) :]
-            committer.submit(engine.compute(batch, clock, source.look_back, signals=signals))
+            committer.submit(engine.compute(batch, clock, signals=signals))
             signals = ()
             done += 1
 
-    def _batch(self, committer: Committer, files: list[InputFile]) -> None:
+    def _batch(self, committer: Committer, files: ByInput) -> None:
         """All of ``files`` as one epoch that ends the input."""
         if committer.head is not None:
             raise RunOptionsError(
@@ -254,8 +247,7 @@ class _Run:
                 f"{committer.head.epoch} already: name a new branch, or an empty root"
             )
         clock = instant(self.now())
-        look_back, signals = self.pipeline.source.look_back, self.options.signals
-        committer.submit(committer.engine.compute(files, clock, look_back, is_last=True, signals=signals))
+        committer.submit(committer.engine.compute(files, clock, is_last=True, signals=self.options.signals))
 
     def audited(self) -> AuditOutcome | None:
         """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to

@@ -75,7 +75,7 @@ _PANE_INFO = [
     ("epoch", pa.int64()),
     ("sequence", pa.int64()),
 ]
-_ORIGIN = [("reason", pa.string()), ("file", pa.string())]
+_ORIGIN = [("reason", pa.string()), ("input", pa.string()), ("file", pa.string())]
 _RAW = [("raw", pa.string()), ("epoch", pa.int64())]
 
 CURRENT = """
@@ -103,7 +103,15 @@ def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
             first = [(name, _TYPES[kind]) for name, kind in pipeline.stages[0].key_types.items()]
             return pa.schema([*first, ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
         case View.REJECTED:
-            return pa.schema([("file", pa.string()), ("position", pa.int64()), ("reason", pa.string()), *_RAW])
+            return pa.schema(
+                [
+                    ("input", pa.string()),
+                    ("file", pa.string()),
+                    ("position", pa.int64()),
+                    ("reason", pa.string()),
+                    *_RAW,
+                ]
+            )
 
 
 def _arrow_type(kind: ValueType) -> pa.DataType:

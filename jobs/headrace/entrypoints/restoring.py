@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from headrace.engine.source_planning import InputFile
+from headrace.engine.landing import ByInput
 from headrace.errors import FixDataError, RestoreError
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore
 
@@ -57,7 +57,7 @@ def restore(
     catalog: Catalog,
     claim: Claim,
     checked: Callable[[Manifest], Manifest],
-    landed: Callable[[Manifest | None], Iterable[InputFile]],
+    landed: Callable[[Manifest | None], ByInput],
 ) -> Restored:
     """Go on from the head of ``claim``, or from the newest whole snapshot below it.
 
@@ -150,7 +150,7 @@ def _check_input(
     catalog: Catalog,
     broken: list[Link],
     whole: Manifest | None,
-    landed: Callable[[Manifest | None], Iterable[InputFile]],
+    landed: Callable[[Manifest | None], ByInput],
     reason: str,
 ) -> bool:
     """Raise InputGoneError if input of the broken epochs is gone; False if it is not known what all of them had read.
@@ -160,14 +160,10 @@ def _check_input(
     newest = next((link.manifest for link in broken if link.manifest is not None), None)
     if newest is None:
         return False
-    there = {file.path: (file.size, file.etag) for file in landed(whole)}
+    there = {InputFile(file.path, file.size, file.etag, name) for name, some in landed(whole).items() for file in some}
     records = catalog.files(newest.logs["inputs"], since_epoch=-1 if whole is None else whole.epoch)
-    gone = [
-        file.path
-        for record in records
-        for file in record.files
-        if not isinstance(file, DataFile) and there.get(file.path) != (file.size, file.etag)
-    ]
+    read = [file for record in records for file in record.files if isinstance(file, InputFile)]
+    gone = [file.path for file in read if file not in there]
     if gone:
         raise InputGoneError(
             f"{catalog.pipeline}: {reason}. Going back to an older snapshot means to read again what came after it, "

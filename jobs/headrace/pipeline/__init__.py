@@ -86,7 +86,7 @@ from headrace.pipeline.expectations import Expectation, expect
 from headrace.pipeline.graph import Aggregation, Pipeline, Stage
 from headrace.pipeline.inputs import Deduplicate, EventTime, Input
 from headrace.pipeline.recipes import count_windows, sliding_count_windows
-from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable
+from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable, SparkFunction
 
 __all__ = [
     "Accumulation",
@@ -138,6 +138,7 @@ __all__ = [
     "ShiftedOutputTime",
     "Signal",
     "SlidingWindows",
+    "SparkFunction",
     "SplitStrategy",
     "Stage",
     "TimestampCombiner",

@@ -23,6 +23,7 @@ def fingerprint(pipeline: Pipeline) -> str:
         pipeline.event_time,
         [_aggregation(stage.aggregation) for stage in pipeline.stages],
         *[[other.name, other.source.path, other.event_time, other.columns] for other in pipeline.also],
+        *[each.source.transform for each in pipeline.inputs if each.source.transform is not None],
         *([] if pipeline.deduplicate is None else [pipeline.deduplicate]),
     ]
     return hashlib.sha256(json.dumps(_plain(parts), sort_keys=True).encode()).hexdigest()[:32]
@@ -30,7 +31,8 @@ def fingerprint(pipeline: Pipeline) -> str:
 
 def _aggregation(aggregation: Aggregation) -> list[Any]:
     a = aggregation
-    return [list(a.key.items()), a.filter, a.where, a.when, a.how, list(a.what.items())]
+    parts = [list(a.key.items()), a.filter, a.where, a.when, a.how, list(a.what.items())]
+    return parts if a.transform is None else [*parts, a.transform]
 
 
 def _plain(value: Any) -> Any:

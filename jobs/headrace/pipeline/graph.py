@@ -18,8 +18,8 @@ from headrace.model.triggers import Trigger
 from headrace.model.typing import type_of
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.inputs import Deduplicate, EventTime, Input
-from headrace.pipeline.sources import FileSource
+from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
+from headrace.pipeline.sources import FileSource, SparkFunction
 from headrace.pipeline.validation import check
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -31,7 +31,8 @@ class Aggregation:
 
     Behind another one it reads the key, aggregates, ``window_start`` and ``window_end`` of that one's panes; their
     event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes no further. ``when`` None,
-    behind another one, continues that one's trigger (4.7).
+    behind another one, continues that one's trigger (4.7). ``transform`` makes other rows of the panes, before anything
+    else reads them.
     """
 
     key: Mapping[str, Expr]
@@ -40,6 +41,7 @@ class Aggregation:
     how: How
     what: Mapping[str, Aggregate]
     filter: Expr | None = None
+    transform: SparkFunction | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Stage:
         settled = replace(
             aggregation, when=aggregation.when or self.when.continuation, how=replace(how, allowed_lateness=lateness)
         )
-        return Stage(settled, self.pane_schema, above.accumulation is Accumulation.RETRACTING)
+        schema = self.pane_schema if aggregation.transform is None else aggregation.transform.returns
+        return Stage(settled, schema, above.accumulation is Accumulation.RETRACTING)
 
     @cached_property
     def key_types(self) -> Mapping[str, DataType]:
@@ -137,6 +140,11 @@ class Pipeline:
             stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)
 
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """All inputs in the order in which their records arrive, its own first, under the name ``OWN``."""
+        return (Input(OWN, self.source, self.event_time), *self.also)
+
     @property
     def key_types(self) -> Mapping[str, DataType]:
         """Key columns of its panes (those of the last stage) and their types, in order."""
@@ -149,5 +157,5 @@ class Pipeline:
 
     @property
     def schema(self) -> Schema:
-        """Columns of the source."""
-        return self.source.schema
+        """Columns of a record, as event time, key and aggregates read them."""
+        return self.source.columns

@@ -13,6 +13,9 @@ from headrace.model.typing import type_of
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.sources import FileSource
 
+OWN = "source"
+"""The name of a pipeline's own input, in snapshots and counts."""
+
 
 @dataclass(frozen=True)
 class EventTime:
@@ -54,8 +57,8 @@ class Input:
     def _expression(self, name: str, kind: DataType) -> Expr:
         expr = self.columns.get(name)
         if expr is None:
-            expr = Column(name) if name in self.source.schema else Literal(None, kind)
-        found = type_of(expr, self.source.schema)
+            expr = Column(name) if name in self.source.columns else Literal(None, kind)
+        found = type_of(expr, self.source.columns)
         if found is not kind:
             raise PipelineError(f"input {self.name} gives {name!r} as {found}, and the pipeline reads {kind}; cast it")
         return expr

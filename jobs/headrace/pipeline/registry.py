@@ -83,6 +83,9 @@ def _load(file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"_headrace_pipeline_{digest}_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise UnknownPipelineError(f"{file} cannot be imported")
+    folder = str(file.parent.resolve())
+    if folder not in sys.path:
+        sys.path.append(folder)  # modules beside a pipeline are importable, as beside a DAG
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

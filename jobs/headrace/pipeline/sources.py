@@ -24,6 +24,38 @@ class OnUnreadable(StrEnum):
 
 
 @dataclass(frozen=True)
+class SparkFunction:
+    """A user's own Spark code over records, named ``module:function``: the function takes a DataFrame and gives one.
+
+    It may add, change, drop and repeat rows (a flat-map is a select with ``explode``), each on its own: no groups, no
+    order. Columns that start with ``_`` say where a record is from and must stay. ``returns`` are the columns that it
+    gives. The module lies beside the pipeline's file, or is installed. ``deterministic``: equal rows always give equal
+    rows. If not, the outcome of an epoch is kept until the epoch is committed, and a replay may come out otherwise.
+    """
+
+    name: str
+    returns: Mapping[str, DataType]
+    deterministic: bool
+
+    def __post_init__(self) -> None:
+        module, _, function = self.name.partition(":")
+        if not all(part.isidentifier() for part in (*module.split("."), function)):
+            raise PipelineError(f"{self.name!r} names no Spark function; write module:function")
+        check_columns(f"Spark function {self.name}", self.returns)
+
+
+def check_columns(what: str, schema: Mapping[str, DataType]) -> None:
+    """Raise PipelineError if ``schema`` is not one of columns."""
+    if not schema:
+        raise PipelineError(f"{what} declares no columns; give {{name: DataType...}}")
+    for name, kind in schema.items():
+        if not isinstance(kind, DataType):
+            raise PipelineError(f"column {name!r} of {what} has type {kind!r}; use one of DataType")
+        if name.startswith("_"):
+            raise PipelineError(f"column {name!r} of {what}: names that start with _ belong to Headrace")
+
+
+@dataclass(frozen=True)
 class FileSource:
     """Files under ``path``, read in the order of their names, each exactly once.
 
@@ -35,6 +67,7 @@ class FileSource:
     Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
     (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
     order.
+    ``transform`` makes other rows of those that parse; ``columns`` are then what it gives.
     ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0 that one bad record fails the run.
     """
 
@@ -47,19 +80,17 @@ class FileSource:
     max_rejected: int | None = None
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
     suffixes: tuple[str, ...] = field(default=())
+    transform: SparkFunction | None = None
 
     def __post_init__(self) -> None:
-        if not self.schema:
-            raise PipelineError(f"the source {self.path} declares no columns; give schema={{name: DataType...}}")
-        for name, kind in self.schema.items():
-            if not isinstance(kind, DataType):
-                raise PipelineError(f"column {name!r} of source {self.path} has type {kind!r}; use one of DataType")
-            if name.startswith("_"):
-                raise PipelineError(
-                    f"column {name!r} of source {self.path}: names that start with _ belong to Headrace"
-                )
+        check_columns(f"source {self.path}", self.schema)
         for name in ("max_files", "max_bytes"):
             if getattr(self, name) < 1:
                 raise PipelineError(f"{name} of source {self.path} must be at least 1, not {getattr(self, name)}")
         if self.look_back < 0:
             raise PipelineError(f"look_back of source {self.path} must not be negative: {self.look_back}")
+
+    @property
+    def columns(self) -> Mapping[str, DataType]:
+        """What event time, key and aggregates read."""
+        return self.schema if self.transform is None else self.transform.returns

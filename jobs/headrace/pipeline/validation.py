@@ -20,11 +20,11 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
+from headrace.pipeline.inputs import OWN, EventTime
 from headrace.pipeline.trigger_checks import check_finishing, check_reads, nodes, waits_for_the_end
 
 if TYPE_CHECKING:
     from headrace.pipeline.graph import Pipeline, Stage
-    from headrace.pipeline.inputs import EventTime
 
 _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 
@@ -57,11 +57,11 @@ def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> Non
 
 def _check_inputs(pipeline: "Pipeline") -> None:
     _check_event_time(pipeline.event_time, pipeline.schema)
-    names = [other.name for other in pipeline.also]
+    names = [each.name for each in pipeline.inputs]
     for other in pipeline.also:
         if not other.name or names.count(other.name) > 1:
-            raise PipelineError(f"every further input needs a name of its own, found {names}")
-        _check_event_time(other.event_time, other.source.schema)
+            raise PipelineError(f"every further input needs a name of its own besides {OWN!r}, found {names[1:]}")
+        _check_event_time(other.event_time, other.source.columns)
         other.expressions(pipeline.schema)
     if pipeline.deduplicate is not None:
         kind = type_of(pipeline.deduplicate.id, pipeline.schema)
@@ -69,7 +69,7 @@ def _check_inputs(pipeline: "Pipeline") -> None:
             raise PipelineError(f"the id of Deduplicate is {kind}, which does not compare exactly; cast it to string")
 
 
-def _check_event_time(event_time: "EventTime", schema: Schema) -> None:
+def _check_event_time(event_time: EventTime, schema: Schema) -> None:
     strategy = event_time.watermark
     if not isinstance(strategy, WatermarkStrategy):
         raise PipelineError(f"{strategy!r} is no watermark strategy; use BoundedOutOfOrderness(bound) or another")
@@ -158,6 +158,12 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
         raise PipelineError(
             f"{place} withdraws panes from windows that merge: a withdrawn one may have bridged two sessions, and "
             f"sessions never split; use windows that do not merge behind it, or how=discarding() in it"
+        )
+    transform = lower.aggregation.transform
+    if accumulation is Accumulation.RETRACTING and transform is not None and not transform.deterministic:
+        raise PipelineError(
+            f"{place} withdraws panes, and {transform.name} behind it is declared not deterministic: what it made of a "
+            "pane could not be found again to be withdrawn; use how=discarding(), or a deterministic function"
         )
     if accumulation is Accumulation.RETRACTING and lower.aggregation.how.keep_last is not None:
         raise PipelineError(

@@ -44,10 +44,12 @@ class Intake:
         self._pipeline = pipeline
         self._entrance = Entrance(pipeline.stages[0])
         wanted = list(percentiles)
-        self._inputs = {"": _Reader(SourceClock(pipeline.event_time, pipeline.schema, wanted), None)}
-        for other in pipeline.also:
-            clock = SourceClock(other.event_time, other.source.schema, wanted)
-            self._inputs[other.name] = _Reader(clock, other.expressions(pipeline.schema))
+        self._inputs = {
+            each.name: _Reader(
+                SourceClock(each.event_time, each.source.schema, wanted), each.expressions(pipeline.schema)
+            )
+            for each in pipeline.inputs
+        }
         self._ids: dict[object, Instant] = {}
 
     @property
@@ -62,7 +64,7 @@ class Intake:
         return {q: min(clock.percentile(q) for clock in clocks) for q in clocks[0].percentiles}
 
     def take(self, name: str, records: Iterable[Record], processing_time: Instant, into: Taken) -> None:
-        """Add what ``records`` of the input ``name`` become to ``into``; "" is the pipeline's own source."""
+        """Add what ``records`` of the input ``name`` become to ``into``."""
         reader = self._inputs[name]
         for record in records:
             self._take(reader, record, processing_time, into)
@@ -119,13 +121,11 @@ class Intake:
 
 @dataclass
 class _Reader:
-    """One input; ``columns`` None means that its records are the pipeline's own."""
+    """One input: its clock, and the pipeline's columns over its own."""
 
     clock: SourceClock
-    columns: dict[str, Expr] | None
+    columns: dict[str, Expr]
 
     def record(self, raw: Record) -> Record:
         """``raw`` with the columns of the pipeline."""
-        if self.columns is None:
-            return raw
         return {name: evaluate(expr, raw, self.clock.schema) for name, expr in self.columns.items()}

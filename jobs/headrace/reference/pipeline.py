@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from headrace.errors import PipelineError
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import AfterPercentileWatermark, Signal, Trigger
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.inputs import OWN
 from headrace.reference.chain import Chain
 from headrace.reference.evaluate import Record
 from headrace.reference.intake import Intake, Rejected, Taken
@@ -53,6 +55,9 @@ class PipelineRun:
     """A pipeline between two epochs: the state of its aggregations and the progress of its inputs."""
 
     def __init__(self, pipeline: Pipeline) -> None:
+        transforms = [each.source.transform for each in pipeline.inputs] + [s.transform for s in pipeline.then]
+        if any(transforms):
+            raise PipelineError(f"pipeline {pipeline.name} calls Spark functions, which the reference does not run")
         self.pipeline = pipeline
         self._intake = Intake(pipeline, _percentiles(pipeline.stages[0].when))
         self._processing_time = MIN_INSTANT
@@ -65,9 +70,9 @@ class PipelineRun:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
         taken = Taken()
-        self._intake.take("", epoch.records, now, taken)
-        for other in self.pipeline.also:
-            self._intake.take(other.name, epoch.also.get(other.name, ()), now, taken)
+        for each in self.pipeline.inputs:
+            records = epoch.records if each.name == OWN else epoch.also.get(each.name, ())
+            self._intake.take(each.name, records, now, taken)
         self._intake.advance(now, epoch.is_last)
         self._rejected = taken.rejected
         output = self._chain.step(

@@ -26,20 +26,21 @@ class DataFile:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of a source as it was when it was read: whatever its store says about it."""
+    """A file of a source as it was when it was read: whatever its store says about it, and which ``input`` it is of."""
 
     path: str
     size: int
     etag: str
+    input: str
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        return {"path": self.path, "size": self.size, "etag": self.etag}
+        return {"path": self.path, "size": self.size, "etag": self.etag, "input": self.input}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "InputFile":
         """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(fields.text("path"), fields.integer("size"), fields.text("etag"))
+        return cls(fields.text("path"), fields.integer("size"), fields.text("etag"), fields.text("input"))
 
 
 @dataclass(frozen=True)

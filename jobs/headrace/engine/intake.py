@@ -1,0 +1,215 @@
+"""The way from files of all inputs into the first aggregation: records judged, duplicates known, clocks moved on
+(semantics 12.9 to 12.11).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyspark.sql import functions as f
+
+from headrace.engine import columns as c
+from headrace.engine.delta import Fate
+from headrace.engine.duplicates import Duplicates, IdLayer, Remembered
+from headrace.engine.errors import UnreadableFileError, spark_errors
+from headrace.engine.landing import ByInput
+from headrace.engine.operator import EMPTY, Operator, TakenIn
+from headrace.engine.progress import InputProgress
+from headrace.engine.source_clock import SourceClock
+from headrace.engine.source_planning import advance
+from headrace.engine.source_reading import Batch, numbered_records, open_batch, read_batches
+from headrace.engine.source_records import POSITION, RAW
+from headrace.engine.types import DataFrame, SparkSession
+from headrace.errors import FixDataError
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.watermarks import SplitFacts
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.sources import OnUnreadable
+
+
+class DeadLetterBudgetError(FixDataError):
+    """More records of one epoch were rejected than a source allows."""
+
+    code = "data.dead_letter_budget"
+
+
+@dataclass(frozen=True)
+class Records:
+    """The judged records of an epoch. They can be asked for again and give the same; nothing is read before that."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    operator: Operator
+    batches: tuple[Batch, ...]
+    duplicates: Duplicates | None
+
+    @cached_property
+    def _read(self) -> DataFrame:
+        rows = read_batches(self.spark, self.pipeline, self.operator.plan, self.batches)
+        # what comes out otherwise every time is kept as it came out the first time
+        return rows if self.is_repeatable else rows.localCheckpoint(eager=False)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether reading the files again gives the same records."""
+        transforms = [batch.input.source.transform for batch in self.batches]
+        return all(transform is None or transform.deterministic for transform in transforms)
+
+    @cached_property
+    def taking_part(self) -> DataFrame:
+        """The records without their text and their file, duplicates told from others; held where it is needed twice."""
+        if self.duplicates is None:
+            return self._read
+        rows = self.duplicates.by_id(self._read.drop(RAW, c.FILE))
+        return self.duplicates.judged(rows.localCheckpoint(eager=False))
+
+    def whole(self) -> DataFrame:
+        """The records with their text and their file, duplicates told from others."""
+        if self.duplicates is None:
+            return self._read
+        return self.duplicates.judged(self.duplicates.by_id(self._read))
+
+    def numbered(self) -> DataFrame:
+        """The records with their positions; these are NULL if reading the files again would give others."""
+        if not self.is_repeatable:
+            return self._read.withColumn(POSITION, f.lit(None).cast("long"))
+        return numbered_records(self.spark, self.pipeline, self.operator.plan, self.batches)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The files of an epoch as a bundle of the first aggregation, and what they say of splits, by input."""
+
+    bundle: TakenIn = EMPTY
+    records: Records | None = None
+    facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
+
+
+class Intake:
+    """All inputs of a pipeline in a Spark application: their clocks and offsets, and the ids that are remembered.
+
+    ``stores`` are the URIs of the stores by input.
+    """
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, operator: Operator, stores: Mapping[str, str]) -> None:
+        self.spark, self.pipeline, self.operator, self.stores = spark, pipeline, operator, stores
+        self.progress = {each.name: InputProgress() for each in pipeline.inputs}
+        self.duplicates = None
+        if pipeline.deduplicate is not None:
+            self.duplicates = Duplicates(pipeline.deduplicate, operator.partitions)
+
+    def restore(self, progress: Mapping[str, InputProgress], ids: Sequence[IdLayer], watermark: Instant) -> None:
+        """Go on from a snapshot. An input that it does not know begins."""
+        self.progress |= progress
+        if self.pipeline.deduplicate is not None:
+            self.duplicates = Duplicates(self.pipeline.deduplicate, self.operator.partitions, tuple(ids), watermark)
+
+    def take(self, files: ByInput, epoch: int, processing_time: Instant) -> Taken:
+        """The records of ``files`` as far as they can be read. Raises DeadLetterBudgetError."""
+        batches = [
+            open_batch(
+                self.spark,
+                self.pipeline,
+                each,
+                files[each.name],
+                self.stores[each.name],
+                processing_time=processing_time,
+            )
+            for each in self.pipeline.inputs
+            if files.get(each.name)
+        ]
+        if not batches:
+            return Taken()
+        while True:
+            try:
+                with spark_errors():
+                    return self._take(tuple(batches), epoch)
+            except UnreadableFileError as torn:
+                batches = _without(batches, torn)
+
+    def _take(self, batches: tuple[Batch, ...], epoch: int) -> Taken:
+        records = Records(self.spark, self.pipeline, self.operator, batches, self.duplicates)
+        bundle = self.operator.take_in(records.taking_part)
+        self._check_budgets(records, bundle.accounting.rows.get(Fate.REJECTED, 0), epoch)
+        return Taken(bundle, records, {batch.input.name: self._facts(batch, records, bundle) for batch in batches})
+
+    def _facts(self, batch: Batch, records: Records, bundle: TakenIn) -> Mapping[str, SplitFacts]:
+        name = batch.input.name
+        clock, latest = self._clock(name), bundle.accounting.max_event_time
+        if len(self.pipeline.inputs) > 1:
+            return clock.facts(records.taking_part.where(f.col(c.INPUT) == name), self._percentiles)
+        if clock.follows_event_times(self._percentiles):  # which the accounting knows already
+            return {} if latest is None else {"": SplitFacts(latest)}
+        return clock.facts(records.taking_part, self._percentiles)
+
+    def _check_budgets(self, records: Records, rejected: int, epoch: int) -> None:
+        budgets = {b.input.name: b.input.source.max_rejected for b in records.batches}
+        strictest = min((budget for budget in budgets.values() if budget is not None), default=rejected)
+        if rejected <= strictest:
+            return
+        dead = records.numbered().where(f.col(c.REJECT).isNotNull())
+        found = {row[c.INPUT]: row["count"] for row in dead.groupBy(c.INPUT).count().collect()}
+        for name, budget in budgets.items():
+            if budget is not None and found.get(name, 0) > budget:
+                sample = dead.where(f.col(c.INPUT) == name).limit(3).collect()
+                shown = "; ".join(f"{row[c.FILE]} record {row[POSITION]}: {row[c.REJECT]}" for row in sample)
+                raise DeadLetterBudgetError(
+                    f"epoch {epoch} rejects {found[name]} records of input {name} and max_rejected is {budget}: "
+                    f"{shown}. Correct the files, or raise max_rejected of the source"
+                )
+
+    @property
+    def _percentiles(self) -> frozenset[float]:
+        return self.operator.plan.trigger.percentiles
+
+    @property
+    def percentiles(self) -> dict[float, Instant]:
+        """Percentile watermarks, each the least of all inputs."""
+        clocks = [self._clock(name) for name in self.progress]
+        return {q: min(clock.percentile(q) for clock in clocks) for q in self._percentiles}
+
+    def _clock(self, name: str) -> SourceClock:
+        event_time = next(each.event_time for each in self.pipeline.inputs if each.name == name)
+        return SourceClock.of(event_time, self.progress[name])
+
+    def advance(self, files: ByInput, taken: Taken, processing_time: Instant) -> "Clocks":
+        """Move offsets and clocks on behind an epoch."""
+        deadlines: list[Instant] = []
+        for each in self.pipeline.inputs:
+            name = each.name
+            clock = self._clock(name).after(taken.facts.get(name, {}), processing_time, self._percentiles)
+            offsets = advance(self.progress[name].offsets, files.get(name, ()), each.source.look_back)
+            self.progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+            deadlines.append(clock.idle_deadline(processing_time))
+        watermark = min(progress.watermark for progress in self.progress.values())
+        return Clocks(watermark, self.percentiles, min(deadlines))
+
+    def remember(self, epoch: int, taken: Taken, watermark: Instant) -> Remembered:
+        """Remember the ids of an epoch that came to ``watermark``; what is to be stored of them."""
+        if self.duplicates is None:
+            return Remembered()
+        seen = None if taken.records is None else taken.records.taking_part
+        self.duplicates, remembered = self.duplicates.after(epoch, seen, watermark)
+        return remembered
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The least of all inputs: watermark, percentile watermarks, the processing time at which a split falls idle."""
+
+    watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+    idle_deadline: Instant = MIN_INSTANT
+
+
+def _without(batches: Sequence[Batch], torn: UnreadableFileError) -> list[Batch]:
+    """``batches`` with the file of ``torn`` as a dead letter; raises it if that may not be, or was so already."""
+    rest: list[Batch] = []
+    for batch in batches:
+        less = batch.without(torn)
+        if less is not None and batch.input.source.on_unreadable is OnUnreadable.FAIL:
+            raise torn
+        rest.append(less or batch)
+    if rest == list(batches):
+        raise torn
+    return rest

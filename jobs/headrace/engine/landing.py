@@ -1,0 +1,76 @@
+"""Where the inputs of a pipeline land: which files are new, and which of them make the next epoch. Without Spark."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.engine.source_planning import InputFile, Offsets, discover, full_sweep, next_batch, open_source
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.sources import FileSource
+from headrace_snapshots.format import files as stored
+from headrace_snapshots.store import ObjectStore
+
+ByInput = Mapping[str, Sequence[InputFile]]
+"""Files by the name of their input; no entry where there are none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one input lands: a store, and a prefix in it."""
+
+    store: ObjectStore
+    prefix: str
+    source: FileSource
+
+
+class Landing:
+    """The places of all inputs of ``pipeline``; paths that are no whole URIs lie below ``root``."""
+
+    def __init__(self, pipeline: Pipeline, root: ObjectStore) -> None:
+        self.places = {
+            each.name: Place(*open_source(root, each.source.path), source=each.source) for each in pipeline.inputs
+        }
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The URIs of the stores."""
+        return tuple(dict.fromkeys(place.store.uri for place in self.places.values()))
+
+    def new_files(
+        self, offsets: Mapping[str, Offsets], swept: Iterable[stored.InputFile] | None = None
+    ) -> dict[str, list[InputFile]]:
+        """What has landed and is not behind ``offsets``.
+
+        ``swept`` are all files that were ever read: then stragglers are found as well, where nobody looks any more.
+        """
+        known: dict[str, list[str]] = {}
+        for file in swept or ():
+            known.setdefault(file.input, []).append(file.path)
+        found: dict[str, list[InputFile]] = {}
+        for name, place in self.places.items():
+            behind = offsets.get(name, Offsets())
+            stragglers: list[InputFile] = []
+            if swept is not None:
+                stragglers = full_sweep(place.store, place.prefix, behind, known.get(name, ()), place.source)
+            files = [*stragglers, *discover(place.store, place.prefix, behind, place.source)]
+            if files:
+                found[name] = files
+        return found
+
+    def next_epoch(
+        self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
+    ) -> tuple[dict[str, list[InputFile]], dict[str, list[InputFile]]]:
+        """The first of ``files`` of each input that make an epoch, and the rest. None: as the source says."""
+        taken: dict[str, list[InputFile]] = {}
+        rest: dict[str, list[InputFile]] = {}
+        for name, waiting in files.items():
+            source = self.places[name].source
+            batch = next_batch(waiting, max_files or source.max_files, max_bytes or source.max_bytes)
+            taken[name] = batch
+            if len(batch) < len(waiting):
+                rest[name] = list(waiting[len(batch) :])
+        return taken, rest
+
+
+def counted(files: ByInput) -> int:
+    """How many files these are."""
+    return sum(len(some) for some in files.values())

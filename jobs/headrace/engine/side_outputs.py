@@ -1,0 +1,49 @@
+"""What an epoch drops, as rows that can be read: late records, and dead letters."""
+
+from pyspark.sql import functions as f
+
+from headrace.engine import columns as c
+from headrace.engine.delta import Fate, assigned
+from headrace.engine.plan import Plan
+from headrace.engine.source_records import POSITION, RAW
+from headrace.engine.types import DataFrame
+from headrace.engine.windowing import FIRST
+from headrace.model.time import Instant
+
+
+def late_rows(plan: Plan, judged: DataFrame, watermark: Instant, epoch: int) -> DataFrame:
+    """Dropped (record, window) pairs: keys, event time, window, the reason, input, file, the raw record and the epoch.
+
+    ``watermark`` is that under which the epoch was judged. The window of a record that is too late to be told from a
+    duplicate is NULL.
+    """
+    rows = assigned(plan, judged, watermark)
+    in_time = f.col("_fate") == int(Fate.LATE)
+    forgotten = (f.col("_fate") == int(Fate.FORGOTTEN)) & (f.col(FIRST) == 1)
+    rows = rows.where(in_time | forgotten)
+    return rows.select(
+        *plan.keys,
+        f.timestamp_micros(c.EVENT_TIME).alias("event_time"),
+        f.when(in_time, f.timestamp_micros(c.WINDOW_START)).alias("window_start"),
+        f.when(in_time, f.timestamp_micros(c.WINDOW_END)).alias("window_end"),
+        f.when(in_time, "window expired").otherwise("id beyond its horizon").alias("reason"),
+        f.col(c.INPUT).alias("input"),
+        f.col(c.FILE).alias("file"),
+        f.col(RAW).alias("raw"),
+        f.lit(epoch).cast("long").alias("epoch"),
+    )
+
+
+def rejected_rows(records: DataFrame, epoch: int) -> DataFrame:
+    """The dead letters among judged ``records``: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``epoch``.
+
+    ``position`` and ``raw`` are NULL for a file that cannot be read at all.
+    """
+    return records.where(f.col(c.REJECT).isNotNull()).select(
+        f.col(c.INPUT).alias("input"),
+        f.col(c.FILE).alias("file"),
+        f.col(POSITION).alias("position"),
+        f.col(c.REJECT).alias("reason"),
+        f.col(RAW).alias("raw"),
+        f.lit(epoch).cast("long").alias("epoch"),
+    )

@@ -1,0 +1,79 @@
+"""A user's own Spark code, named ``module:function``: found, called, and held to what it declares."""
+
+import importlib
+import sys
+from collections.abc import Callable
+
+from pyspark import cloudpickle
+from pyspark.sql import functions as f
+
+from headrace.engine.expressions import named
+from headrace.engine.types import SPARK_TYPES, DataFrame
+from headrace.errors import FixConfigError
+from headrace.pipeline.sources import SparkFunction
+
+
+class SparkFunctionError(FixConfigError):
+    """A named Spark function that is not there, fails, or does not give what it declares."""
+
+    code = "config.spark_function"
+
+
+def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
+    """What ``function`` makes of ``rows``: the columns of theirs that start with ``_``, then those that it declares.
+
+    Raises SparkFunctionError.
+    """
+    ours = [name for name in rows.columns if name.startswith("_")]
+    try:
+        found = _resolve(function)(rows)
+    except SparkFunctionError:
+        raise
+    except Exception as error:
+        raise SparkFunctionError(f"Spark function {function.name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(found, DataFrame):
+        raise SparkFunctionError(f"Spark function {function.name} gives {type(found).__name__}, not a DataFrame")
+    lost = [name for name in ours if name not in found.columns]
+    if lost:
+        raise SparkFunctionError(
+            f"Spark function {function.name} loses column {lost[0]}: columns that start with _ say where a record is "
+            f"from; add columns with withColumn or select('*', ...), and drop only your own"
+        )
+    for name, kind in function.returns.items():
+        if name not in found.columns:
+            raise SparkFunctionError(f"Spark function {function.name} declares column {name}, and does not give it")
+        type_found = found.schema[name].dataType
+        if type_found != SPARK_TYPES[kind]:
+            raise SparkFunctionError(
+                f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
+                f"{SPARK_TYPES[kind].simpleString()}, and gives {type_found.simpleString()}; cast it"
+            )
+    return found.select(*ours, *map(named, function.returns))
+
+
+def through(function: SparkFunction, records: DataFrame, unparsed: str) -> DataFrame:
+    """``records`` through ``function``; those that do not parse (``unparsed`` is not NULL) pass it by, so that no dead
+    letter is lost.
+    """
+    good = applied(function, records.where(f.col(unparsed).isNull()))
+    ours = [name for name in records.columns if name.startswith("_")]
+    nothing = [f.lit(None).cast(SPARK_TYPES[kind]).alias(name) for name, kind in function.returns.items()]
+    return good.unionByName(records.where(f.col(unparsed).isNotNull()).select(*ours, *nothing))
+
+
+def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
+    module_name, _, name = function.name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise SparkFunctionError(
+            f"Spark function {function.name}: module {module_name} cannot be imported ({type(error).__name__}: "
+            f"{error}); put it beside the pipeline's file, or install it"
+        ) from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise SparkFunctionError(f"Spark function {function.name}: module {module_name} has no function {name}")
+    # its own functions for rows travel to tasks, which may not be able to import the module
+    cloudpickle.register_pickle_by_value(sys.modules[module_name])  # type: ignore[no-untyped-call]
+    result: Callable[[DataFrame], object] = found
+    return result

@@ -1,0 +1,231 @@
+"""Several inputs, joins and duplicates on Spark, from landed files to panes, held to the reference."""
+
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.intake import DeadLetterBudgetError
+from headrace.engine.session import interpreting
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.model.time import Instant, instant, render, to_datetime
+from headrace.pipeline import (
+    AfterCount,
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    DataType,
+    Deduplicate,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    Input,
+    Monotonic,
+    Pipeline,
+    Punctuated,
+    SlidingWindows,
+    cast,
+    col,
+    collect_of,
+    count,
+    pairs_of,
+    retracting,
+    sum_of,
+)
+from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+START = instant(datetime(2026, 1, 1, tzinfo=UTC))
+EARLY_AND_LATE = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+
+ORDERS = {"id": DataType.STRING, "user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
+CLICKS = {"click": DataType.STRING, "who": DataType.STRING, "day": DataType.TIMESTAMP, "cents": DataType.STRING}
+COLUMNS = {"id": col("click"), "user": col("who"), "amount": cast(col("cents"), DataType.INT) * -1}
+
+
+def build(**changes: Any) -> Pipeline:
+    parts: dict[str, Any] = {
+        "name": "inputs",
+        "source": FileSource("landing/orders", FileFormat.JSON, ORDERS),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness(5 * SECOND)),
+        "key": {"user": col("user")},
+        "where": FixedWindows(10 * SECOND),
+        "when": EARLY_AND_LATE,
+        "how": retracting(2 * SECOND),
+        "what": {"total": sum_of(col("amount")), "ids": collect_of(col("id")), "n": count()},
+        "also": (
+            Input(
+                "clicks",
+                FileSource("landing/clicks", FileFormat.JSON, CLICKS),
+                EventTime(col("day"), Monotonic(), split=col("who")),
+                COLUMNS,
+            ),
+        ),
+    }
+    return Pipeline(**{**parts, **changes})
+
+
+ASSERTING = Input(
+    "clicks",
+    FileSource("landing/clicks", FileFormat.JSON, {**CLICKS, "up_to": DataType.TIMESTAMP}),
+    EventTime(col("day"), Punctuated(col("up_to"))),
+    COLUMNS,
+)
+PIPELINES = {
+    "united": build(),
+    "once": build(
+        deduplicate=Deduplicate(col("id"), 8 * SECOND),
+        filter=col("amount") != 3,
+        where=SlidingWindows(10 * SECOND, 5 * SECOND),
+    ),
+    "joined": build(
+        what={"pairs": pairs_of(col("order"), col("click"), "both")},
+        source=FileSource("landing/orders", FileFormat.JSON, {**ORDERS, "order": DataType.INT, "click": DataType.INT}),
+        also=(
+            Input(
+                "clicks",
+                FileSource("landing/clicks", FileFormat.JSON, CLICKS),
+                EventTime(col("day"), Monotonic()),
+                {"user": col("who"), "click": cast(col("cents"), DataType.INT), "id": col("click")},
+            ),
+        ),
+    ),
+    "asserted": build(also=(ASSERTING,)),
+}
+
+
+def rows_of(number: int, seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Records of both inputs in one epoch, some of them without what they need."""
+    rolled = random.Random(f"{seed} {number}")
+
+    def at() -> int:
+        return START + (number * 6 + rolled.randint(-24, 9)) * SECOND
+
+    orders = [
+        {
+            "id": rolled.choice([*"abcdefgh", f"o{number}", None]),
+            "user": rolled.choice(["ann", "bob", "eve"]),
+            "at": rolled.choice([at(), at(), at(), None]) if rolled.random() < 0.2 else at(),
+            "amount": rolled.randint(1, 9),
+            "order": rolled.randint(1, 5),
+        }
+        for _ in range(rolled.randint(0, 6))
+    ]
+    clicks = [
+        {
+            "click": rolled.choice([*"abcdefgh", f"c{number}"]),
+            "who": rolled.choice(["ann", "bob"]),
+            "day": at() if rolled.random() < 0.9 else None,
+            "cents": str(rolled.randint(1, 9)),
+            "up_to": at() if rolled.random() < 0.3 else None,
+        }
+        for _ in range(rolled.randint(0, 5))
+    ]
+    return orders, clicks
+
+
+def land(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:
+    def text(name: str, value: Any) -> Any:
+        is_time = name in ("at", "day", "up_to") and value is not None
+        return to_datetime(Instant(value)).isoformat() if is_time else value
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({name: text(name, value) for name, value in row.items()}) for row in rows]
+    (folder / f"{number:04}.json").write_text("".join(f"{line}\n" for line in lines))
+
+
+def expected(pipeline: Pipeline, results: list[EpochResult]) -> list[Counter[Any]]:
+    return [
+        Counter(
+            (pane.key, *pane.window, pane.index, pane.timing.value, pane.is_retraction, pane.timestamp, pane.values)
+            for pane in result.panes
+        )
+        for result in results
+    ]
+
+
+def found(pipeline: Pipeline, root: Path, epochs: int) -> list[Counter[Any]]:
+    panes: list[Counter[Any]] = [Counter() for _ in range(epochs)]
+    for row in read(pipeline, root.as_uri(), "panes", "main").to_pylist():
+        values = tuple(_plain(row[name]) for name in pipeline.what)
+        ends = (instant(row["window_start"]), instant(row["window_end"]))
+        seen = (row["pane_index"], row["timing"], row["is_retraction"], instant(row["pane_time"]), values)
+        panes[row["epoch"]][(row["user"],), *ends, *seen] += 1
+    return panes
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple((v["left"], v["right"]) if isinstance(v, dict) else v for v in value)
+    return value
+
+
+def lineage(pipeline: Pipeline, root: Path) -> list[Manifest]:
+    catalog = Catalog(open_store(root.as_uri()), pipeline.name)
+    return list(reversed(list(catalog.ancestry(catalog.head().refs["main"]))))
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_landed_files_of_all_inputs_give_what_the_reference_gives(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    pipeline, epochs, clock = PIPELINES[name], 9, datetime(2026, 1, 2, tzinfo=UTC)
+    given = [rows_of(number, seed=len(name)) for number in range(epochs)]
+    for number, (orders, clicks) in enumerate(given):
+        land(tmp_path / "landing/orders", number, orders)
+        land(tmp_path / "landing/clicks", number, clicks)
+    for limit in (4, None):  # the second run goes on from the snapshot of the first
+        process(
+            pipeline,
+            tmp_path.as_uri(),
+            RunOptions(f"run-{limit}", files_per_epoch=1, max_epochs=limit),
+            spark=interpreting(spark),
+            now=lambda: clock,
+        )
+    results = run_pipeline(pipeline, [Epoch(instant(clock), orders, also={"clicks": c}) for orders, c in given])
+    manifests = lineage(pipeline, tmp_path)
+    assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
+    for number, (ours, theirs) in enumerate(
+        zip(found(pipeline, tmp_path, epochs), expected(pipeline, results), strict=True)
+    ):
+        assert ours == theirs, number
+    counts = [(m.counts["duplicates"], m.counts["late_dropped"], m.counts["rejected"]) for m in manifests]
+    assert counts == [(*_drops(result), len(result.rejected)) for result in results]
+    late = read(pipeline, tmp_path.as_uri(), "late", "main")
+    assert late.num_rows == sum(count for _, count, _ in counts)
+    dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert Counter(row["input"] for row in dead)["clicks"] == sum(
+        "cents" in rejected.record for result in results for rejected in result.rejected
+    )
+    assert sum(late for _, late, _ in counts) > 2
+    assert pipeline.deduplicate is None or sum(duplicates for duplicates, _, _ in counts) > 2
+
+
+def _drops(result: EpochResult) -> tuple[int, int]:
+    causes = Counter(drop.cause for drop in result.drops)
+    return causes[DropCause.DUPLICATE], causes[DropCause.LATE]
+
+
+def test_a_budget_is_held_input_by_input(spark: SparkSession, tmp_path: Path) -> None:
+    strict = FileSource("landing/clicks", FileFormat.JSON, CLICKS, max_rejected=1)
+    pipeline = build(also=(Input("clicks", strict, EventTime(col("day"), Monotonic()), COLUMNS),))
+    for number in range(3):
+        land(tmp_path / "landing/orders", number, [{"id": "a", "user": "ann", "at": None, "amount": 1}])
+    land(tmp_path / "landing/clicks", 0, [{"click": "x", "who": None, "day": START, "cents": "1"}])
+    options = RunOptions("modest", files_per_epoch=1)
+    assert process(pipeline, tmp_path.as_uri(), options, spark=spark).rows["rejected"] == 4
+    land(tmp_path / "landing/clicks", 1, [{"click": "x", "who": None, "day": START, "cents": "1"}] * 2)
+    with pytest.raises(DeadLetterBudgetError, match=r"2 records of input clicks and max_rejected is 1.*0001\.json"):
+        process(pipeline, tmp_path.as_uri(), options, spark=spark)
