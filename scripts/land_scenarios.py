@@ -41,17 +41,20 @@ def word_count(rng: random.Random) -> list[Record]:
 
 def video_billing(rng: random.Random) -> list[Record]:
     """Ads that 40 viewers watched in evenings, past midnight, of three days. A tenth of the evenings was offline and is
-    reported up to three days later."""
-    arrivals = []
+    reported up to three days later; a tenth of the ads is reported twice."""
+    arrivals: list[Arrival] = []
+    again = random.Random(1)  # of its own: what is reported twice decides nothing else
     for viewer in range(40):
         for day in range(3):
             at = START + timedelta(days=day, minutes=rng.randrange(300))
             offline = timedelta(minutes=rng.randrange(60, 3 * 24 * 60)) if rng.random() < 0.1 else timedelta(0)
             for _ in range(rng.randrange(2, 9)):
                 advertiser = rng.choice(("acme", "bolt", "cola"))
-                record = _ad_view(f"viewer{viewer:02}", advertiser, at, rng.randrange(5, 61))
+                record = _ad_view(f"ad{len(arrivals)}", f"viewer{viewer:02}", advertiser, at, rng.randrange(5, 61))
                 arrives = at + offline + timedelta(seconds=rng.randrange(60, 600))
                 arrivals.append((arrives, record))
+                if again.random() < 0.1:
+                    arrivals.append((arrives + timedelta(seconds=again.randrange(30, 20_000)), record))
                 at += timedelta(seconds=rng.randrange(60, 45 * 60))
     return _by_arrival(arrivals)
 
@@ -65,18 +68,19 @@ def video_correction(rng: random.Random) -> list[Record]:
         viewer, advertiser, at = record["viewer"], record["advertiser"], datetime.fromisoformat(record["at"])
         number = int(viewer.removeprefix("viewer"))
         if number < 30:
-            correction.append(_ad_view(f"region{number:02}", advertiser, at, record["seconds"]))
+            name = f"region-{record['id']}"
+            correction.append(_ad_view(name, f"region{number:02}", advertiser, at, record["seconds"]))
         elif number < 35:
-            correction.append(_ad_view(viewer, advertiser, at, -record["seconds"]))
+            correction.append(_ad_view(f"robot-{record['id']}", viewer, advertiser, at, -record["seconds"]))
         if number < 10:
             between = at + timedelta(minutes=rng.randrange(5, 40))
-            correction.append(_ad_view(viewer, advertiser, between, rng.randrange(5, 61)))
+            correction.append(_ad_view(f"more-{record['id']}", viewer, advertiser, between, rng.randrange(5, 61)))
     rng.shuffle(correction)
     return correction
 
 
-def _ad_view(viewer: str, advertiser: str, at: datetime, seconds: int) -> Record:
-    return {"viewer": viewer, "advertiser": advertiser, "at": at.isoformat(), "seconds": seconds}
+def _ad_view(name: str, viewer: str, advertiser: str, at: datetime, seconds: int) -> Record:
+    return {"id": name, "viewer": viewer, "advertiser": advertiser, "at": at.isoformat(), "seconds": seconds}
 
 
 def latency_statistics(rng: random.Random) -> list[Record]:

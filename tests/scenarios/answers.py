@@ -19,7 +19,8 @@ def word_count(records: Records) -> Answer:
 
 def video_billing(records: Records) -> Answer:
     bills: dict[tuple[str, datetime], list[int]] = defaultdict(list)
-    for (_, advertiser), session in _sessions(records, ("viewer", "advertiser")):
+    first = {record["id"]: record for record in reversed(records)}
+    for (_, advertiser), session in _sessions(first.values(), ("viewer", "advertiser")):
         seconds = sum(record["seconds"] for record in session)
         last_instant = _at(session[-1]) + timedelta(minutes=30, microseconds=-1)
         if seconds >= 30:

@@ -7,8 +7,9 @@ second of a session that has at least 30 seconds, and for no more than 180 secon
 more or less than what they cost apart, perhaps on another day. The first aggregation withdraws the sessions that it
 replaces, and the second takes them off the bill again.
 
-Out of order and late: a device that was offline reports its ads when it is back, hours or days later. Sessions and
-bills are kept for 30 days.
+Out of order, late and more than once: a device that was offline reports its ads when it is back, hours or days later,
+and one that heard no answer reports them again. Sessions and bills are kept for 30 days, and so are the ids of ads, of
+which each counts once.
 
 A correction is more input, to this same pipeline (section 3.3.1): ads that were not reported, and a record with
 negative ``seconds`` for an ad that must not be paid. README.md beside this file walks through one.
@@ -26,6 +27,7 @@ from headrace.pipeline import (
     Aggregation,
     BoundedOutOfOrderness,
     DataType,
+    Deduplicate,
     EventTime,
     FileFormat,
     FileSource,
@@ -51,6 +53,7 @@ billing = Pipeline(
         path="landing/ad_views",
         format=FileFormat.JSON,
         schema={
+            "id": DataType.STRING,
             "viewer": DataType.STRING,
             "advertiser": DataType.STRING,
             "at": DataType.TIMESTAMP,
@@ -59,6 +62,7 @@ billing = Pipeline(
         max_files=4,
     ),
     event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(hours=1))),
+    deduplicate=Deduplicate(col("id"), horizon=KEPT),
     key={"viewer": col("viewer"), "advertiser": col("advertiser")},
     where=Sessions(timedelta(minutes=30)),
     when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
