@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from headrace.engine.types import SparkSession
 
-settings.register_profile("unit", max_examples=20)  # for quick feedback; all of them in make test
+settings.register_profile("unit", max_examples=20, deadline=None)  # for quick feedback; all of them in make test
 
 # Tests run many queries once over few rows: compiling them well costs more than running them.
 os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
