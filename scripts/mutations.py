@@ -55,7 +55,7 @@ MUTATIONS = (
         "triggers/composites.py",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ALL)",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ANY)",
-        ("session_merges", "transcript_early_late_sessions"),
+        ("own_triggers", "own_merge_is_late_only_if_all_of_it_was"),
     ),
     Mutation(
         "a grown session does not owe a new on-time pane",
@@ -83,14 +83,14 @@ MUTATIONS = (
         "firing.py",
         "choose(marker, c.CLOSED, c.OPEN),",
         "choose(marker, c.DELETED, c.OPEN),",
-        ("bundling", "unit_fixed_after_count_b4"),
+        ("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(
         "closed sessions take part in merging",
         "merging.py",
         "f.when(f.col(c.STATUS) == c.CLOSED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
         "f.when(f.col(c.STATUS) == c.DELETED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
-        ("session_merges", "derived_closed_session_does_not_poison"),
+        ("own_triggers", "own_closed_session_takes_no_part_in_merging"),
     ),
     Mutation(
         "sessions that touch are one",
