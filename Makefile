@@ -7,8 +7,12 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/headrace-ready
 STORE ?= local
+# Two processes of tests beside each other, a file to one of them, in the order of tests/conftest.py
+BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo up down minio minio-stop archive figures test test-unit fuzz mutations check fmt clean
 
@@ -47,10 +51,10 @@ figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark 
 	$(BIN)/python -m scripts.figures $(ARGS)
 
 test: $(READY) ## All tests (ARGS="..." goes to pytest)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
-	$(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(ARGS)
+	$(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
 
 fuzz: $(READY) ## Random pipelines on both executors (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest tests/engine/test_random.py tests/reference

@@ -1,16 +1,23 @@
 """Deliberate mistakes in the Spark engine, each of which the conformance cases must catch: ``make mutations``.
 
-Every mutation is one change of text in a copy of the engine; the named cases are then run on Spark with the copy. A
-mutation that no case notices is a hole in the cases, and fails the command.
+Every mutation is one change of text in a copy of the engine; the named case is then run on Spark with the copy, which
+takes the place of the engine in this process: one Spark application serves them all. The cases must pass with the copy
+unchanged. A mutation that its case does not notice is a hole in the cases, and fails the command.
 """
 
+import importlib
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import environ
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 REPOSITORY = Path(__file__).parent.parent
 ENGINE = REPOSITORY / "jobs/headrace/engine"
@@ -48,7 +55,7 @@ MUTATIONS = (
         "triggers/composites.py",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ALL)",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ANY)",
-        ("session_merges", "transcript_early_late_sessions"),
+        ("own_triggers", "own_merge_is_late_only_if_all_of_it_was"),
     ),
     Mutation(
         "a grown session does not owe a new on-time pane",
@@ -76,14 +83,14 @@ MUTATIONS = (
         "firing.py",
         "choose(marker, c.CLOSED, c.OPEN),",
         "choose(marker, c.DELETED, c.OPEN),",
-        ("bundling", "unit_fixed_after_count_b4"),
+        ("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(
         "closed sessions take part in merging",
         "merging.py",
         "f.when(f.col(c.STATUS) == c.CLOSED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
         "f.when(f.col(c.STATUS) == c.DELETED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
-        ("session_merges", "derived_closed_session_does_not_poison"),
+        ("own_triggers", "own_closed_session_takes_no_part_in_merging"),
     ),
     Mutation(
         "sessions that touch are one",
@@ -144,10 +151,12 @@ MUTATIONS = (
 )
 
 
-def mutated(mutation: Mutation, folder: Path) -> Path:
+def mutated(mutation: Mutation | None, folder: Path) -> Path:
     """A copy of the source root under ``folder`` with the mutation. Raises ValueError if its text is not there once."""
     root = folder / "jobs"
-    shutil.copytree(REPOSITORY / "jobs", root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "jobs/headrace", root / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
+    if mutation is None:
+        return root
     file = root / "headrace/engine" / mutation.file
     text = file.read_text()
     if text.count(mutation.old) != 1:
@@ -156,35 +165,71 @@ def mutated(mutation: Mutation, folder: Path) -> Path:
     return root
 
 
-def is_caught(mutation: Mutation) -> bool:
-    """Whether the cases of the mutation fail with it."""
+@contextmanager
+def engine(mutation: Mutation | None) -> Iterator[None]:
+    """``import headrace`` gives a copy with ``mutation`` while this lasts."""
+
+    def forget() -> dict[str, Any]:
+        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "headrace"}
+
     with tempfile.TemporaryDirectory() as folder:
         root = mutated(mutation, Path(folder))
-        file, glob = mutation.cases
-        command = [sys.executable, "-m", "headrace.entrypoints.conformance", str(CASES / f"{file}.json")]
-        command += ["--engine", "spark", "--only", glob]
-        paths = [str(root), str(REPOSITORY / "snapshots")]
-        done = subprocess.run(
-            command,
-            env={**environ, "PYTHONPATH": ":".join(paths)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode not in (0, 1) or not done.stdout.strip():
-        raise RuntimeError(f"{mutation.name}: the cases did not run:\n{done.stderr[-2000:]}")
-    return done.returncode == 1
+        before = forget()
+        sys.path.insert(0, str(root))
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(str(root))
+            forget()
+            sys.modules.update(before)
+
+
+def failures(cases: Iterable[tuple[str, str]], mutation: Mutation | None, spark: SparkSession) -> list[str]:
+    """Those of ``cases`` that do not pass with the mutation, by name. Raises RuntimeError if they did not run."""
+    with engine(mutation):
+        conformance = importlib.import_module("headrace.entrypoints.conformance")
+        executor = importlib.import_module("headrace.entrypoints.conformance_spark").SparkExecutor(spark)
+        if Path(str(conformance.__file__)).is_relative_to(REPOSITORY):
+            raise RuntimeError("the copy of the engine was not imported")
+        try:
+            results = [result for file, glob in cases for result in conformance.run_file(_file(file), executor, glob)]
+        except Exception as error:
+            raise RuntimeError(f"{mutation.name if mutation else 'no mutation'}: the cases did not run") from error
+    return [result.name for result in results if result.status != "passed"]
+
+
+def _file(name: str) -> Path:
+    return CASES / f"{name}.json"
+
+
+def _spark() -> SparkSession:
+    environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    from headrace.engine.session import spark_session
+
+    conf = {"spark.log.level": "ERROR", "spark.driver.memory": "2g"}
+    return spark_session("headrace mutations", root_uri="file:///", conf=conf)
 
 
 def main() -> int:
     """Try every mutation; 1 if some case should have failed and did not."""
-    missed = []
-    for mutation in MUTATIONS:
-        caught = is_caught(mutation)
-        print(f"{'caught' if caught else 'MISSED'}  {mutation.name}", flush=True)
-        if not caught:
-            missed.append(mutation.name)
-    print(f"{len(MUTATIONS) - len(missed)} of {len(MUTATIONS)} mutations caught")
+    spark = _spark()
+    try:
+        wrong = failures(sorted({mutation.cases for mutation in MUTATIONS}), None, spark)
+        if wrong:
+            print(f"without any mutation these do not pass: {', '.join(wrong)}")
+            return 1
+        missed = 0
+        for mutation in MUTATIONS:
+            begun = time.monotonic()
+            caught = failures([mutation.cases], mutation, spark)
+            by = f"by {', '.join(caught)}" if caught else f"({'/'.join(mutation.cases)})"
+            seconds = time.monotonic() - begun
+            print(f"{'caught' if caught else 'MISSED'}  {seconds:5.1f} s  {mutation.name}  {by}", flush=True)
+            missed += not caught
+    finally:
+        spark.stop()
+    print(f"{len(MUTATIONS) - missed} of {len(MUTATIONS)} mutations caught")
     return 1 if missed else 0
 
 

@@ -8,10 +8,35 @@ from hypothesis import settings
 
 from headrace.engine.types import SparkSession
 
-settings.register_profile("unit", max_examples=20)  # for quick feedback; all of them in make test
+settings.register_profile("unit", max_examples=20, deadline=None)  # for quick feedback; all of them in make test
 
 # Tests run many queries once over few rows: compiling them well costs more than running them.
 os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+LONGEST_FIRST = (
+    "tests/flights/test_truth.py",
+    "tests/airflow/test_end_to_end.py",
+    "tests/conformance/test_spark.py",
+    "tests/airflow/test_tasks.py",
+    "tests/engine/test_differential_whole.py",
+    "tests/engine/test_differential.py",
+    "tests/process/test_process.py",
+    "tests/tooling/test_benchmarks.py",
+    "tests/engine/test_combiners.py",
+    "tests/process/test_fallback.py",
+    "tests/observe/test_paper_figures.py",
+    "tests/process/test_crash.py",
+    "tests/scenarios/test_spark.py",
+    "tests/process/test_requests.py",
+    "tests/engine/test_random.py",
+    "tests/audit/test_run_audit.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first: of two processes beside each other none is left with one of them at the end."""
+    rank = {file: place for place, file in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +58,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def small(spark: SparkSession) -> SparkSession:
+    """A session of the same application for many epochs of a few hundred rows: interpreted, in two partitions."""
+    from headrace.engine.session import interpreting
+
+    session = interpreting(spark)
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    return session

@@ -1,5 +1,6 @@
 """Every conformance case of the repository on the reference interpreter."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.json"))
 
 
+@cache
 def _results() -> list[CaseResult]:
     return [result for file in FILES for result in run_file(file, ReferenceExecutor())]
 

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.spark
 DEPARTURES = resolve("flights_departures")
 SESSIONS = resolve("aircraft_sessions")
 BUSY = resolve("busy_aircraft")
+YEAR = tuple(range(1, 13))
 SPRING = (2, 3, 4, 5)
+MARCH_APRIL = (3, 4)
 FEBRUARY = (2,)
 
 
@@ -85,23 +87,28 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
         assert number(on_time) == 0
 
 
-@pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
-def test_the_year_in_one_epoch(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("case", [(DEPARTURES, YEAR), (SESSIONS, SPRING)], ids=lambda case: case[0].name)
+def test_in_one_epoch(
+    case: tuple[Pipeline, tuple[int, ...]],
+    land_flights: ModuleType,
+    year: pd.DataFrame,
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
-    root, rows = tmp_path.as_uri(), flight_truth.data_file()
-    land_flights.land(root, files=6, table=year)
+    pipeline, months = case
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(months)
+    land_flights.land(root, files=6, table=year[year["month"].isin(months)])
     assert run(pipeline, root, "all", 6, spark).epochs == (0,)
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
 
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
-def test_a_third_of_the_year_in_three_runs(
+def test_two_months_in_three_runs(
     pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
-    root, rows = tmp_path.as_uri(), flight_truth.data_file(SPRING)
-    flights = year[year["month"].isin(SPRING)]
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(MARCH_APRIL)
+    flights = year[year["month"].isin(MARCH_APRIL)]
     for instalment in (1, 2, 3):
         land_flights.land(root, instalment, 3, 6, flights)
         assert run(pipeline, root, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
@@ -112,11 +119,11 @@ def test_a_third_of_the_year_in_three_runs(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_a_month_in_forty_epochs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, small: SparkSession, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=40, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(pipeline, root, "forty", 1, spark).epochs) == 40
+    assert len(run(pipeline, root, "forty", 1, small).epochs) == 40
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
@@ -127,13 +134,13 @@ def test_a_month_in_forty_epochs(
 
 @pytest.mark.parametrize("case", [(DEPARTURES, 1), (SESSIONS, 2)], ids=lambda case: case[0].name)
 def test_any_landing_order_within_the_bound(
-    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, small: SparkSession, tmp_path: Path
 ) -> None:
     pipeline, seed = case
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     january = year[year["month"] == 1]
     land_flights.land(root, files=10, table=shuffled(january, pipeline, seed))
-    assert len(run(pipeline, root, "shuffled", 1, spark).epochs) == 10
+    assert len(run(pipeline, root, "shuffled", 1, small).epochs) == 10
     assert_current_is_the_truth(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
     assert_panes_are_consistent(pipeline, panes)
@@ -151,12 +158,12 @@ def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFra
 
 
 def test_two_aggregations_with_retractions(
-    land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    land_flights: ModuleType, year: pd.DataFrame, small: SparkSession, tmp_path: Path
 ) -> None:
     """Sessions that grow and merge leave the day in which they were counted before."""
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=12, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(BUSY, root, "first", 1, spark).epochs) == 12
+    assert len(run(BUSY, root, "first", 1, small).epochs) == 12
     assert_current_is_the_truth(BUSY, root, rows)
     assert_dead_letters(BUSY, root, rows)
     panes = read(BUSY, root, "panes", "main")

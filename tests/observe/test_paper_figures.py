@@ -54,6 +54,11 @@ def drawn() -> dict[int, Picture]:
     return pictures(ReferenceExecutor())
 
 
+@pytest.fixture(scope="module")
+def documents(drawn: dict[int, Picture]) -> dict[int, str]:
+    return {number: svg(picture) for number, picture in drawn.items()}
+
+
 def texts(document: str, *kinds: str) -> list[str]:
     """The texts of the groups whose ids are ``kind-N``, by N."""
     found: dict[int, str] = {}
@@ -69,8 +74,8 @@ def numbers(document: str) -> list[int]:
 
 
 @pytest.mark.parametrize("number", VALUES)
-def test_a_figure_shows_the_papers_numbers(number: int, drawn: dict[int, Picture]) -> None:
-    document = svg(drawn[number])
+def test_a_figure_shows_the_papers_numbers(number: int, documents: dict[int, str]) -> None:
+    document = documents[number]
     assert numbers(document) == VALUES[number]
     assert [int(text) for text in texts(document, "retraction") if text[0] != "\N{MINUS SIGN}"] == []
     assert texts(document, "late") == ["late"] * len(LATE.get(number, []))
@@ -78,9 +83,9 @@ def test_a_figure_shows_the_papers_numbers(number: int, drawn: dict[int, Picture
 
 
 @pytest.mark.parametrize("number", VALUES)
-def test_the_committed_figure_is_what_the_pipelines_give(number: int, drawn: dict[int, Picture]) -> None:
+def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents: dict[int, str]) -> None:
     committed = (FOLDER / file_name(number)).read_text(encoding="utf-8")
-    assert svg(drawn[number]) == committed, "make figures"
+    assert documents[number] == committed, "make figures"
 
 
 @pytest.mark.spark
@@ -133,13 +138,13 @@ def test_rectangles_hold_the_elements_that_their_values_sum(number: int, drawn: 
         assert sum(p.value for p in (points if number in DISCARDING else within)) == value
 
 
-def test_retractions_leave_the_sum_of_everything(drawn: dict[int, Picture]) -> None:
+def test_retractions_leave_the_sum_of_everything(documents: dict[int, str]) -> None:
     assert sum(VALUES[14]) == sum(point.value for point in POINTS)
-    assert sum(numbers(svg(drawn[14]))) == 51
+    assert sum(numbers(documents[14])) == 51
 
 
-def test_a_picture_always_gives_the_same_document(drawn: dict[int, Picture]) -> None:
-    assert svg(drawn[14]) == svg(pictures(ReferenceExecutor())[14])
+def test_a_picture_always_gives_the_same_document(documents: dict[int, str]) -> None:
+    assert documents[14] == svg(pictures(ReferenceExecutor())[14])
 
 
 def test_the_command_writes_all_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,8 +44,9 @@ _WANTED = os.environ.get("HEADRACE_EXAMPLES")
 
 
 def examples(default: int) -> settings:
-    """``default`` seeded examples, or as many fresh ones as ``HEADRACE_EXAMPLES`` says."""
-    wanted = int(_WANTED) if _WANTED else default
+    """``default`` seeded examples, or as many fresh ones as ``HEADRACE_EXAMPLES`` says; a few with the unit profile."""
+    few = settings.get_current_profile_name() == "unit"
+    wanted = int(_WANTED) if _WANTED else min(default, settings().max_examples) if few else default
     return settings(
         max_examples=wanted, derandomize=_WANTED is None, deadline=None, database=None, print_blob=_WANTED is not None
     )

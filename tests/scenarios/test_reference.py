@@ -17,7 +17,7 @@ from tests.scenarios.runs import FOLDER, NAMES, PIPELINES, current, panes, run, 
 
 
 @pytest.mark.parametrize("files", [1, 12, 40])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_current_is_the_independent_answer(name: str, seed: int, files: int) -> None:
     landed = parts(name, files, seed)

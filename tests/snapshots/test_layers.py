@@ -2,10 +2,11 @@
 
 import math
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace_snapshots.format.layers import plan_merge
+from tests.reference.strategies import examples
 
 SIZES = st.integers(0, 8) | st.integers(0, 100_000) | st.sampled_from([8**k + d for k in range(7) for d in (-1, 0, 1)])
 
@@ -28,7 +29,7 @@ def bound(total: int) -> float:
     return 8 * (math.log(max(total, 1), 8) + 2)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(SIZES, max_size=400))
 @example([1] * 400)
 @example([7, 9] * 200)
