@@ -20,7 +20,7 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_signal
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.registry import registered, resolve
@@ -78,14 +78,26 @@ def run(
     root: Root,
     max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
     files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
-    mode: Annotated[Mode, typer.Option(help="batch: all input in one epoch, to the end.")] = Mode.MICRO_BATCH,
+    mode: Annotated[
+        Mode, typer.Option(help="batch: all input in one epoch, to the end. replay: with a clock of its own.")
+    ] = Mode.MICRO_BATCH,
+    branch: Annotated[str, typer.Option(help="The branch to run on; a replay fills an empty one.")] = MAIN,
+    of: Annotated[
+        str | None, typer.Option(help="replay: the branch or tag whose epochs run again; main unless --clock is given.")
+    ] = None,
+    clock: Annotated[
+        str | None, typer.Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")
+    ] = None,
+    clock_step: Annotated[str | None, typer.Option(help="replay: time from epoch to epoch, like 5m.")] = None,
     signal: Annotated[
         list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
     ] = None,
-    publish: Annotated[bool, typer.Option(help="Publish when the audit succeeds.")] = True,
+    publish: Annotated[
+        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds.  [default: on main]")
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Process what has landed, audit it, publish it."""
+    """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.entrypoints.cli_run import new_run_id, run_recorded, watching
     from headrace.entrypoints.results import to_json
 
@@ -94,8 +106,11 @@ def run(
         max_epochs=max_epochs,
         files_per_epoch=files_per_epoch,
         mode=mode,
-        publish=publish,
+        branch=branch,
+        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
         signals=tuple(map(parse_signal, signal or ())),
+        of=of,
+        clock=parse_clock(clock, clock_step),
     )
     with watching() as watcher:
         result = run_recorded(resolve(pipeline), root, options, watcher)

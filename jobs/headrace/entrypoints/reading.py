@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.entrypoints.options import UnknownBranchError
 from headrace.errors import FixConfigError
 from headrace.model.combiners import ListType, PairsType, ValueType
 from headrace.model.expr import DataType
@@ -40,12 +41,6 @@ class View(StrEnum):
     PANES = "panes"
     LATE = "late"
     REJECTED = "rejected"
-
-
-class UnknownBranchError(FixConfigError):
-    """A branch or tag that the catalog does not have."""
-
-    code = "config.unknown_branch"
 
 
 class QueryError(FixConfigError):
