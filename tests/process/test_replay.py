@@ -78,7 +78,8 @@ def record(root: Path, spark: SparkSession) -> None:
             land_late(root)
         landed = files
         options = RunOptions(f"run-{number}", files_per_epoch=files_per_epoch, signals=signals)
-        process(SPECULATIVE, root.as_uri(), options, spark=interpreting(spark), now=lambda at=NOW + minutes * MINUTE: at)
+        clock = NOW + minutes * MINUTE
+        process(SPECULATIVE, root.as_uri(), options, spark=interpreting(spark), now=lambda at=clock: at)
 
 
 def manifests(root: Path, branch: str) -> list[Manifest]:

@@ -5,6 +5,7 @@ Great Expectations, DuckDB and matplotlib are imported by the commands that need
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, ParamSpec
@@ -169,6 +170,38 @@ def files(
         print_json(named)
     else:
         print_lines(named)
+
+
+@command
+def replay_late(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Landing prefix: a path below the root, or a URI.  [default: that of the source, below ROOT/late]",
+            show_default=False,
+        ),
+    ] = None,
+    branch: Branch = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Land the records that came too late once more, as files of the source's format; each only once."""
+    from headrace.entrypoints.late import land_late
+
+    landed = land_late(resolve(pipeline), root, to=to, branch=branch)
+    if output is Format.JSON:
+        print_json(asdict(landed))
+        return
+    print_fields(asdict(landed), f"late records of {branch}")
+    if landed.is_own:
+        notice(
+            "The next run takes them in, and behind the same watermark they are late again. Their original files lie "
+            "here too: a backfill from now on counts them twice"
+        )
+    elif to is None:
+        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
 
 
 @command
