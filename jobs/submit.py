@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_signal
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.entrypoints.results import Action, RunError, RunResult, now, write
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
@@ -68,6 +68,8 @@ def _options(given: argparse.Namespace) -> RunOptions:
         full_sweep=given.full_sweep,
         mode=Mode(given.mode),
         signals=tuple(map(parse_signal, given.signal)),
+        of=given.of,
+        clock=parse_clock(given.clock, given.clock_step),
     )
 
 
@@ -93,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--snapshot", help="recover: where main moves back to")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
+    parser.add_argument("--of", help="replay: the branch or tag whose epochs run again")
+    parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
+    parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
     return parser
 

@@ -284,12 +284,13 @@ def test_parquet_files_of_different_schemas_are_read_together(landing: Landing) 
 
 
 def test_parquet_rejects_have_the_row_number_and_the_row(landing: Landing) -> None:
-    times = pa.array([datetime(2013, 1, 1, 5), None, datetime(2013, 1, 1, 5)], pa.timestamp("us"))
+    times = pa.array([datetime(2013, 1, 1, 5), None, datetime(2013, 1, 1, 5, 0, 0, 123456)], pa.timestamp("us"))
     land_parquet(landing, "a.parquet", pa.table({"time": times, "user": ["u", "v", None]}))
     (first, second) = landing.rejected(pipeline(PARQUET))
     assert first[:3] == ("landing/a.parquet", 1, "event time is null")
     assert json.loads(first[3] or "") == {"time": None, "user": "v", "n": None, "x": None, "ok": None}
     assert second[:3] == ("landing/a.parquet", 2, "key is null: user")
+    assert json.loads(second[3] or "")["time"] == "2013-01-01T05:00:00.123456Z"
 
 
 # --- files that cannot be read

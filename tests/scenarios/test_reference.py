@@ -8,9 +8,9 @@ import pytest
 
 from headrace.errors import FixConfigError
 from headrace.model.panes import Timing
-from headrace.reference import DropCause
 from headrace.model.time import instant
 from headrace.pipeline.registry import registered
+from headrace.reference import DropCause
 from scripts.land_scenarios import land, parts
 from tests.scenarios import answers
 from tests.scenarios.runs import FOLDER, NAMES, PIPELINES, current, panes, run, sent

@@ -40,7 +40,7 @@ def state_tables(pipeline: Pipeline) -> list[str]:
 @dataclass(frozen=True)
 class Computed:
     """One epoch, computed and held in memory: what it found, where it has come, and the rows that ``write`` will
-    store. ``stages`` has one entry for each stage of the pipeline.
+    store. ``stages`` has one entry for each stage of the pipeline; ``signals`` are those that it heard.
     """
 
     epoch: int
@@ -51,6 +51,7 @@ class Computed:
     progress: Progress
     counts: Mapping[str, int]
     timings: Mapping[str, float] = field(default_factory=dict)
+    signals: tuple[Signal, ...] = ()
 
     @property
     def accounting(self) -> Accounting:
@@ -183,6 +184,7 @@ class EpochEngine:
             progress=self.progress,
             counts=_counts(files, stages),
             timings={"read_seconds": read - started, "fire_seconds": finished - read},
+            signals=tuple(signals),
         )
 
     def write(self, computed: Computed, prefix: str) -> Written:

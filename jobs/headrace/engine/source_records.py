@@ -45,6 +45,8 @@ _JSON_OPTIONS = {
 }
 _CSV_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"'}
 
+_RAW_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
 _NOUN = {
     DataType.STRING: "a string",
     DataType.INT: "an int",
@@ -248,7 +250,7 @@ def _parquet(
     row = f.col("_metadata.row_index")
     place = [f.struct(f.lit(0).cast("long").alias(_BLOCK), row.alias(_ROW)).alias(PLACE)] if ordered else []
     unparsed = f.lit(None).cast("string").alias(UNPARSED)
-    raw = f.to_json(f.struct(*map(named, schema)), {"ignoreNullFields": "false"}).alias(RAW)
+    raw = f.to_json(f.struct(*map(named, schema)), _RAW_OPTIONS).alias(RAW)
     return found.select(_path(), unparsed, *position, *place, *values).select("*", raw)
 
 

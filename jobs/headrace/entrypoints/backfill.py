@@ -9,12 +9,12 @@ from dataclasses import replace
 from headrace.engine.progress import Progress
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import AuditFailedError, failure_message, read_audit
-from headrace.entrypoints.options import MAIN, RunOptions
+from headrace.entrypoints.options import MAIN, RunOptions, UnknownBranchError
 from headrace.entrypoints.process import Listener, process
 from headrace.entrypoints.publish import AuditMissingError, reference, total_counts
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
-from headrace.errors import FixConfigError, RetryError
+from headrace.errors import RetryError
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
@@ -25,12 +25,6 @@ class BranchBehindError(RetryError):
     """Main has taken in input that the branch has not."""
 
     code = "retry.branch_behind"
-
-
-class UnknownBranchError(FixConfigError):
-    """There is no such branch."""
-
-    code = "config.unknown_branch"
 
 
 def main(reference: str, root: str, options: RunOptions) -> RunResult:

@@ -5,6 +5,7 @@ Great Expectations, DuckDB and matplotlib are imported by the commands that need
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, ParamSpec
@@ -20,7 +21,7 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_signal
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.registry import registered, resolve
@@ -78,14 +79,26 @@ def run(
     root: Root,
     max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
     files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
-    mode: Annotated[Mode, typer.Option(help="batch: all input in one epoch, to the end.")] = Mode.MICRO_BATCH,
+    mode: Annotated[
+        Mode, typer.Option(help="batch: all input in one epoch, to the end. replay: with a clock of its own.")
+    ] = Mode.MICRO_BATCH,
+    branch: Annotated[str, typer.Option(help="The branch to run on; a replay fills an empty one.")] = MAIN,
+    of: Annotated[
+        str | None, typer.Option(help="replay: the branch or tag whose epochs run again; main unless --clock is given.")
+    ] = None,
+    clock: Annotated[
+        str | None, typer.Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")
+    ] = None,
+    clock_step: Annotated[str | None, typer.Option(help="replay: time from epoch to epoch, like 5m.")] = None,
     signal: Annotated[
         list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
     ] = None,
-    publish: Annotated[bool, typer.Option(help="Publish when the audit succeeds.")] = True,
+    publish: Annotated[
+        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds.  [default: on main]")
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Process what has landed, audit it, publish it."""
+    """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.entrypoints.cli_run import new_run_id, run_recorded, watching
     from headrace.entrypoints.results import to_json
 
@@ -94,8 +107,11 @@ def run(
         max_epochs=max_epochs,
         files_per_epoch=files_per_epoch,
         mode=mode,
-        publish=publish,
+        branch=branch,
+        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
         signals=tuple(map(parse_signal, signal or ())),
+        of=of,
+        clock=parse_clock(clock, clock_step),
     )
     with watching() as watcher:
         result = run_recorded(resolve(pipeline), root, options, watcher)
@@ -154,6 +170,38 @@ def files(
         print_json(named)
     else:
         print_lines(named)
+
+
+@command
+def replay_late(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Landing prefix: a path below the root, or a URI.  [default: that of the source, below ROOT/late]",
+            show_default=False,
+        ),
+    ] = None,
+    branch: Branch = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Land the records that came too late once more, as files of the source's format; each only once."""
+    from headrace.entrypoints.late import land_late
+
+    landed = land_late(resolve(pipeline), root, to=to, branch=branch)
+    if output is Format.JSON:
+        print_json(asdict(landed))
+        return
+    print_fields(asdict(landed), f"late records of {branch}")
+    if landed.is_own:
+        notice(
+            "The next run takes them in, and behind the same watermark they are late again. Their original files lie "
+            "here too: a backfill from now on counts them twice"
+        )
+    elif to is None:
+        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
 
 
 @command

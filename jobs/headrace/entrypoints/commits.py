@@ -12,6 +12,7 @@ from headrace.engine.duplicates import TABLE as IDS
 from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
 from headrace.engine.requests import SparkRequests
 from headrace.engine.session import in_background_pool
+from headrace.entrypoints.recorded import signals_to_json
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
@@ -102,7 +103,7 @@ class Committer:
             parent=None if parent is None else parent.snapshot_id,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            progress=computed.progress.to_json(),
+            progress={**computed.progress.to_json(), "signals": signals_to_json(computed.signals)},
             tables={**self._state_layers(parent, computed, written), "current": current},
             logs=logs,
             counts=computed.counts,

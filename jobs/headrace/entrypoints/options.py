@@ -3,20 +3,30 @@
 import json
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from headrace.errors import FixConfigError
+from headrace.model.time import Duration, Instant, duration, instant
 from headrace.model.triggers import Signal
 
 MAIN = "main"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_STEP = re.compile(r"([0-9]{1,6})(ms|s|m|h|d)")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class RunOptionsError(FixConfigError):
     """An option of a run that cannot be meant."""
 
     code = "config.run_options"
+
+
+class UnknownBranchError(FixConfigError):
+    """A branch or tag that the catalog does not have."""
+
+    code = "config.unknown_branch"
 
 
 def parse_signal(text: str) -> Signal:
@@ -34,11 +44,56 @@ def parse_signal(text: str) -> Signal:
     return Signal(name, None if key is None else tuple(key))
 
 
+@dataclass(frozen=True)
+class ReplayClock:
+    """A processing-time clock that ticks once an epoch: it shows ``start``, then ``step`` more each time.
+
+    Raises RunOptionsError.
+    """
+
+    start: Instant
+    step: Duration
+
+    def __post_init__(self) -> None:
+        if self.step <= 0:
+            raise RunOptionsError("the step of a replay's clock must be longer than zero")
+
+    def at(self, tick: int) -> Instant:
+        """What it shows at tick number ``tick``, counted from 0."""
+        return Instant(self.start + tick * self.step)
+
+    def tick(self, due: Instant) -> int:
+        """The first tick at or after ``due``."""
+        return max(0, -((self.start - due) // self.step))
+
+
+def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
+    """A clock as the command line writes it: a time with its zone in ISO 8601, and a step like 30s, 5m, 1h or 1d.
+
+    Raises RunOptionsError.
+    """
+    if start is None and step is None:
+        return None
+    if start is None or step is None:
+        raise RunOptionsError("a clock of a replay needs both where it starts and its step: --clock and --clock-step")
+    try:
+        begin = instant(datetime.fromisoformat(start))
+    except ValueError as error:
+        raise RunOptionsError(f"clock {start!r}: write a time with its zone like 2026-01-01T00:00:00Z") from error
+    written = _STEP.fullmatch(step)
+    if written is None:
+        raise RunOptionsError(f"step {step!r} of a clock: write a number and ms, s, m, h or d, such as 5m")
+    return ReplayClock(begin, duration(timedelta(**{_UNITS[written[2]]: int(written[1])})))
+
+
 class Mode(StrEnum):
-    """How input is cut into epochs; the pipeline is the same, and for input within its bound so are final panes."""
+    """How input is cut into epochs, and under which clock; the pipeline is the same, and for input within its bound so
+    are final panes.
+    """
 
     MICRO_BATCH = "micro-batch"
     BATCH = "batch"
+    REPLAY = "replay"
 
 
 @dataclass(frozen=True)
@@ -50,7 +105,8 @@ class RunOptions:
     its audit succeeded. ``snapshot`` is where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing
     prefix instead of only its newest part. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes
     to +inf: every window closes. ``signals`` are heard in the run's first epoch (semantics 9.3); a new attempt of a run
-    that committed it must not give them again.
+    that committed it must not give them again. ``mode`` REPLAY fills an empty branch with the epochs that the branch
+    (or tag) ``of`` recorded, default main; or under ``clock`` with what has landed. It publishes nothing.
     Raises RunOptionsError.
     """
 
@@ -64,6 +120,8 @@ class RunOptions:
     full_sweep: bool = False
     mode: Mode = Mode.MICRO_BATCH
     signals: tuple[Signal, ...] = ()
+    of: str | None = None
+    clock: ReplayClock | None = None
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):
@@ -74,3 +132,19 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RunOptionsError(f"{name} must be at least 1, not {value}")
+        if self.mode is Mode.REPLAY:
+            self._check_replay()
+        elif self.of is not None or self.clock is not None:
+            raise RunOptionsError(f"a clock, and a branch to replay, are for mode replay, not for {self.mode}")
+
+    def _check_replay(self) -> None:
+        if self.publish:
+            raise RunOptionsError("a replay is never published: read it on its branch; a backfill can be cut over to")
+        if self.branch == MAIN:
+            raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
+        if self.signals:
+            raise RunOptionsError("a replay hears the signals that were recorded and no others: leave them out")
+        if self.clock is not None and self.of is not None:
+            raise RunOptionsError("a replay is of what a branch recorded, or under a clock of its own, not both")
+        if self.clock is None and (self.files_per_epoch is not None or self.bytes_per_epoch is not None):
+            raise RunOptionsError("a replay cuts input as it was recorded, and anew only under a clock (--clock)")

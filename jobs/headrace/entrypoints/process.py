@@ -22,6 +22,7 @@ from headrace.entrypoints.audit_store import AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
+from headrace.entrypoints.replay import Replay, check_empty, open_replay
 from headrace.entrypoints.restoring import restore
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
@@ -123,6 +124,7 @@ class _Run:
         self.started_at = timestamp()
         self.warnings: list[str] = []
         self._looked: tuple[str | None, ByInput] | None = None
+        self._replay: Replay | None = None
         self._own: SparkSession | None = None
 
     @property
@@ -162,6 +164,9 @@ class _Run:
         return Progress() if manifest is None else Progress.from_json(manifest.progress)
 
     def _has_work(self) -> bool:
+        if self.options.mode is Mode.REPLAY:
+            self._replay = open_replay(self.catalog, self.options, self.landing)
+            return bool(self._replay.epochs)
         snapshot = self.catalog.head().refs.get(self.options.branch)
         try:
             manifest = None if snapshot is None else self._checked(self.catalog.manifest(snapshot))
@@ -181,6 +186,8 @@ class _Run:
 
     def _drain_input(self) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
+        if self._replay is not None:
+            check_empty(self.pipeline.name, claim.branch, claim.snapshot_id)
         committed: list[Manifest] = []
 
         def on_commit(manifest: Manifest) -> None:
@@ -196,7 +203,7 @@ class _Run:
                 self.warnings.append(restored.warning)
                 committed[:] = [done for done in committed if head is not None and done.epoch <= head.epoch]
                 sweep = True  # files that a full sweep had found are below the mark of older snapshots too
-            files = self._listed(head, sweep)
+            files = self._listed(head, sweep) if self._replay is None else {}
             committer = Committer(self._engine(), self.catalog, claim, head, on_commit, counted=counted)
             try:
                 self._epochs(committer, files, len(committed))
@@ -224,6 +231,10 @@ class _Run:
     def _epochs(self, committer: Committer, files: ByInput, done: int) -> None:
         engine, head = committer.engine, committer.head
         engine.restore(-1 if head is None else head.epoch, self._progress(head), {} if head is None else head.tables)
+        if self._replay is not None:
+            self.listener.planned(self._replay.files)
+            self._replay.run(committer, self.options.max_epochs)
+            return
         if self.options.mode is Mode.BATCH:
             self._batch(committer, files)
             return

@@ -5,7 +5,7 @@ Rows are loaded into memory; for more, give ``files`` to a reader of your own an
 """
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.entrypoints.options import UnknownBranchError
 from headrace.errors import FixConfigError
 from headrace.model.combiners import ListType, PairsType, ValueType
 from headrace.model.expr import DataType
@@ -40,12 +41,6 @@ class View(StrEnum):
     PANES = "panes"
     LATE = "late"
     REJECTED = "rejected"
-
-
-class UnknownBranchError(FixConfigError):
-    """A branch or tag that the catalog does not have."""
-
-    code = "config.unknown_branch"
 
 
 class QueryError(FixConfigError):
@@ -114,6 +109,11 @@ def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
             )
 
 
+def column_types(columns: Mapping[str, DataType]) -> pa.Schema:
+    """The Arrow types of columns as sources declare them."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
+
+
 def _arrow_type(kind: ValueType) -> pa.DataType:
     match kind:
         case ListType(item):
@@ -140,7 +140,7 @@ def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch:
     store = open_store(root)
     named = _files_of(Catalog(store, pipeline.name), view, branch)
     columns = schema(pipeline, view)
-    rows = pa.concat_tables([columns.empty_table(), *_tables(store, named, columns)])
+    rows = pa.concat_tables([columns.empty_table(), *tables(store, named, columns)])
     order = _quoted(_order(pipeline, View(view)))
     if View(view) is View.CURRENT:
         identity = _quoted([*pipeline.key_types, WINDOW_START, WINDOW_END])
@@ -194,7 +194,9 @@ def _absolute(root: str, path: str) -> str:
     return f"{root.rstrip('/')}/{path}"
 
 
-def _tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
+def tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of each of the data files. Raises BrokenObjectError when one is missing or not what was written."""
+
     def load(file: DataFile) -> pa.Table:
         return pq.read_table(io.BytesIO(verify(store, file)), columns=columns.names).cast(columns)
 

@@ -39,7 +39,7 @@ class BelowPublishedError(RestoreError):
 
 
 class InputGoneError(FixDataError):
-    """A fall-back would read input again that is not there any more, or not as it was."""
+    """A fall-back or a replay would read input again that is not there any more, or not as it was."""
 
     code = "data.input_gone"
 

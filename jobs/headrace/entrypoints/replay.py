@@ -1,0 +1,140 @@
+"""Replay: a run of a pipeline that has a clock of its own and fills an empty branch, beside everything else.
+
+Two kinds. **What a branch recorded**: epoch by epoch the same files in the same cut, at the same processing times, with
+the same signals. The pipeline that recorded them gives the same panes, late drops and watermarks again; a changed one
+(its state begins empty here, so any change is allowed) shows what it would have given. **What has landed**, under a
+clock that somebody sets: an epoch at each tick, and when the input is drained the clock goes on until nothing is
+pending; a tick at which nothing is due is no epoch.
+
+Neither reads the wall clock, and neither publishes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace.engine.epochs import EpochEngine
+from headrace.engine.landing import Landing, counted
+from headrace.engine.progress import Progress
+from headrace.engine.source_planning import InputFile
+from headrace.entrypoints.commits import Committer
+from headrace.entrypoints.options import MAIN, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError
+from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
+from headrace.entrypoints.restoring import InputGoneError
+from headrace.model.time import NEVER
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The epochs with input, by number; behind them ``clock`` goes on, if there is one."""
+
+    epochs: tuple[RecordedEpoch, ...]
+    clock: ReplayClock | None = None
+
+    @property
+    def files(self) -> int:
+        """How many files it reads."""
+        return sum(counted(epoch.files) for epoch in self.epochs)
+
+    def epoch(self, number: int, progress: Progress) -> RecordedEpoch | None:
+        """Epoch ``number``, which goes on from ``progress``; None if the replay is over."""
+        if number < len(self.epochs):
+            return self.epochs[number]
+        if self.clock is None or progress.due_time >= NEVER:
+            return None
+        tick = max(self.clock.tick(progress.processing_time) + 1, self.clock.tick(progress.due_time))
+        return RecordedEpoch({}, self.clock.at(tick))
+
+    def run(self, committer: Committer, limit: int | None) -> None:
+        """Compute and submit the epochs behind the head of the branch, up to ``limit`` of them in all."""
+        engine: EpochEngine = committer.engine
+        while limit is None or engine.epoch + 1 < limit:
+            planned = self.epoch(engine.epoch + 1, engine.progress)
+            if planned is None:
+                return
+            computed = engine.compute(
+                planned.files,
+                planned.processing_time,
+                is_last=planned.is_last,
+                signals=planned.signals,
+            )
+            committer.submit(computed)
+
+
+def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Replay:
+    """The replay that ``options`` ask for, of files in ``landing``. No Spark.
+
+    Raises RunOptionsError if the branch is not empty, UnknownBranchError if there is nothing to replay, InputGoneError
+    if files that were read are not there as they were.
+    """
+    head = catalog.head().refs
+    check_empty(catalog.pipeline, options.branch, head.get(options.branch))
+    if options.clock is not None:
+        return Replay(tuple(_cut(landing, options)), options.clock)
+    of = options.of or MAIN
+    snapshot = head.get(of) or head.get(f"tags/{of}")
+    if snapshot is None:
+        raise UnknownBranchError(
+            f"no branch or tag {of!r} of {catalog.pipeline} has a snapshot to replay; there are "
+            f"{', '.join(sorted(head)) or 'none'}. A clock of its own (--clock) replays input that was never run"
+        )
+    epochs = recorded_epochs(catalog, snapshot)
+    _check_input(f"{catalog.pipeline}: replay of {of}", epochs, landing)
+    return Replay(tuple(epochs))
+
+
+def check_empty(pipeline: str, branch: str, snapshot_id: str | None) -> None:
+    """Raise RunOptionsError if ``branch`` has come to a snapshot already."""
+    if snapshot_id is not None:
+        raise RunOptionsError(
+            f"a replay fills an empty branch, and branch {branch} of {pipeline} is at snapshot {snapshot_id}: name "
+            f"another one, or empty it with `headrace rollback {pipeline} beginning --branch {branch}`"
+        )
+
+
+def _cut(landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:
+    """What has landed as epochs of bounded size, one at each tick."""
+    assert options.clock is not None
+    tick, files = 0, landing.new_files({})
+    while files:
+        batch, files = landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
+        yield RecordedEpoch(batch, options.clock.at(tick))
+        tick += 1
+
+
+def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -> None:
+    """Raise InputGoneError unless every file is there as it was when it was read."""
+    gone: list[str] = []
+    for name in dict.fromkeys(name for epoch in epochs for name in epoch.files):
+        place = landing.places.get(name)
+        if place is None:
+            raise InputGoneError(f"{what} reads an input {name}, which the pipeline does not have any more")
+        files = [file for epoch in epochs for file in epoch.files.get(name, ())]
+        gone += _gone(place.store, place.prefix, files)
+    if gone:
+        more = f"; and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        raise InputGoneError(
+            f"{what} reads what was read then, and {len(gone)} files are not there as they were: "
+            f"{'; '.join(gone[:_NAMED])}{more}. Put them back as they were, or replay what has landed with --clock"
+        )
+
+
+def _gone(store: ObjectStore, prefix: str, files: Iterable[InputFile]) -> Iterator[str]:
+    """Those of ``files`` that are not there as they were, and how they differ."""
+    there = {info.path: (info.size, info.etag) for info in store.list(f"{prefix}/" if prefix else "")}
+    for file in files:
+        found = there.get(file.path) or _stat(store, file.path)
+        if found != (file.size, file.etag):
+            yield f"{file.path} is gone" if found is None else f"{file.path} has changed"
+
+
+def _stat(landed: ObjectStore, path: str) -> tuple[int, str] | None:
+    """Of a file outside the prefix: the pipeline may have changed where it reads since."""
+    try:
+        info = landed.stat(path)
+    except ObjectNotFoundError:
+        return None
+    return info.size, info.etag

@@ -1,0 +1,226 @@
+"""Late records land again: once each, in the source's own format, only what nothing has counted. No Spark."""
+
+import gzip
+import io
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from headrace.entrypoints.cli import app
+from headrace.entrypoints.late import LandedLate, LateReplayError, land_late
+from headrace.entrypoints.restoring import InputGoneError
+from headrace.pipeline import FileFormat, Input, Pipeline, SlidingWindows
+from headrace_snapshots.store import ObjectStore, open_store
+from tests.cli.deployments import Deployment, hour
+
+Row = dict[str, Any]
+
+
+def late(raw: str, minute: int = 10, *, window: int = 1, hours: int = 1, file: str = "landing/clicks/a.jsonl") -> Row:
+    """A record of 01:``minute`` that was dropped from the window of ``hours`` that begins at ``window``."""
+    return {
+        "user": "ann",
+        "event_time": hour(1) + timedelta(minutes=minute),
+        "window_start": hour(window),
+        "window_end": hour(window + hours),
+        "reason": "window expired",
+        "input": "source",
+        "file": file,
+        "raw": raw,
+    }
+
+
+def raw(number: int) -> str:
+    return json.dumps({"user": "ann", "at": "2026-03-01T01:10:00Z", "amount": number})
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)
+
+
+def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> LandedLate:
+    return land_late(pipeline or deployment.pipeline, deployment.root, **{"branch": "main", **options})
+
+
+def landed(deployment: Deployment, folder: str = "late/landing/clicks") -> dict[str, bytes]:
+    found = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
+    return {path.rpartition("/")[2]: data for path, data in found.items()}
+
+
+def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment) -> None:
+    first = deployment.commit(late=[late(raw(2)), late(raw(1)), late(raw(1))])
+    deployment.commit()
+    found = land(deployment)
+    assert found == LandedLate(f"{deployment.root}/late/landing/clicks", files=1, records=3)
+    name = f"late-00000000-{first}.jsonl"
+    assert landed(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
+    second = deployment.commit(late=[late(raw(3))])
+    before = landed(deployment)
+    assert land(deployment) == replace(found, records=1, there=1)
+    assert landed(deployment) == {**before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
+    assert land(deployment) == replace(found, files=0, records=0, there=2)
+
+
+def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -> None:
+    """Windows of two hours begin every hour, so each record is in two."""
+    sliding = replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=2), timedelta(hours=1)))
+    whole = [late(raw(1), window=window, hours=2) for window in (0, 1)]
+    partly = late(raw(2), window=0, hours=2)
+    deployment.commit(late=[*whole, partly, *whole, partly, partly])
+    found = land(deployment, sliding)
+    assert (found.records, found.partly_late) == (2, 3)
+    assert [*landed(deployment).values()] == [f"{raw(1)}\n{raw(1)}\n".encode()]
+
+
+def test_equal_records_of_two_files_are_two(deployment: Deployment) -> None:
+    sliding = replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=2), timedelta(hours=1)))
+    both = [late(raw(1), window=window, hours=2, file=f"landing/clicks/{window}.jsonl") for window in (0, 1)]
+    deployment.commit(late=both)
+    assert land(deployment, sliding).partly_late == 2
+
+
+def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment: Deployment) -> None:
+    sliding = replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=1), timedelta(hours=2)))
+    deployment.commit(late=[late(raw(1), window=0, minute=-10)])
+    assert land(deployment, sliding).records == 1
+
+
+def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Deployment) -> None:
+    deployment.commit(late=[late(raw(1))])
+    found = land(deployment, to="landing/clicks/")
+    assert (found.records, found.is_own) == (1, True)
+    (name,) = landed(deployment, "landing/clicks")
+    deployment.commit(late=[late(raw(1), file=f"landing/clicks/{name}"), late(raw(2))])
+    assert land(deployment, to=f"{deployment.root}/landing/clicks") == LandedLate(
+        f"{deployment.root}/landing/clicks", files=1, records=1, there=1, late_again=1, is_own=True
+    )
+
+
+def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment) -> None:
+    first = deployment.commit(late=[late(raw(1))])
+    second = deployment.commit(late=[late(raw(2))])
+    land(deployment)
+    deployment.catalog.rollback("main", first, "why")
+    with pytest.raises(LateReplayError, match=rf"1 files .*late-00000001-{second}.jsonl.* main does not have"):
+        land(deployment)
+    assert land(deployment, to="elsewhere").records == 1
+
+
+def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path: Path) -> None:
+    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
+    names = [f"landing/clicks/{name}" for name in ("a.csv", "b.csv", "c.csv.gz")]
+    deployment.store.write(names[0], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
+    deployment.store.write(names[1], b"amount,user,at\n...\n")
+    deployment.store.write(names[2], gzip.compress(b"user,at,amount\n"))
+    snapshot = deployment.commit(
+        late=[late(line, file=name) for line, name in zip(("ann,x,1", "2,ann,x", "ann,x,3"), names, strict=True)]
+    )
+    assert land(deployment, pipeline).records == 3
+    assert landed(deployment) == {
+        f"late-00000000-{snapshot}.csv": b"user,at,amount\nann,x,1\nann,x,3\n",
+        f"late-00000000-{snapshot}-1.csv": b"amount,user,at\n2,ann,x\n",
+    }
+    deployment.store.delete(names[1])
+    assert land(deployment, pipeline).there == 1
+    with pytest.raises(InputGoneError, match=r"b\.csv, which is gone"):
+        land(deployment, pipeline, to="elsewhere")
+
+
+def test_parquet_lands_as_parquet(deployment: Deployment) -> None:
+    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.PARQUET))
+    text = {"user": "ann", "at": "2026-03-01T01:10:00.000001Z", "amount": 2**60}
+    deployment.commit(late=[late(json.dumps(text)), late(json.dumps({**text, "amount": None}))])
+    assert land(deployment, pipeline).records == 2
+    (data,) = landed(deployment).values()
+    rows = pq.read_table(io.BytesIO(data)).to_pylist()
+    at = hour(1) + timedelta(minutes=10, microseconds=1)
+    assert sorted((row["at"], row["amount"] or 0) for row in rows) == [(at, 0), (at, 2**60)]
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "ending"), [((".gz", ".json"), ".json"), ((".json.gz",), ".json.gz"), ((".zst", ".txt"), ".txt")]
+)
+def test_names_end_as_the_source_takes_them(deployment: Deployment, suffixes: tuple[str, ...], ending: str) -> None:
+    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, suffixes=suffixes))
+    snapshot = deployment.commit(late=[late(raw(1))])
+    land(deployment, pipeline)
+    ((name, data),) = landed(deployment).items()
+    assert name == f"late-00000000-{snapshot}{ending}"
+    assert (gzip.decompress(data) if ending.endswith(".gz") else data) == f"{raw(1)}\n".encode()
+
+
+def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment.commit(late=[late(raw(1))])
+    pipeline = deployment.pipeline
+    far = replace(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
+    with pytest.raises(LateReplayError, match="name a landing prefix"):
+        land(deployment, far)
+    assert land(deployment, far, to="landing/late").records == 1
+    packed = replace(pipeline, source=replace(pipeline.source, suffixes=(".bz2",)))
+    with pytest.raises(LateReplayError, match=r"takes only \.bz2"):
+        land(deployment, packed)
+
+
+def test_nothing_late_lands_nothing(deployment: Deployment) -> None:
+    assert land(deployment).files == 0
+    deployment.commit()
+    assert land(deployment).files == 0
+    assert landed(deployment) == {}
+
+
+def test_a_file_appears_whole_or_not_at_all(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSV with two headers: the file that says that the epoch is done is created last."""
+    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
+    deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
+    deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
+    deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])
+    store = type(open_store(deployment.root))
+    created: list[str] = []
+    create = store.create
+
+    def once(self: ObjectStore, path: str, data: bytes) -> Any:
+        if created:
+            raise KeyboardInterrupt
+        created.append(path)
+        return create(self, path, data)
+
+    monkeypatch.setattr(store, "create", once)
+    with pytest.raises(KeyboardInterrupt):
+        land(deployment, pipeline)
+    monkeypatch.undo()
+    assert len(landed(deployment)) == 1
+    assert land(deployment, pipeline) == LandedLate(
+        f"{deployment.root}/late/landing/clicks", files=1, records=1, there=1
+    )
+    assert len(landed(deployment)) == 2
+
+
+def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deployment) -> None:
+    deployment.commit(late=[late(raw(1))])
+
+    def run(*arguments: str) -> Any:
+        common = ("replay-late", deployment.reference, "--root", deployment.root, "--branch", "main")
+        return CliRunner().invoke(app, [*common, *arguments])
+
+    said = run()
+    assert said.exit_code == 0, said.output
+    assert f"--root {deployment.root}/late --mode batch" in said.stderr.replace("\n", "")
+    again = json.loads(run("--format", "json").stdout)
+    assert (again["records"], again["there"]) == (0, 1)
+    own = run("--to", "landing/clicks")
+    assert "late again" in own.stderr
+    assert run("--to", "landing/clicks", "--branch", "mian").exit_code == 10
+
+
+def test_what_comes_from_several_inputs_is_refused(deployment: Deployment) -> None:
+    own = deployment.pipeline
+    united = replace(own, also=(Input("more", own.source, own.event_time),))
+    with pytest.raises(LateReplayError, match="several inputs"):
+        land(deployment, united)

@@ -1,0 +1,94 @@
+"""Late records of every format land again, and a batch run of the same pipeline gives their part of the results."""
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.engine.session import interpreting
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.late import land_late
+from headrace.entrypoints.options import Mode, RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.pipeline import FileFormat, Pipeline, accumulating
+from tests.process.clicks import CLICKS, START
+
+pytestmark = pytest.mark.spark
+Row = dict[str, Any]
+
+FILES: list[list[Row]] = [
+    [{"user": user, "at": START + timedelta(minutes=7 * n), "price": n} for user in "ab" for n in range(3)],
+    [{"user": "a", "at": START + timedelta(hours=5), "price": 1}],
+    [{"user": 'b "c", d', "at": START + timedelta(minutes=1, microseconds=n), "price": 2**53 + n} for n in (1, 1, 2)]
+    + [{"user": "a", "at": START + timedelta(hours=5), "price": 7}, {"user": "b", "at": START, "price": None}],
+]
+"""The last one is too late, but for one record."""
+
+
+def as_json(rows: list[Row]) -> bytes:
+    return "".join(json.dumps({**row, "at": row["at"].isoformat()}) + "\n" for row in rows).encode()
+
+
+def as_csv(rows: list[Row]) -> bytes:
+    def line(row: Row) -> str:
+        quoted = '"' + row["user"].replace('"', '""') + '"'
+        return f"{row['at'].isoformat()},{quoted},{'' if row['price'] is None else row['price']}\n"
+
+    return ("at,user,price\n" + "".join(map(line, rows))).encode()
+
+
+def as_parquet(rows: list[Row]) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+FORMATS: dict[FileFormat, Callable[[list[Row]], bytes]] = {
+    FileFormat.JSON: as_json,
+    FileFormat.CSV: as_csv,
+    FileFormat.PARQUET: as_parquet,
+}
+
+
+def current(pipeline: Pipeline, root: str) -> Counter[tuple[str, datetime, str]]:
+    rows = read(pipeline, root, "current", "main").to_pylist()
+    found: Counter[tuple[str, datetime, str]] = Counter()
+    for row in rows:
+        found[row["user"], row["window_start"], "clicks"] += row["clicks"]
+        found[row["user"], row["window_start"], "spent"] += row["spent"] or 0
+    return found
+
+
+def truth() -> Counter[tuple[str, datetime, str]]:
+    found: Counter[tuple[str, datetime, str]] = Counter()
+    for row in (row for rows in FILES for row in rows):
+        hour = row["at"].replace(minute=0, microsecond=0)
+        found[row["user"], hour, "clicks"] += 1
+        found[row["user"], hour, "spent"] += row["price"] or 0
+    return found
+
+
+@pytest.mark.parametrize("kind", list(FORMATS))
+def test_what_was_late_completes_the_rest(spark: SparkSession, tmp_path: Path, kind: FileFormat) -> None:
+    root, session = tmp_path.as_uri(), interpreting(spark)
+    pipeline = replace(CLICKS, source=replace(CLICKS.source, format=kind), how=accumulating(0))
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(FILES):
+        (folder / f"part-{number}").write_bytes(FORMATS[kind](rows))
+    assert process(pipeline, root, RunOptions("all", publish=True), spark=session).rows["late_dropped"] == 4
+
+    assert land_late(pipeline, root).records == 4
+    assert land_late(pipeline, root).records == 0
+    late = process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH), spark=session)
+    assert (late.rows["accepted"], late.rows["late_dropped"], late.rows["rejected"]) == (4, 0, 0)
+    assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()

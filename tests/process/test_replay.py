@@ -1,0 +1,299 @@
+"""A replay gives what was recorded, a changed pipeline what it would have given, a set clock the same every time."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.session import interpreting
+from headrace.engine.types import SparkSession
+from headrace.entrypoints import process as processing
+from headrace.entrypoints.options import Mode, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError, parse_clock
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.entrypoints.recorded import recorded_epochs, signals_from_json, signals_to_json
+from headrace.entrypoints.restoring import InputGoneError
+from headrace.model.time import Duration, instant
+from headrace.model.triggers import AfterSignal, Signal
+from headrace.model.windows import Window
+from headrace.pipeline import (
+    AfterAny,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    EventTime,
+    Pipeline,
+    col,
+    retracting,
+)
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.clicks import CLICKS, FILES, START, land, records
+
+MINUTE = timedelta(minutes=1)
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+SPECULATIVE = replace(
+    CLICKS,
+    event_time=EventTime(col("at"), BoundedOutOfOrderness(10 * MINUTE, idle_timeout=90 * MINUTE)),
+    when=AfterWatermark(early=AfterAny(AfterProcessingTime(7 * MINUTE), AfterSignal("go")), late=AfterCount(2)),
+    how=retracting(allowed_lateness=120 * MINUTE),
+)
+"""Panes of it depend on when epochs ran and on what they heard, and much of its input is too late."""
+
+
+def no_clock() -> datetime:
+    raise AssertionError("a replay read the wall clock")
+
+
+def land_late(root: Path) -> None:
+    """Clicks of the first two hours once more, in files between those that landed on time."""
+    folder = root / "landing" / "clicks"
+    for after, first in ((2, 0), (4, 1)):
+        lines = "".join(json.dumps(record) + "\n" for record in records(first))
+        (folder / f"part-{after:05d}-late.jsonl").write_text(lines)
+
+
+def record(root: Path, spark: SparkSession) -> None:
+    """Six runs of uneven sizes and pauses: signals, timers, late data."""
+    steps: list[tuple[int, int, tuple[Signal, ...], int | None]] = [
+        (0, 0, (), 1),
+        (3, 1, (Signal("go", ("u1",)),), None),
+        (11, 1, (), None),
+        (12, 3, (), 2),
+        (16, 4, (Signal("go"),), None),
+        (50, 5, (), None),
+    ]
+    landed = 0
+    for number, (minutes, files, signals, files_per_epoch) in enumerate(steps):
+        land(root, landed, files)
+        if landed < files == FILES:
+            land_late(root)
+        landed = files
+        options = RunOptions(f"run-{number}", files_per_epoch=files_per_epoch, signals=signals)
+        clock = NOW + minutes * MINUTE
+        process(SPECULATIVE, root.as_uri(), options, spark=interpreting(spark), now=lambda at=clock: at)
+
+
+def manifests(root: Path, branch: str) -> list[Manifest]:
+    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    return [*catalog.ancestry(catalog.head().refs[branch])][::-1]
+
+
+def told(manifest: Manifest) -> tuple[Mapping[str, Any], Mapping[str, int], dict[str, int]]:
+    """What a manifest says that must not depend on where and when it was made."""
+    return manifest.progress, manifest.counts, {name: log.rows for name, log in manifest.logs.items()}
+
+
+def replayed(
+    pipeline: Pipeline, root: Path, spark: SparkSession, branch: str = "again", **more: Any
+) -> tuple[int, ...]:
+    options = RunOptions(f"replay-{branch}", mode=Mode.REPLAY, branch=branch, **more)
+    return process(pipeline, root.as_uri(), options, spark=interpreting(spark), now=no_clock).epochs
+
+
+@pytest.mark.spark
+def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = tmp_path.as_uri()
+    record(tmp_path, spark)
+    was = manifests(tmp_path, "main")
+    assert sum(m.counts["panes_early"] for m in was) > 0
+    assert sum(m.counts["panes_late"] for m in was) > 0
+    assert sum(m.counts["late_dropped"] for m in was) > 0
+    assert any(m.counts["input_files"] == 0 for m in was), "no timer epoch"
+    assert [m.epoch for m in was if m.progress["signals"]] == [0, 3]
+
+    assert replayed(SPECULATIVE, tmp_path, spark) == tuple(m.epoch for m in was)
+    assert [told(m) for m in manifests(tmp_path, "again")] == [told(m) for m in was]
+    for view in ("panes", "late", "current"):
+        found, expected = (read(SPECULATIVE, root, view, branch).to_pylist() for branch in ("again", "main"))
+        assert found == expected
+        assert found
+
+    patient = replace(SPECULATIVE, how=retracting(allowed_lateness=timedelta(days=1)))
+    assert replayed(patient, tmp_path, spark, "patient", of="again") == tuple(m.epoch for m in was)
+    now = manifests(tmp_path, "patient")
+    assert [m.progress["processing_time"] for m in now] == [m.progress["processing_time"] for m in was]
+    assert [m.progress["watermark"] for m in now] == [m.progress["watermark"] for m in was]
+    assert sum(m.counts["late_dropped"] for m in now) == 0
+    refs = Catalog(open_store(root), CLICKS.name).head().refs
+    assert refs["main"] == was[-1].snapshot_id
+    assert "published" not in refs
+    check_catalog(open_store(root), CLICKS.name)
+
+
+@pytest.mark.spark
+def test_a_replay_of_a_batch_run_ends_the_input_too(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH), spark=spark)
+    assert replayed(CLICKS, tmp_path, spark) == (0,)
+    (again,), (was,) = manifests(tmp_path, "again"), manifests(tmp_path, "main")
+    assert again.progress["watermark"] == "+inf"
+    assert told(again) == told(was)
+
+
+@pytest.mark.spark
+def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_pending(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, 3)
+    clock = parse_clock("2020-01-01T00:00:00Z", "5m")
+    epochs = replayed(SPECULATIVE, tmp_path, spark, "first", clock=clock, files_per_epoch=1)
+    first = manifests(tmp_path, "first")
+    # Input at 0, 5 and 10; early panes are due 7 minutes after their first element, the split is idle after 90.
+    times = [str(m.progress["processing_time"])[11:16] for m in first]
+    assert [*times[:3], *times[-2:]] == ["00:00", "00:05", "00:10", "00:20", "01:40"]
+    assert [m.counts["input_files"] for m in first] == [1, 1, 1, *[0] * (len(first) - 3)]
+    assert first[-2].counts["panes_early"] > 0
+    assert first[-1].progress["next_processing_time_deadline"] is None
+    assert epochs == tuple(m.epoch for m in first)
+    assert replayed(SPECULATIVE, tmp_path, spark, "second", clock=clock, files_per_epoch=1, max_epochs=4) == epochs[:4]
+    assert [told(m) for m in manifests(tmp_path, "second")] == [told(m) for m in first[:4]]
+    # What a clock recorded can be replayed like any other epochs.
+    assert replayed(SPECULATIVE, tmp_path, spark, "third", of="first") == epochs
+    assert [told(m) for m in manifests(tmp_path, "third")] == [told(m) for m in first]
+
+
+# --- what is refused, before Spark starts
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root where main has recorded two epochs; there is no Spark."""
+
+    def refuse(*_: object, **__: object) -> SparkSession:
+        raise AssertionError("a replay that cannot be done started a session")
+
+    monkeypatch.setattr(processing, "spark_session", refuse)
+    land(tmp_path, 0, 2)
+    commit_by_hand(tmp_path)
+    return tmp_path
+
+
+def commit_by_hand(root: Path) -> None:
+    """Two epochs of main that read a file each, as a run would record them."""
+    from headrace.engine.progress import Progress
+    from headrace.pipeline.fingerprint import fingerprint
+    from headrace_snapshots.format.filelog import FileLog, FileRecord
+    from headrace_snapshots.format.files import InputFile
+
+    store = open_store(root.as_uri())
+    catalog = Catalog(store, CLICKS.name)
+    claim, parent, inputs = catalog.claim("main", "test"), None, FileLog()
+    for epoch in range(2):
+        info = store.stat(f"landing/clicks/part-{epoch:05d}.jsonl")
+        file = InputFile(info.path, info.size, info.etag, "source")
+        inputs = catalog.append_record(inputs, FileRecord(epoch, (file,)))
+        manifest = Manifest(
+            snapshot_id=catalog.new_snapshot_id(),
+            pipeline=CLICKS.name,
+            fingerprint=fingerprint(CLICKS),
+            branch="main",
+            epoch=epoch,
+            parent=parent,
+            generation=claim.generation,
+            created_at="2026-01-01T00:00:00Z",
+            progress={**Progress(processing_time=instant(NOW + epoch * MINUTE)).to_json(), "signals": []},
+            tables={"state": (), "current": ()},
+            logs={"inputs": inputs, "panes": FileLog()},
+        )
+        catalog.commit(claim, manifest)
+        parent = manifest.snapshot_id
+
+
+def attempt(root: Path, **options: Any) -> None:
+    options = {"run_id": "replay", "mode": Mode.REPLAY, "branch": "again", **options}
+    process(CLICKS, root.as_uri(), RunOptions(**options), now=no_clock)
+
+
+def entries(root: Path) -> int:
+    return Catalog(open_store(root.as_uri()), CLICKS.name).head().entry
+
+
+def test_the_record_names_files_and_clocks(recorded: Path) -> None:
+    catalog = Catalog(open_store(recorded.as_uri()), CLICKS.name)
+    epochs = recorded_epochs(catalog, catalog.head().refs["main"])
+    assert [[file.path for file in epoch.files["source"]] for epoch in epochs] == [
+        ["landing/clicks/part-00000.jsonl"],
+        ["landing/clicks/part-00001.jsonl"],
+    ]
+    assert [epoch.processing_time for epoch in epochs] == [instant(NOW), instant(NOW + MINUTE)]
+
+
+def test_files_that_are_gone_or_changed_are_named(recorded: Path) -> None:
+    folder, before = recorded / "landing" / "clicks", entries(recorded)
+    (folder / "part-00000.jsonl").unlink()
+    (folder / "part-00001.jsonl").write_text("{}\n")
+    with pytest.raises(InputGoneError, match=r"2 files .*part-00000.jsonl is gone; .*part-00001.jsonl has changed"):
+        attempt(recorded)
+    assert entries(recorded) == before, "it claimed a branch before it looked"
+
+
+def test_a_branch_that_has_a_snapshot_is_refused_and_its_writer_not_fenced(recorded: Path) -> None:
+    catalog, before = Catalog(open_store(recorded.as_uri()), CLICKS.name), entries(recorded)
+    catalog.fork("next", catalog.head().refs["main"])
+    with pytest.raises(RunOptionsError, match="branch next of clicks is at snapshot"):
+        attempt(recorded, branch="next")
+    assert entries(recorded) == before + 1
+
+
+def test_an_unknown_branch_is_refused_with_what_there_is(recorded: Path) -> None:
+    with pytest.raises(UnknownBranchError, match=r"no branch or tag 'mian' .*there are main"):
+        attempt(recorded, of="mian")
+
+
+def test_nothing_recorded_says_what_a_clock_would_do(tmp_path: Path) -> None:
+    with pytest.raises(UnknownBranchError, match=r"there are none\. A clock of its own"):
+        attempt(tmp_path)
+
+
+def test_a_clock_over_nothing_does_nothing(tmp_path: Path) -> None:
+    attempt(tmp_path, clock=ReplayClock(instant(NOW), Duration(1)))
+    assert entries(tmp_path) == -1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"publish": True}, "never published"),
+        ({"branch": "main"}, "not main"),
+        ({"signals": (Signal("go"),)}, "no others"),
+        ({"of": "main", "clock": ReplayClock(instant(NOW), Duration(1))}, "not both"),
+        ({"files_per_epoch": 2}, "as it was recorded"),
+        ({"mode": Mode.BATCH, "of": "main"}, "for mode replay"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RunOptionsError, match=message):
+        attempt(tmp_path, **options)
+
+
+def test_clocks_are_read() -> None:
+    clock = parse_clock("2026-01-01T01:00:00+01:00", "90s")
+    assert clock == ReplayClock(instant(START), Duration(90_000_000))
+    assert [clock.tick(clock.at(3) + shift) for shift in (-1, 0, 1)] == [3, 3, 4]
+    assert parse_clock(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "step"),
+    [("2026-01-01T00:00:00", "5m"), ("soon", "5m"), ("2026-01-01", None), (None, "5m")]
+    + [("2026-01-01T00:00:00Z", step) for step in ("0s", "5", "-5m", "5 m", "1w", "")],
+)
+def test_what_is_no_clock_is_refused(start: str | None, step: str | None) -> None:
+    with pytest.raises(RunOptionsError, match=r"clock"):
+        parse_clock(start, step)
+
+
+def test_signals_come_back_from_a_manifest() -> None:
+    signals = (Signal("go"), Signal("stop", ("u1", 2, None)), Signal("go", (), Window(0, 10)))  # type: ignore[arg-type]
+    assert signals_from_json(json.loads(json.dumps(signals_to_json(signals)))) == signals
