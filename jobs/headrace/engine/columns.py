@@ -22,7 +22,7 @@ HOLD = "_hold"  # timestamp that pending on-time elements give their pane; NULL 
 NET = "_net"  # elements less retractions (kept where withdrawing all of them ends a pane)
 INDEX = "_index"  # index of the next pane
 NONSPECULATIVE = "_nonspec"  # index of the next pane that is not EARLY
-LIVE = "_live"  # emitted, not yet retracted panes (retracting only)
+LIVE = "_live"  # the retractions of emitted, not yet retracted panes (retracting only)
 
 COUNT = "_n"  # elements of the delta, retractions included
 RETRACTED = "_nr"  # retractions among the elements of the delta

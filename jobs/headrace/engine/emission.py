@@ -1,6 +1,8 @@
 """The program of ``firing`` run over rows: what the changed windows emit, and their new state."""
 
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cached_property, reduce
+from operator import add
 
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -13,17 +15,27 @@ from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Literal, col
+from headrace.model.panes import Timing
 
 EMITS = "_emits"
 """Column of what a window emits in an epoch: an array of panes and retractions, in order."""
 
+COUNTS: Mapping[Timing | None, str] = {
+    Timing.EARLY: "_early",
+    Timing.ON_TIME: "_on_time",
+    Timing.LATE: "_late",
+    None: "_withdrawn",
+}
+"""Columns that count them: panes by timing, and retractions. Counting them in the array would be interpreted by Spark,
+element by element."""
+
 DROPPED, DROPPED_RETRACTIONS = "_dropped_closed", "_dropped_retractions"
 _TOUCHED, _CHANGED, _CLEARED, _BARRIER = "_touched", "_changed", "_cleared", "_barrier"
-
-MOMENT = "moment"
-"""Field of what is emitted: at which moment of the epoch, in order (semantics 12.1)."""
-
 _BUNDLE, _DEADLINE, _SIGNAL, _WATERMARK = range(4)
+
+_UPTO = "_upto"
+"""Columns of how many records were emitted up to the end of each moment but the last."""
+
 _NONE = Literal(None, DataType.BOOL)
 
 
@@ -34,7 +46,7 @@ class Emission:
         self.plan = plan
 
     def apply(self, rows: DataFrame) -> DataFrame:
-        """Of ``rows`` those that changed: state columns, ``EMITS``, drops, and the sources that vanished."""
+        """Of ``rows`` those that changed: state columns, ``EMITS`` and ``COUNTS``, drops, the sources that vanished."""
         for phase in self._phases:
             rows = rows.select(*phase)
         # without the barrier Spark would push the filter below all phases and put the whole program into it
@@ -97,36 +109,35 @@ class Emission:
         typed = zip(fields, plan.pane_type, strict=True)
         return f.struct(*[value.cast(field.dataType).alias(field.name) for value, field in typed])
 
-    def _withdrawn(self, live: SparkColumn, moment: SparkColumn) -> SparkColumn:
-        return f.transform(live, lambda pane: _flagged(self.plan, pane, moment, retraction=True))
-
     @cached_property
     def _emitted(self) -> list[SparkColumn]:
         """Panes in order, each after the retractions of what it replaces, and the live panes that result (9.1)."""
         plan = self.plan
-        flags = [t.StructField("is_retraction", t.BooleanType()), t.StructField(MOMENT, t.IntegerType())]
-        record_type = t.StructType([*plan.pane_type.fields, *flags])
-        none, no_panes = f.array().cast(t.ArrayType(record_type)), f.array().cast(t.ArrayType(plan.pane_type))
-        live = f.col(c.LIVE) if plan.retracting else no_panes
+        nothing = f.array().cast(t.ArrayType(plan.record_type))
+        live = f.col(c.LIVE) if plan.retracting else nothing
         emits: list[SparkColumn] = []
-        last = len(self._outcome.panes) - 1
-        for i in range(last + 1):
+        counts: dict[Timing | None, list[SparkColumn]] = {of: [] for of in COUNTS}
+        ends: list[SparkColumn] = []
+        for i in range(len(self._outcome.panes)):
             emitted, exists, pane = f.col(f"_emitted{i}"), f.col(f"_exists{i}"), f.col(f"_pane{i}")
-            moment = f.lit(_WATERMARK if i == last else _SIGNAL)
-            if i == 0:
-                moment = f.when(f.col(_TOUCHED), _BUNDLE).otherwise(_DEADLINE)
-            record = f.array(_flagged(plan, pane, moment, retraction=False))
+            record = f.array(_record(plan, pane, is_retraction=False))
             if plan.counts_net:
-                record = f.when(exists, record).otherwise(none)
+                record = f.when(exists, record).otherwise(nothing)
+            for timing in Timing:
+                counts[timing].append(f.when(exists & (pane["timing"] == timing.value), 1).otherwise(0))
+            size = f.when(exists, 1).otherwise(0)
             if plan.retracting:
-                withdrawn = self._withdrawn(live, moment)
-                record = f.concat(withdrawn, record)
-                replaced = f.when(exists, f.array(pane)).otherwise(no_panes) if plan.counts_net else f.array(pane)
-                live = f.when(emitted, replaced).otherwise(live)
-            emits.append(f.when(emitted, record).otherwise(none))
+                record = f.concat(live, record)
+                withdrawn = f.when(emitted, f.size(live)).otherwise(0)
+                counts[None].append(withdrawn)
+                size = size + withdrawn
+                replaced = f.array(_record(plan, pane, is_retraction=True))
+                live = f.when(emitted, f.when(exists, replaced).otherwise(nothing)).otherwise(live)
+            emits.append(f.when(emitted, record).otherwise(nothing))
+            ends.append(ends[-1] + size if ends else size)
         stored: dict[str, SparkColumn] = {c.EPOCH: f.col(c.THIS_EPOCH)}
         if plan.retracting:
-            stored[c.LIVE] = f.when(f.col(f"_new{c.STATUS}") == c.OPEN, live).otherwise(no_panes)
+            stored[c.LIVE] = f.when(f.col(f"_new{c.STATUS}") == c.OPEN, live).otherwise(nothing)
         fields = [
             f.col(field.name)
             if field.name in plan.identity
@@ -134,8 +145,20 @@ class Emission:
             for field in plan.state_schema.fields
         ]
         dropped = [f.col(name).cast("long").alias(name) for name in (DROPPED, DROPPED_RETRACTIONS)]
+        counted = [reduce(add, counts[of], f.lit(0)).alias(name) for of, name in COUNTS.items()]
+        upto = [end.alias(f"{_UPTO}{i}") for i, end in enumerate(ends[:-1])]
         sources = [f.col(SOURCES)] if plan.merging else []
-        return [*fields, f.concat(*emits).alias(EMITS), *dropped, *sources]
+        return [*fields, f.concat(*emits).alias(EMITS), *counted, *dropped, f.col(_TOUCHED), *upto, *sources]
+
+    def moment(self, sequence: SparkColumn) -> SparkColumn:
+        """At which moment of the epoch (semantics 12.1) the record at ``sequence`` in ``EMITS`` was emitted: numbers in
+        order. For rows that ``apply`` gave.
+        """
+        bundle = f.when(f.col(_TOUCHED), _BUNDLE).otherwise(_DEADLINE)
+        found = f.when(sequence < f.col(f"{_UPTO}0"), bundle)
+        for i in range(1, len(self._outcome.panes) - 1):
+            found = found.when(sequence < f.col(f"{_UPTO}{i}"), _SIGNAL)
+        return found.otherwise(_WATERMARK)
 
 
 def _left(part: Part, cleared: Expr) -> SparkColumn:
@@ -157,6 +180,6 @@ def _pane_info(pane: PaneColumns) -> dict[str, Expr]:
     }
 
 
-def _flagged(plan: Plan, pane: SparkColumn, moment: SparkColumn, *, retraction: bool) -> SparkColumn:
+def _record(plan: Plan, pane: SparkColumn, *, is_retraction: bool) -> SparkColumn:
     fields = [pane[name].alias(name) for name in plan.pane_type.names]
-    return f.struct(*fields, f.lit(retraction).alias("is_retraction"), moment.alias(MOMENT))
+    return f.struct(*fields, f.lit(is_retraction).alias("is_retraction"))

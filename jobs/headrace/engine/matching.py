@@ -27,7 +27,7 @@ def initial(plan: Plan) -> dict[str, SparkColumn]:
     for part in plan.parts:
         values[part.name] = f.lit(None).cast(part.type)
     if plan.retracting:
-        values[c.LIVE] = f.array().cast(t.ArrayType(plan.pane_type))
+        values[c.LIVE] = f.array().cast(t.ArrayType(plan.record_type))
     return values
 
 

@@ -198,7 +198,7 @@ class Merging:
         latest = plan.how.timestamp is TimestampCombiner.LATEST
         carried = {c.HELD: f.max if latest else f.min, c.RETRACTED: f.sum}
         carried |= {measure.name: folds.get(measure.fold, _sorted) for measure in plan.trigger.measures}
-        live = [f.array_sort(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
+        live = [f.sort_array(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
         extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
         return [
             *([] if self.by_result else extent),

@@ -189,6 +189,11 @@ class Plan:
         return t.StructType(fields)
 
     @cached_property
+    def record_type(self) -> t.StructType:
+        """What is emitted: a pane, or the retraction of one."""
+        return t.StructType([*self.pane_type.fields, t.StructField("is_retraction", _BOOL)])
+
+    @cached_property
     def pane_schema(self) -> t.StructType:
         """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.panes``)."""
         stamps = {"window_start", "window_end", "pane_time"}
@@ -218,7 +223,7 @@ class Plan:
         fields += [t.StructField(field.name, SPARK_TYPES[field.type]) for field in self.trigger.fields]
         fields += [t.StructField(p.name, p.type) for p in self.parts]
         if self.retracting:
-            fields.append(t.StructField(c.LIVE, t.ArrayType(self.pane_type)))
+            fields.append(t.StructField(c.LIVE, t.ArrayType(self.record_type)))
         return t.StructType(fields)
 
     @cached_property

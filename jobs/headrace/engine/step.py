@@ -2,7 +2,7 @@
 layer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import functions as f
@@ -10,14 +10,14 @@ from pyspark.sql import types as t
 
 from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME, data_rows
-from headrace.engine.emission import DROPPED, DROPPED_RETRACTIONS, EMITS, MOMENT, Emission
+from headrace.engine.emission import COUNTS, DROPPED, DROPPED_RETRACTIONS, EMITS, Emission
 from headrace.engine.firing import Clocks
 from headrace.engine.matching import Matching
 from headrace.engine.merging import SOURCES, Merging
 from headrace.engine.plan import Plan
 from headrace.engine.state import StateLayer, due_columns, hearing, lookup
 from headrace.engine.types import DataFrame, SparkColumn
-from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START, Timing
+from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER
 from headrace.model.triggers import Signal
 
@@ -28,6 +28,7 @@ class Step:
 
     plan: Plan
     rows: DataFrame
+    emission: Emission
 
     def state(self) -> DataFrame:
         """Rows of the epoch's state layer."""
@@ -68,10 +69,13 @@ class Step:
         with ``_event_time`` (granules), ``_sign`` and ``_order`` (by moment, window and key; semantics 3.2, 12.1).
         """
         plan = self.plan
-        rows = self.rows.where(f.size(EMITS) > 0).select(
-            *plan.keys, f.posexplode(EMITS).alias("sequence", "p"), c.WINDOW_END, c.WINDOW_START
-        )
-        order = [f.col(f"p.{MOMENT}"), f.col(c.WINDOW_END), f.col(c.WINDOW_START), *map(f.col, plan.keys)]
+        rows = self.rows.where(f.size(EMITS) > 0).select("*", f.posexplode(EMITS).alias("sequence", "p"))
+        order = [
+            self.emission.moment(f.col("sequence")),
+            f.col(c.WINDOW_END),
+            f.col(c.WINDOW_START),
+            *map(f.col, plan.keys),
+        ]
         names = [name for name in plan.stage.pane_schema if name not in plan.keys]
         stamps = (WINDOW_START, WINDOW_END)
         values = [_timestamp(f.col(f"p.{n}")) if n in stamps else f.col(f"p.`{n}`") for n in names]
@@ -87,23 +91,17 @@ class Step:
         """One row: counts of changed rows, panes by timing, retractions, closed drops, and the earliest activations
         wanted.
         """
-        emits = f.col(EMITS)
-        counted = {timing.lower(): f.sum(f.size(f.filter(emits, _has_timing(timing)))) for timing in Timing}
+        names = {"retractions" if timing is None else timing.lower(): name for timing, name in COUNTS.items()}
         sources = f.sum(f.size(SOURCES)) if self.plan.merging else f.lit(0)
         return self.rows.agg(
             f.count(f.lit(1)).alias("rows"),
             sources.alias("tombstones"),
-            *[column.alias(name) for name, column in counted.items()],
-            f.sum(f.size(f.filter(emits, lambda p: p["is_retraction"]))).alias("retractions"),
+            *[f.sum(column).alias(name) for name, column in names.items()],
             f.sum(DROPPED).alias("dropped_closed"),
             f.sum(DROPPED_RETRACTIONS).alias("dropped_retractions"),
             f.coalesce(f.min(c.HOLD), f.lit(int(NEVER))).alias("hold"),
             *due_columns(self.plan),
         )
-
-
-def _has_timing(timing: Timing) -> Callable[[SparkColumn], SparkColumn]:
-    return lambda pane: ~pane["is_retraction"] & (pane["timing"] == timing.value)
 
 
 def _timestamp(granules: SparkColumn) -> SparkColumn:
@@ -145,7 +143,7 @@ class StepProgram:
         if names:
             flags = [f.lit(False) if flag is None else flag for flag in heard.values()]
             rows = rows.select("*", *[flag.alias(f"{c.HEARD}{i}") for i, flag in enumerate(flags)])
-        return Step(self.plan, self._emission.apply(rows))
+        return Step(self.plan, self._emission.apply(rows), self._emission)
 
     def _moment(self, epoch: int, clocks: Clocks) -> list[SparkColumn]:
         """The clocks as columns."""

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import types as t
 
+from headrace.engine import columns as c
 from headrace.engine.types import DataFrame
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store
 
 FILE_BYTES = 128 * 1024 * 1024
+_BATCH_BYTES, _NO_LIMIT = 64 * 1024 * 1024, 2**31 - 1
 
 _RESULT = t.StructType(
     [
@@ -34,9 +36,22 @@ def write_files(rows: DataFrame, root: str, prefix: str, table: str) -> tuple[Da
     """Write ``rows`` as Parquet under ``prefix`` of the store at ``root`` (one Spark job); the files in order of
     partition.
     """
+    # Spark weighs a batch after every row, which costs more than filling it: only where rows can be large
+    limit = _BATCH_BYTES if any(map(_can_be_large, rows.schema.fields)) else _NO_LIMIT
+    rows.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(limit))
     written = rows.mapInArrow(_task(root, prefix, table), _RESULT).collect()
     files = [DataFile(path=r["path"], rows=r["rows"], bytes=r["bytes"], sha256=r["sha256"]) for r in written]
     return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _can_be_large(field: t.StructField) -> bool:
+    """Whether a value of ``field`` may hold all values of a window, or a sketch of them."""
+    match field.dataType:
+        case t.StructType() as record:
+            return any(map(_can_be_large, record.fields))
+        case t.ArrayType(elementType=t.StructType() as record) if field.name == c.LIVE:
+            return any(map(_can_be_large, record.fields))
+    return isinstance(field.dataType, t.ArrayType | t.MapType | t.BinaryType)
 
 
 def _task(root: str, prefix: str, table: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
