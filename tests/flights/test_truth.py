@@ -87,6 +87,12 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
         assert number(on_time) == 0
 
 
+@pytest.fixture
+def session(pipeline: Pipeline, spark: SparkSession, small: SparkSession) -> SparkSession:
+    """Departures run as applications run them; the plans of sessions cost more to compile than to interpret."""
+    return spark if pipeline is DEPARTURES else small
+
+
 @pytest.mark.parametrize("case", [(DEPARTURES, YEAR), (SESSIONS, SPRING)], ids=lambda case: case[0].name)
 def test_in_one_epoch(
     case: tuple[Pipeline, tuple[int, ...]],
@@ -105,13 +111,13 @@ def test_in_one_epoch(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_two_months_in_three_runs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, session: SparkSession, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(MARCH_APRIL)
     flights = year[year["month"].isin(MARCH_APRIL)]
     for instalment in (1, 2, 3):
         land_flights.land(root, instalment, 3, 6, flights)
-        assert run(pipeline, root, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
+        assert run(pipeline, root, f"run-{instalment}", 2, session).epochs == (instalment - 1,)
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     assert_panes_are_consistent(pipeline, read(pipeline, root, "panes", "main"))
@@ -119,11 +125,11 @@ def test_two_months_in_three_runs(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_a_month_in_forty_epochs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, small: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, session: SparkSession, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=40, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(pipeline, root, "forty", 1, small).epochs) == 40
+    assert len(run(pipeline, root, "forty", 1, session).epochs) == 40
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
