@@ -1,6 +1,7 @@
 """The runner itself: what it catches, what it says, and its exit codes."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.entrypoints import conformance as runner
 from headrace.entrypoints.conformance import (
     Status,
     all_required_passed,
@@ -195,3 +197,18 @@ def test_what_is_no_file_of_cases(
     assert main([str(write(CASE)), "--only", "nothing*"]) == FixConfigError.exit_code
     with pytest.raises(FixConfigError, match="no engine 'flink'"):
         conformance(write(CASE), engine="flink")
+
+
+@pytest.mark.parametrize(("is_terminal", "words"), [(False, "1 of 2 cases\n2 of 2 cases\n"), (True, "cases")])
+def test_a_run_says_on_stderr_how_far_it_is_and_only_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool, words: str
+) -> None:
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"schema_version": 1, "cases": [CASE, case(name="again")]}))
+    monkeypatch.setattr(runner, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert conformance(path, output="json") == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["passed"] == 2
+    assert words in printed.err
+    assert is_terminal or printed.err == words

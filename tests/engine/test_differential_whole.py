@@ -428,6 +428,7 @@ def test_calendar_windows(spark: SparkSession) -> None:
     found = {(label, at): (start, end) for label, at, start, end in zip(*table.values(), strict=True)}
     different = [(place, found[place], expected[place]) for place in expected if found[place] != expected[place]]
     assert different == []
+    assert all(start <= at < end for (_, at), (start, end) in found.items())
     assert len(expected) > 10_000
 
 

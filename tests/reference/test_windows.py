@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo._zoneinfo import ZoneInfo as Zone  # in Python, and so tells when its clocks change
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,36 @@ def test_clocks_set_back_over_midnight_do_not_reopen_the_day() -> None:
     assert _local(second_evening, where.zone) == "2006-10-28 23:15"
     (window,) = assign(where, second_evening)
     assert (_local(window.start, where.zone), window.end - window.start) == ("2006-10-29 00:00", 25 * 3_600_000_000)
+
+
+def test_a_day_begins_when_the_clocks_skip_its_midnight() -> None:
+    """Toronto set its clocks forward at 23:30, to half past midnight."""
+    where = CalendarWindows("day", "America/Toronto")
+    change = instant(datetime(1919, 3, 31, 4, 30, tzinfo=UTC))
+    sides = [Instant(change + shift) for shift in (-1, 0)]
+    assert [_local(side, where.zone) for side in sides] == ["1919-03-30 23:29", "1919-03-31 00:30"]
+    (before,), (after,) = (assign(where, side) for side in sides)
+    assert before.end == after.start == change
+
+
+def _changes() -> dict[tuple[int, ...], str]:
+    """Zones by the moments (in seconds) at which their clocks change; one zone for each list of moments."""
+    return {tuple(Zone(name)._trans_utc): name for name in sorted(available_timezones())}
+
+
+@pytest.mark.slow
+def test_windows_tile_time_and_hold_their_elements_in_every_zone_at_every_change_of_its_clocks() -> None:
+    hour, zones = 3_600_000_000, _changes()
+    assert len(zones) > 200
+    for moments, zone in zones.items():
+        day, week, month = (CalendarWindows(unit, zone) for unit in ("day", "week", "month"))
+        for change in (Instant(second * 1_000_000) for second in moments if second > -(2**33)):
+            shifts = (-hour, -1, 0, hour // 2 - 1, hour, 12 * hour, 24 * hour)
+            for where, at in [*((day, Instant(change + shift)) for shift in shifts), (week, change), (month, change)]:
+                (window,) = assign(where, at)
+                assert window.start <= at < window.end, (zone, at)
+                assert assign(where, window.start) == assign(where, window.max_timestamp) == [window], (zone, at)
+                assert assign(where, window.end)[0].start == window.end, (zone, at)
 
 
 @pytest.mark.parametrize(

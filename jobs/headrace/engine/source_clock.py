@@ -79,7 +79,8 @@ class SourceClock:
             )
             lag = f.try_element_at(before, f.col(c.SPLIT)) - f.col(c.MARK)
             beyond = f.when(lag >= int(strategy.bound), LAG_BUCKETS)
-            inside = f.floor(lag * f.lit(LAG_BUCKETS) / f.lit(max(int(strategy.bound), 1))).cast("int")
+            # whole numbers: the quotient of floats is off by a bucket where bounds are years long
+            inside = f.call_function("div", lag * f.lit(LAG_BUCKETS), f.lit(max(int(strategy.bound), 1))).cast("int")
             bucket = f.when(lag <= 0, 0).otherwise(f.coalesce(beyond, inside))
         rows = (
             accepted.select(c.SPLIT, c.MARK, bucket.alias(_BUCKET))

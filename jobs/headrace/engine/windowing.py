@@ -1,5 +1,9 @@
 """Where: the windows of judged rows, as columns (semantics, section 2)."""
 
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo
+
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
@@ -25,6 +29,8 @@ FIRST = "_first"
 
 _MONDAY = -3  # 1969-12-29, in days since 1970
 _WEEK = 7
+_DAY_BITS = 17
+"""The seconds of a day are fewer than 2 to the power of this."""
 _BOUND = "_bound"
 
 
@@ -96,23 +102,57 @@ def _calendar(judged: DataFrame, where: CalendarWindows) -> DataFrame:
     return _single(dated, start, end).drop(_BOUND, *[f"{_BOUND}{i}" for i in range(3)])
 
 
-def _period(where: CalendarWindows, date: SparkColumn) -> tuple[SparkColumn, int]:
+def _period(where: CalendarWindows, local: SparkColumn) -> tuple[SparkColumn, int]:
     """Where the window of a local date begins, and how far the next one is from there: in months or days since 1970."""
     if where.unit is CalendarUnit.MONTH:
-        months = (f.year(date) - 1970) * 12 + f.month(date) - 1
+        months = (f.year(local) - 1970) * 12 + f.month(local) - 1
         return months - f.pmod(months, f.lit(where.count)), where.count
     weekly = where.unit is CalendarUnit.WEEK
     step = where.count * (_WEEK if weekly else 1)
-    days = f.unix_date(date)
+    days = f.unix_date(local)
     return days - f.pmod(days - (_MONDAY if weekly else 0), f.lit(step)), step
 
 
 def _midnight(where: CalendarWindows, begin: SparkColumn) -> SparkColumn:
-    """The first moment of a window in granules. Of two midnights it is the first; one that the clocks skip is as long
-    after the last midnight as it would be without them.
-    """
+    """The first moment of a window in granules: midnight, the first of two, or when the clocks skip it."""
     if where.unit is CalendarUnit.MONTH:
-        date = f.add_months(f.lit("1970-01-01").cast("date"), begin)
+        first = f.add_months(f.lit("1970-01-01").cast("date"), begin)
     else:
-        date = f.date_from_unix_date(begin)
-    return f.unix_micros(f.to_utc_timestamp(date.cast("timestamp"), where.zone))
+        first = f.date_from_unix_date(begin)
+    midnight = f.to_utc_timestamp(first.cast("timestamp"), where.zone)
+    return _change(where.zone, first, midnight) if _skips_from_before(where.zone) else f.unix_micros(midnight)
+
+
+def _change(zone: str, first: SparkColumn, midnight: SparkColumn) -> SparkColumn:
+    """``midnight`` of the date ``first`` in granules; if it was skipped, the moment at which the clocks changed.
+
+    Spark takes a skipped midnight with the offset before, so there clocks show as much later as they skipped.
+    """
+    skipped = f.unix_seconds(f.from_utc_timestamp(midnight, zone)) - f.unix_seconds(first.cast("timestamp"))
+    before = f.unix_seconds(midnight) - skipped
+
+    def is_behind(seconds: SparkColumn) -> SparkColumn:
+        return f.to_date(f.from_utc_timestamp(f.timestamp_seconds(before + seconds), zone)) < first
+
+    # bit by bit the most seconds after which clocks show a date before
+    bits = f.array(*[f.lit(1 << bit).cast("long") for bit in reversed(range(_DAY_BITS))])
+    most = f.aggregate(
+        bits, f.lit(0).cast("long"), lambda sure, bit: f.when(is_behind(sure + bit), sure + bit).otherwise(sure)
+    )
+    return f.when(skipped == 0, f.unix_seconds(midnight)).otherwise(before + most + 1) * f.lit(1_000_000).cast("long")
+
+
+@cache
+def _skips_from_before(zone: str) -> bool:
+    """Whether clocks in ``zone`` ever went forward over midnight from before it, as in Toronto in 1919, from 23:30.
+
+    Few did, and others are spared the search, for which Spark compiles no code.
+    """
+    tz = ZoneInfo(zone)
+    for day in range(date(1900, 1, 1).toordinal(), date(2100, 1, 1).toordinal()):
+        midnight = datetime.combine(date.fromordinal(day), time(), tz)
+        if midnight.utcoffset() != midnight.replace(fold=1).utcoffset():
+            just_before = (midnight.astimezone(UTC) - timedelta(microseconds=1)).astimezone(tz)
+            if just_before.date() >= midnight.date():
+                return True
+    return False

@@ -8,12 +8,17 @@ normative``) are skipped and do not count; anything else that is skipped does.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import track
+
+from headrace.entrypoints.cli_output import notice
 from headrace.entrypoints.conformance_cases import Case, ExpectState, Json
 from headrace.entrypoints.conformance_reference import ReferenceExecutor
 from headrace.entrypoints.conformance_replay import Executor, Replay, check
@@ -26,6 +31,10 @@ from headrace.entrypoints.conformance_schema import (
 from headrace.errors import FixConfigError, HeadraceError
 
 SCHEMA_VERSION = 1
+SECONDS_BETWEEN_LINES = 10.0
+"""How often a run that nobody watches in a terminal says how far it is."""
+
+Watch = Callable[[Iterable[Replay], int], Iterable[Replay]]
 
 
 def _spark() -> Executor:
@@ -59,8 +68,24 @@ class CaseResult:
     required: bool = True
 
 
-def run_file(path: Path, executor: Executor, only: str | None = None) -> list[CaseResult]:
-    """Run the cases of ``path`` whose names match the glob ``only`` (None: all), in the order of the file.
+def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
+    """``replays`` as they finish; stderr says how many of ``total``: a bar in a terminal, else a line now and then."""
+    if sys.stderr.isatty():
+        yield from track(replays, "cases", total, console=Console(stderr=True), transient=True)
+        return
+    said = time.monotonic()
+    for number, replay in enumerate(replays, start=1):
+        yield replay
+        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
+            notice(f"{number} of {total} cases")
+            said = time.monotonic()
+
+
+def run_file(
+    path: Path, executor: Executor, only: str | None = None, watch: Watch = lambda replays, _: replays
+) -> list[CaseResult]:
+    """Run the cases of ``path`` whose names match the glob ``only`` (None: all), in the order of the file. ``watch``
+    sees replays as they finish.
 
     Raises CaseFormatError if the file is no file of cases, or none matches.
     """
@@ -68,7 +93,8 @@ def run_file(path: Path, executor: Executor, only: str | None = None) -> list[Ca
     if not raws:
         raise CaseFormatError(f"{path} has no case whose name matches {only!r}")
     read = [_read(raw) for raw in raws]
-    replays = iter(executor.replay([case for case in read if isinstance(case, Case)]))
+    cases = [case for case in read if isinstance(case, Case)]
+    replays = iter([*watch(executor.replay(cases), len(cases))])
     return [case if isinstance(case, CaseResult) else _judge(case, next(replays)) for case in read]
 
 
@@ -152,7 +178,7 @@ def conformance(file: Path, engine: str = "reference", only: str | None = None, 
     """
     if engine not in EXECUTORS:
         raise FixConfigError(f"there is no engine {engine!r} for conformance cases; use one of {', '.join(EXECUTORS)}")
-    results = run_file(file, EXECUTORS[engine](), only)
+    results = run_file(file, EXECUTORS[engine](), only, watched)
     print(render_json(results) if output == "json" else render_text(results))
     return 0 if all_required_passed(results) else 1
 

@@ -1,9 +1,10 @@
 """Days, weeks and months of local time as windows (CalendarWindows)."""
 
+from bisect import bisect_left
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.time import Instant, duration, instant, to_datetime
 from headrace.model.windows import CalendarUnit, CalendarWindows, Window
 
 _MONDAY = date(1969, 12, 29)
@@ -36,8 +37,7 @@ def _number(where: CalendarWindows, day: date) -> int:
 
 
 def _start(where: CalendarWindows, number: int) -> Instant:
-    """The first moment of window ``number``: midnight where it begins. Of two midnights the first; a midnight that the
-    clocks skip is the moment at which they do."""
+    """The first moment of window ``number``: when its first day begins."""
     periods = number * where.count
     match where.unit:
         case CalendarUnit.DAY:
@@ -46,4 +46,22 @@ def _start(where: CalendarWindows, number: int) -> Instant:
             day = _MONDAY + timedelta(weeks=periods)
         case CalendarUnit.MONTH:
             day = date(_FIRST.year + periods // 12, periods % 12 + 1, 1)
-    return instant(datetime.combine(day, time(), ZoneInfo(where.zone)))
+    return _begin(day, ZoneInfo(where.zone))
+
+
+def _begin(day: date, zone: ZoneInfo) -> Instant:
+    """When ``day`` begins: at midnight, at the first of two; where the clocks skip midnight, when they do."""
+    midnight = instant(datetime.combine(day, time(), zone))
+    shown = _local(midnight, zone)
+    if (shown.date(), shown.time()) == (day, time()):
+        return midnight
+    # Midnight is in a gap, so the clocks show it with the offset before: as long after the gap begins as it is inside.
+    before = midnight - duration(shown - datetime.combine(day, time()))
+    return Instant(before + bisect_left(range(before, midnight), day, key=lambda at: _local(Instant(at), zone).date()))
+
+
+def _local(moment: Instant, zone: ZoneInfo) -> datetime:
+    """What clocks in ``zone`` show at ``moment``."""
+    found = to_datetime(moment)
+    assert found is not None
+    return found.astimezone(zone).replace(tzinfo=None)

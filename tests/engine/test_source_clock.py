@@ -1,0 +1,270 @@
+"""Watermarks, percentile watermarks and splits of landed records are those of the reference, epoch by epoch, also when
+an epoch goes on from what a manifest says.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from headrace.engine.epochs import EpochEngine
+from headrace.engine.plan import Plan
+from headrace.engine.progress import Progress
+from headrace.engine.session import interpreting
+from headrace.engine.source_clock import SourceClock
+from headrace.engine.source_planning import InputFile
+from headrace.engine.source_reading import EVENT_TIME, MARK, REJECT, SPLIT, marks
+from headrace.engine.types import DataFrame, SparkSession
+from headrace.model.time import MIN_INSTANT, Instant, parse, render
+from headrace.model.triggers import AfterPercentileWatermark, Trigger
+from headrace.model.watermarks import SplitFacts, SplitStrategy
+from headrace.pipeline import (
+    AfterAny,
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    DataType,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    Monotonic,
+    Pipeline,
+    Punctuated,
+    col,
+    count,
+    discarding,
+)
+from headrace.reference.intake import Intake, Taken
+from headrace.reference.source_clock import SourceClock as ReferenceClock
+from headrace_snapshots.store import LocalStore
+from tests.reference.strategies import examples
+
+pytestmark = pytest.mark.spark
+Record = dict[str, Any]
+
+START = parse("2026-01-01T00:00:00Z")
+BASE = Pipeline(
+    name="clocks",
+    source=FileSource(
+        "landing",
+        FileFormat.JSON,
+        {
+            "user": DataType.STRING,
+            "site": DataType.STRING,
+            "n": DataType.INT,
+            "at": DataType.TIMESTAMP,
+            "until": DataType.TIMESTAMP,
+        },
+    ),
+    event_time=EventTime(col("at"), Monotonic()),
+    key={"user": col("user")},
+    where=FixedWindows(timedelta(days=400)),
+    when=AfterWatermark(),
+    how=discarding(0),
+    what={"n": count()},
+)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Files of records, how long after the epoch before it runs, and whether a restore comes before it."""
+
+    files: tuple[tuple[Record, ...], ...]
+    pause: int
+    restored: bool
+    is_last: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    pipeline: Pipeline
+    epochs: tuple[Epoch, ...]
+
+
+def percentile(*wanted: float) -> Trigger:
+    leaves = [AfterPercentileWatermark(q) for q in wanted]
+    return AfterWatermark(early=AfterAny(*leaves) if len(leaves) > 1 else leaves[0])
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """Times are a few multiples of a unit, so that they meet bounds, timeouts and each other."""
+    unit = draw(st.sampled_from([1, 1_000, 3_600_000_000]))
+    idle = draw(st.none() | st.integers(1, 6))
+    timeout = None if idle is None else idle * 1_000_000
+    bound = draw(st.integers(0, 6)) * unit + draw(st.sampled_from([0, 0, 1, 7]))
+    strategy: SplitStrategy = draw(
+        st.sampled_from(
+            [
+                BoundedOutOfOrderness(bound, timeout),
+                BoundedOutOfOrderness(bound, timeout),
+                Monotonic(timeout),
+                Punctuated(col("until"), timeout),
+            ]
+        )
+    )
+    time = st.integers(-10, 30).map(lambda n: Instant(START + n * unit))
+    record = st.fixed_dictionaries(
+        {
+            "user": st.sampled_from(["ann", "bob", "bob", None]),
+            "site": st.sampled_from(["x", "x", "y", "z", None]),
+            "at": st.one_of(time, time, time, st.none()),
+        },
+        optional={"n": st.integers(0, 2), "until": st.none() | time},
+    )
+    wanted = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
+    pipeline = replace(
+        BASE,
+        event_time=EventTime(col("at"), strategy, draw(st.sampled_from([None, col("site"), col("site")]))),
+        when=percentile(*wanted) if wanted else BASE.when,
+        filter=draw(st.sampled_from([None, col("n") > 0])),
+    )
+    file = st.lists(record, max_size=8).map(tuple)
+    pause = st.integers(0, 4).map(lambda n: n * 1_000_000)
+    epoch = st.builds(Epoch, st.lists(file, max_size=2).map(tuple), pause, st.booleans())
+    return Scenario(pipeline, tuple(draw(st.lists(epoch, min_size=2, max_size=5))))
+
+
+def of(site: str | None, at: int | None, **more: Any) -> Record:
+    return {"user": "ann", "site": site, "n": 1, "at": None if at is None else START + at, **more}
+
+
+YEARS = 300_000_000_000_007
+"""A bound of nine years: floats are too coarse for lags in hundredths of it."""
+
+LONG_LAGS = Scenario(
+    replace(
+        BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness(YEARS), col("site")), when=percentile(50.0, 99.0)
+    ),
+    (
+        Epoch(((of("x", 0),),), 0, False),
+        Epoch((tuple(of("x", -(n * YEARS // 100) - more) for n in range(1, 100, 7) for more in (0, 1)),), 1, True),
+    ),
+)
+SPLITS = Scenario(
+    replace(
+        BASE,
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(100, 3_000_000), col("site")),
+        when=percentile(50.0),
+        filter=col("n") > 0,
+    ),
+    (
+        Epoch(((of("x", 500), of("y", 10)), (of(None, 300, n=0), of("z", None))), 0, False),
+        Epoch(((of("x", 420), of("x", 650), of("y", 11), of("z", 5)),), 2_000_000, True),
+        Epoch(((of("x", 640),),), 2_000_000, True),
+        Epoch((), 1_000_000, True),
+        Epoch(((of("y", 12, user=None), of("y", 40)),), 0, False),
+    ),
+)
+CONTROLS = Scenario(
+    replace(BASE, event_time=EventTime(col("at"), Punctuated(col("until"), 3_000_000), col("site"))),
+    (
+        Epoch(((of("x", 5), of("y", None, until=START + 9)),), 0, False),
+        Epoch(((of("x", None, until=START + 4, user=None), of("y", None)),), 1_000_000, True),
+        Epoch(((of("x", 7), of("y", 1, until=START + 2)),), 2_000_000, True),
+        Epoch((), 3_000_000, True),
+        Epoch(((of("x", 8),),), 0, True, is_last=True),
+    ),
+)
+
+
+def assert_same(found: SourceClock, expected: ReferenceClock, percentiles: Collection[float], where: str) -> None:
+    # without a trigger that looks at them nobody counts lags; the reference does
+    splits = expected.splits
+    if not percentiles:
+        splits = {name: replace(split, lags={}) for name, split in splits.items()}
+    assert found.splits == splits, where
+    assert found.watermark == expected.watermark, f"{where}: {render(found.watermark)}, {render(expected.watermark)}"
+    assert {q: found.percentiles.get(q, MIN_INSTANT) for q in percentiles} == expected.percentiles, where
+
+
+class Expected:
+    """The reference's clock of the same epochs."""
+
+    def __init__(self, pipeline: Pipeline, percentiles: Collection[float]) -> None:
+        self.intake = Intake(pipeline, percentiles)
+        self.clock = self.intake._inputs[""].clock
+
+    def run(self, epoch: Epoch, now: Instant) -> None:
+        self.intake.take("", [record for records in epoch.files for record in records], now, Taken())
+        self.intake.advance(now, epoch.is_last)
+
+
+def judged(spark: SparkSession, pipeline: Pipeline, records: list[Record]) -> tuple[DataFrame, Instant | None]:
+    """``records`` as the source judges them, as far as clocks look at them, and their largest event time."""
+    rows: dict[str, list[Any]] = {REJECT: [], SPLIT: [], EVENT_TIME: [], MARK: []}
+    marks_of = marks(pipeline.event_time)
+    for record in records:
+        at, until = record.get("at"), record.get("until")
+        is_control = marks_of is not None and at is None and until is not None
+        is_accepted = is_control or (at is not None and record.get("user") is not None)
+        rows[REJECT].append(None if is_accepted else "no data")
+        rows[SPLIT].append("" if pipeline.event_time.split is None else record.get("site") or "")
+        rows[EVENT_TIME].append(at)
+        rows[MARK].append(until)
+    kinds = {REJECT: pa.string(), SPLIT: pa.string(), EVENT_TIME: pa.int64(), MARK: pa.int64()}
+    if marks_of is None:
+        del kinds[MARK]
+    table = pa.table({name: pa.array(rows[name], kind) for name, kind in kinds.items()})
+    times = [at for at, reject in zip(rows[EVENT_TIME], rows[REJECT], strict=True) if reject is None and at is not None]
+    return spark.createDataFrame(table), max(times, default=None)
+
+
+@given(scenarios())
+@settings(examples(20), suppress_health_check=list(HealthCheck))
+def test_what_records_say_of_the_clock_is_what_the_reference_hears(spark: SparkSession, scenario: Scenario) -> None:
+    pipeline, session = scenario.pipeline, interpreting(spark)
+    note(f"{pipeline.event_time!r}, {pipeline.when!r}")
+    wanted = Plan(pipeline.stages[0]).trigger.percentiles
+    clock, expected, now = SourceClock(pipeline.event_time), Expected(pipeline, wanted), START
+    for number, epoch in enumerate(scenario.epochs):
+        now = Instant(now + epoch.pause)
+        if epoch.restored:
+            progress = Progress(splits=clock.splits, watermark=clock.watermark, percentiles=clock.percentiles)
+            read = Progress.from_json(json.loads(json.dumps(progress.to_json())))
+            clock = SourceClock(pipeline.event_time, read.splits, read.watermark, read.percentiles)
+        facts: dict[str, SplitFacts] = {}
+        if records := [record for file in epoch.files for record in file]:
+            facts = clock.facts(*judged(session, pipeline, records), wanted)
+        clock = clock.after(facts, now, wanted)
+        expected.run(epoch, now)
+        assert_same(clock, expected.clock, wanted, f"epoch {number}")
+
+
+@pytest.mark.parametrize("name", ["splits", "controls", "long lags"])
+def test_whole_epochs_move_the_clock_as_the_reference_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    scenario = {"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS}[name]
+    store = LocalStore(tmp_path)
+    engine = EpochEngine(interpreting(spark), scenario.pipeline, store, store)
+    wanted = engine.operators[0].plan.trigger.percentiles
+    expected, now = Expected(scenario.pipeline, wanted), START
+    for number, epoch in enumerate(scenario.epochs):
+        now = Instant(now + epoch.pause)
+        if epoch.restored:  # the state of windows is not what this is about
+            written = json.loads(json.dumps(engine.progress.to_json()))
+            engine.restore(engine.epoch, Progress.from_json(written), [()])
+        engine.compute(land(store, epoch, number), now, 10, is_last=epoch.is_last)
+        expected.run(epoch, now)
+        found = engine.progress
+        clock = SourceClock(scenario.pipeline.event_time, found.splits, found.watermark, found.percentiles)
+        assert_same(clock, expected.clock, wanted, f"epoch {number}")
+
+
+def land(store: LocalStore, epoch: Epoch, number: int) -> list[InputFile]:
+    def written(record: Record) -> Record:
+        times = {name: render(record[name]) for name in ("at", "until") if record.get(name) is not None}
+        return {**record, **times}
+
+    found = []
+    for part, records in enumerate(epoch.files):
+        text = "".join(json.dumps(written(record)) + "\n" for record in records)
+        info = store.write(f"landing/{number}-{part}.jsonl", text.encode())
+        found.append(InputFile(info.path, info.size, info.etag))
+    return found
