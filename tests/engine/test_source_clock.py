@@ -14,13 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from headrace.engine import columns as c
 from headrace.engine.epochs import EpochEngine
+from headrace.engine.landing import Landing
 from headrace.engine.plan import Plan
-from headrace.engine.progress import Progress
+from headrace.engine.progress import InputProgress, Progress
 from headrace.engine.session import interpreting
 from headrace.engine.source_clock import SourceClock
-from headrace.engine.source_planning import InputFile
-from headrace.engine.source_reading import EVENT_TIME, MARK, REJECT, SPLIT, marks
+from headrace.engine.source_planning import InputFile, Offsets
+from headrace.engine.source_reading import marks
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
@@ -41,6 +43,7 @@ from headrace.pipeline import (
     count,
     discarding,
 )
+from headrace.pipeline.inputs import OWN
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace_snapshots.store import LocalStore
@@ -190,31 +193,26 @@ class Expected:
 
     def __init__(self, pipeline: Pipeline, percentiles: Collection[float]) -> None:
         self.intake = Intake(pipeline, percentiles)
-        self.clock = self.intake._inputs[""].clock
+        self.clock = self.intake._inputs[OWN].clock
 
     def run(self, epoch: Epoch, now: Instant) -> None:
-        self.intake.take("", [record for records in epoch.files for record in records], now, Taken())
+        self.intake.take(OWN, [record for records in epoch.files for record in records], now, Taken())
         self.intake.advance(now, epoch.is_last)
 
 
-def judged(spark: SparkSession, pipeline: Pipeline, records: list[Record]) -> tuple[DataFrame, Instant | None]:
-    """``records`` as the source judges them, as far as clocks look at them, and their largest event time."""
-    rows: dict[str, list[Any]] = {REJECT: [], SPLIT: [], EVENT_TIME: [], MARK: []}
+def judged(spark: SparkSession, pipeline: Pipeline, records: list[Record]) -> DataFrame:
+    """``records`` as the source judges them, as far as clocks look at them."""
+    rows: dict[str, list[Any]] = {c.REJECT: [], c.SPLIT: [], c.MARK: []}
     marks_of = marks(pipeline.event_time)
     for record in records:
         at, until = record.get("at"), record.get("until")
         is_control = marks_of is not None and at is None and until is not None
         is_accepted = is_control or (at is not None and record.get("user") is not None)
-        rows[REJECT].append(None if is_accepted else "no data")
-        rows[SPLIT].append("" if pipeline.event_time.split is None else record.get("site") or "")
-        rows[EVENT_TIME].append(at)
-        rows[MARK].append(until)
-    kinds = {REJECT: pa.string(), SPLIT: pa.string(), EVENT_TIME: pa.int64(), MARK: pa.int64()}
-    if marks_of is None:
-        del kinds[MARK]
-    table = pa.table({name: pa.array(rows[name], kind) for name, kind in kinds.items()})
-    times = [at for at, reject in zip(rows[EVENT_TIME], rows[REJECT], strict=True) if reject is None and at is not None]
-    return spark.createDataFrame(table), max(times, default=None)
+        rows[c.REJECT].append(None if is_accepted else "no data")
+        rows[c.SPLIT].append("" if pipeline.event_time.split is None else record.get("site") or "")
+        rows[c.MARK].append(at if marks_of is None else until)
+    kinds = {c.REJECT: pa.string(), c.SPLIT: pa.string(), c.MARK: pa.int64()}
+    return spark.createDataFrame(pa.table({name: pa.array(rows[name], kind) for name, kind in kinds.items()}))
 
 
 @given(scenarios())
@@ -227,12 +225,12 @@ def test_what_records_say_of_the_clock_is_what_the_reference_hears(spark: SparkS
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)
         if epoch.restored:
-            progress = Progress(splits=clock.splits, watermark=clock.watermark, percentiles=clock.percentiles)
-            read = Progress.from_json(json.loads(json.dumps(progress.to_json())))
-            clock = SourceClock(pipeline.event_time, read.splits, read.watermark, read.percentiles)
+            progress = InputProgress(Offsets(), clock.splits, clock.watermark, clock.percentiles)
+            read = InputProgress.from_json(json.loads(json.dumps(progress.to_json())))
+            clock = SourceClock.of(pipeline.event_time, read)
         facts: dict[str, SplitFacts] = {}
         if records := [record for file in epoch.files for record in file]:
-            facts = clock.facts(*judged(session, pipeline, records), wanted)
+            facts = clock.facts(judged(session, pipeline, records), wanted)
         clock = clock.after(facts, now, wanted)
         expected.run(epoch, now)
         assert_same(clock, expected.clock, wanted, f"epoch {number}")
@@ -242,18 +240,18 @@ def test_what_records_say_of_the_clock_is_what_the_reference_hears(spark: SparkS
 def test_whole_epochs_move_the_clock_as_the_reference_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
     scenario = {"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS}[name]
     store = LocalStore(tmp_path)
-    engine = EpochEngine(interpreting(spark), scenario.pipeline, store, store)
+    engine = EpochEngine(interpreting(spark), scenario.pipeline, store, Landing(scenario.pipeline, store))
     wanted = engine.operators[0].plan.trigger.percentiles
     expected, now = Expected(scenario.pipeline, wanted), START
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)
         if epoch.restored:  # the state of windows is not what this is about
             written = json.loads(json.dumps(engine.progress.to_json()))
-            engine.restore(engine.epoch, Progress.from_json(written), [()])
-        engine.compute(land(store, epoch, number), now, 10, is_last=epoch.is_last)
+            engine.restore(engine.epoch, Progress.from_json(written), {})
+        engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
         expected.run(epoch, now)
         found = engine.progress
-        clock = SourceClock(scenario.pipeline.event_time, found.splits, found.watermark, found.percentiles)
+        clock = replace(SourceClock.of(scenario.pipeline.event_time, found.inputs[OWN]), watermark=found.watermark)
         assert_same(clock, expected.clock, wanted, f"epoch {number}")
 
 
