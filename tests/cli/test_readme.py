@@ -1,12 +1,16 @@
 """The README's Python runs as it stands: the pipeline is one, and both ways of reading give its results."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 import pytest
 
+from headrace.pipeline import col, custom_of
 from headrace.pipeline.registry import resolve
+from headrace.reference import combine
 from tests.cli.deployments import Deployment, pane
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -23,6 +27,15 @@ def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
     assert len(blocks()[0].split("flights = ")[1].splitlines()) <= 20
 
 
+def test_the_combiner_is_one() -> None:
+    # as a module of its own: dataclass looks for the module of the class that it makes
+    module = ModuleType("spread")
+    sys.modules[module.__name__] = module
+    exec(blocks()[1], module.__dict__)
+    spread = custom_of(module.Spread(), col("x"))
+    assert combine(spread, [(4, 1), (9, 2), (2, 1)]) == 7
+
+
 def test_both_ways_of_reading_give_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deployment = Deployment(tmp_path)
     deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
@@ -35,10 +48,10 @@ def test_both_ways_of_reading_give_the_results(tmp_path: Path, capsys: pytest.Ca
         exec(code.replace("origin", "rows.user"), names)
         return names
 
-    frame = run(blocks()[1])["frame"]
+    frame = run(blocks()[-2])["frame"]
     assert isinstance(frame, pd.DataFrame)
     assert frame[["user", "clicks"]].to_numpy().tolist() == [["ann", 3], ["bob", 5]]
-    run(blocks()[2])
+    run(blocks()[-1])
     printed = capsys.readouterr().out
     assert "│ ann" in printed
     assert "│ bob" in printed

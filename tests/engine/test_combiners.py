@@ -28,6 +28,7 @@ from headrace.pipeline import (
     col,
     collect_of,
     count,
+    custom_of,
     distinct_of,
     first_of,
     last_of,
@@ -43,6 +44,7 @@ from headrace.pipeline import (
 )
 from headrace.reference import Epoch, run_pipeline
 from tests.engine.differential import run_on_spark, same
+from tests.own_combiners import Bins, Longest, Nearness, Span
 
 pytestmark = pytest.mark.spark
 
@@ -72,6 +74,10 @@ def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
         "median": quantile_of(w, 0.5),
         "p90": quantile_of(x, 0.9),
         "pairs": pairs_of(w, s, "both"),
+        "span": custom_of(Span(), w),
+        "bins": custom_of(Bins(4), w),
+        "nearness": custom_of(Nearness(), x),
+        "longest": custom_of(Longest(), s),
     }
 
 

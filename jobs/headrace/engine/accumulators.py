@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine.bags import BagPart, copies, distinct_values, once, variance
+from headrace.engine.custom_combiners import CombinerCalls, CustomPart
 from headrace.engine.parts import (
     DistinctSketchPart,
     Fold,
@@ -22,8 +23,9 @@ from headrace.engine.parts import (
     TopPart,
 )
 from headrace.engine.types import SPARK_TYPES, SparkColumn
-from headrace.model.combiners import Aggregate, Combiner, ListType, Outer, PairsType, ValueType
+from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.expr import DataType, Schema
+from headrace.model.value_types import ListType, PairsType, ValueType
 
 Parts = Mapping[str, SparkColumn]
 
@@ -85,6 +87,8 @@ class _Compiler:
                 return self._distinct()
             case Combiner.PAIRS:
                 return self._pairs()
+            case Combiner.CUSTOM:
+                return self._custom()
         return self._from_bag() if self.withdrawable else self._bounded()
 
     # --- parts
@@ -159,6 +163,14 @@ class _Compiler:
             return once(sides, lambda both: _all_pairs(both, self.aggregate.outer))
 
         return self._made(bags, result)
+
+    def _custom(self) -> Accumulator:
+        assert self.aggregate.custom is not None
+        calls = CombinerCalls(self.aggregate.custom, self.kind)
+        if self.withdrawable and not self.aggregate.invertible:
+            return self._of(self._bag(), lambda bag: calls.extract_of(copies(bag)))
+        part = CustomPart(f"{self.prefix}_own", calls.type, self.aggregate.input, calls)
+        return self._of(part, calls.extract)
 
     def _from_bag(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
         """Combiners that order values, over all of them."""
