@@ -11,12 +11,13 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
+from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.expressions import by_reference
 from headrace.engine.kept import KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
-from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.engine.types import DataFrame, SparkColumn
 from headrace.engine.windowing import FIRST, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
@@ -95,6 +96,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         end = f.col(c.WINDOW_END)
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
     marks = [*([c.SIGN] if plan.stage.withdrawable else []), *([c.ORDER] if plan.is_ordered else [])]
+    marks += [c.RECORD] if plan.lists_elements else []
     marks += [c.STAMP] if plan.custom and plan.stamps_elements else []
     inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *marks)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
@@ -140,14 +142,17 @@ def _partial(plan: Plan, part: Part) -> SparkColumn:
 
 
 def _measured(plan: Plan, measure: Measure) -> SparkColumn:
-    value = f.col(plan.input_column(measure.input))
+    if measure.input is None:
+        value = f.struct(f.col(EVENT_TIME).alias(AT), f.col(c.RECORD).alias(RECORD))
+    else:
+        value = f.col(plan.input_column(measure.input))
     if measure.fold is Fold.LIST:
         found = f.array_sort(f.collect_list(_placed(value)))
         # where windows merge, the order counts again (``Merging``)
         return (found if plan.merging else in_order(found)).alias(measure.name)
     folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
     folded = folds[measure.fold](value)
-    return folded.cast(SPARK_TYPES[measure.type]).alias(measure.name)
+    return folded.cast(plan.carried[measure.name]).alias(measure.name)
 
 
 def _placed(value: SparkColumn) -> SparkColumn:

@@ -14,7 +14,7 @@ from headrace.engine.kept import KEPT_VALUE
 from headrace.engine.matching import initial, null
 from headrace.engine.plan import Plan
 from headrace.engine.state import newest, union
-from headrace.engine.triggers import Fold
+from headrace.engine.triggers import Fold, Sources
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.errors import PipelineError
 from headrace.model.accumulation import TimestampCombiner
@@ -75,8 +75,12 @@ class Merging:
         if (touched is None) not in self._known:
             types = dict(self.plan.carried)
             for name in self._lists:  # only the rows know what type the places in the order of arrival have
-                placed = t.StructType([t.StructField(KEPT_VALUE, t.LongType())])
-                types[name] = t.ArrayType(placed) if touched is None else touched.schema[name].dataType
+                if touched is None:
+                    kind = types[name]
+                    assert isinstance(kind, t.ArrayType)
+                    types[name] = t.ArrayType(t.StructType([t.StructField(KEPT_VALUE, kind.elementType)]))
+                else:
+                    types[name] = touched.schema[name].dataType
             nothing = [f.lit(None).cast(kind).alias(name) for name, kind in types.items()]
             columns = [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
             self._known[touched is None] = columns
@@ -210,9 +214,16 @@ class Merging:
             *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
             *[carried[name](name).alias(name) for name in plan.carried],
             *[folds[field.fold](field.name).alias(field.name) for field in plan.trigger.fields],
+            *[self._in_sources(sources) for sources in plan.trigger.sources],
             *[part.gather(f.col(part.name)).alias(part.name) for part in plan.parts],
             *live,
         ]
+
+    @staticmethod
+    def _in_sources(sources: Sources) -> SparkColumn:
+        window = [f.col(c.WINDOW_START).alias("ws"), f.col(c.WINDOW_END).alias("we")]
+        progress = f.struct(*window, *[f.col(column).alias(name) for name, column in sources.fields.items()])
+        return f.array_sort(f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, progress))).alias(sources.name)
 
     @staticmethod
     def _is_result(source: SparkColumn) -> SparkColumn:
@@ -229,7 +240,9 @@ class Merging:
         fresh = initial(plan)
         has = f.size(SOURCES) > 0
         closed = f.col(_KIND) == int(_Kind.CLOSED) if self.by_result else f.lit(False)
-        known = {field.name: f.coalesce(f.col(field.name), fresh[field.name]) for field in plan.trigger.fields}
+        known = {
+            field.name: f.when(has, f.col(field.name)).otherwise(fresh[field.name]) for field in plan.trigger.fields
+        }
         columns = {
             **known,
             **{name: in_order(f.col(name)) for name in self._lists},
@@ -242,5 +255,6 @@ class Merging:
             c.MERGED: has & ~((f.size(SOURCES) == 1) & f.col("_itself").isNotNull()),
             SOURCES: f.filter(SOURCES, lambda source: ~self._is_result(source)),
         }
-        rest = [name for name in (*self.clocks, c.COUNT, *plan.carried, *fresh) if name not in columns]
+        known_of_sources = [sources.name for sources in plan.trigger.sources]
+        rest = [n for n in (*self.clocks, c.COUNT, *plan.carried, *known_of_sources, *fresh) if n not in columns]
         return [*map(f.col, (*plan.keys, *rest)), *[column.alias(name) for name, column in columns.items()]]

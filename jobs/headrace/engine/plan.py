@@ -10,10 +10,12 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine import triggers
 from headrace.engine.accumulators import Accumulator, compile_aggregates
+from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.kept import KeptPart
 from headrace.engine.parts import Fold, FoldPart, Part
 from headrace.engine.triggers import Node, compile_trigger
 from headrace.engine.types import SPARK_TYPES, SparkColumn
+from headrace.engine.vectorised import own_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expr import Column, DataType, Expr, to_json
 from headrace.model.typing import type_of
@@ -129,6 +131,16 @@ class Plan:
         return self.where if isinstance(self.where, CustomWindows) else None
 
     @cached_property
+    def lists_elements(self) -> bool:
+        """Whether a trigger wants elements with their records (``_record``)."""
+        return any(measure.input is None for measure in self.trigger.measures)
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether a user's own object looks at whole records."""
+        return self.custom is not None or self.lists_elements
+
+    @cached_property
     def is_ordered(self) -> bool:
         """Whether the order of arrival counts (``_order``)."""
         lists = any(measure.fold is triggers.Fold.LIST for measure in self.trigger.measures)
@@ -167,8 +179,10 @@ class Plan:
         retractions.
         """
         names: dict[str, t.DataType] = {}
+        record = t.StructType([t.StructField(n, own_type(kind)) for n, kind in self.stage.schema.items()])
+        element = t.StructType([t.StructField(AT, _LONG), t.StructField(RECORD, record)])
         for measure in self.trigger.measures:
-            kind = SPARK_TYPES[measure.type]
+            kind = element if measure.type is None else SPARK_TYPES[measure.type]
             names[measure.name] = t.ArrayType(kind) if measure.fold is triggers.Fold.LIST else kind
         names |= {c.HELD: _LONG} if self.stamps_elements else {}
         return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names

@@ -28,13 +28,21 @@ _ARROW: dict[DataType, pa.DataType] = {
 }
 
 
-def vectorised(owner: object, function: Callable[..., pa.Array], returns: t.DataType) -> Named:
-    """``function`` over columns; it calls methods of ``owner``."""
+def vectorised(
+    owner: object, function: Callable[..., pa.Array], returns: t.DataType, *, is_read_often: bool = False
+) -> Named:
+    """``function`` over columns; it calls methods of ``owner``.
+
+    Spark takes any Python function for cheap and copies a call to wherever its result is read: calls over results of
+    calls would grow exponentially. ``is_read_often`` prevents that, but such a call cannot stand in an aggregation.
+    """
     module = sys.modules[type(owner).__module__]
     if module.__name__.partition(".")[0] != "headrace":
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     # its type hints know fewer result types than it takes
-    return cast("Callable[..., Named]", arrow_udf)(function, returns)
+    made = cast("Callable[..., Named]", arrow_udf)(function, returns)
+    # what might be something else the next time is computed once
+    return made.asNondeterministic() if is_read_often else made  # type: ignore[attr-defined]
 
 
 def own_type(kind: DataType | ListType) -> t.DataType:

@@ -32,6 +32,7 @@ from headrace.model.combiners import (
     variance_of,
 )
 from headrace.model.custom_combiners import Accumulator, CustomCombiner
+from headrace.model.custom_triggers import CustomTrigger, Progress, State, TriggerElement, TriggerMoment
 from headrace.model.expr import (
     DataType,
     Expr,
@@ -111,6 +112,7 @@ __all__ = [
     "CalendarUnit",
     "CalendarWindows",
     "CustomCombiner",
+    "CustomTrigger",
     "CustomWindows",
     "DataDriven",
     "DataType",
@@ -135,6 +137,7 @@ __all__ = [
     "Outer",
     "PairsType",
     "Pipeline",
+    "Progress",
     "Punctuated",
     "Repeatedly",
     "Sessions",
@@ -143,8 +146,11 @@ __all__ = [
     "SlidingWindows",
     "SplitStrategy",
     "Stage",
+    "State",
     "TimestampCombiner",
     "Trigger",
+    "TriggerElement",
+    "TriggerMoment",
     "WindowFn",
     "abs_",
     "accumulating",
