@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 from headrace.engine.types import SparkColumn
 from headrace.engine.vectorised import vectorised
 from headrace.errors import PipelineError
+from headrace.model.custom import user_code
 from headrace.model.time import Instant
 from headrace.model.windows import CustomWindows, MergeGroup, Window
 
@@ -54,6 +55,20 @@ def merged_window(where: CustomWindows, own: SparkColumn, windows: SparkColumn) 
         return pa.array(found, _ARROW_WINDOW)
 
     return vectorised(where, merge, _WINDOW)(own, windows)
+
+
+def output_times(where: CustomWindows, times: SparkColumn, window: SparkColumn) -> SparkColumn:
+    """The timestamps that elements at ``times`` lend the pane of ``window`` (a struct of start and end)."""
+
+    def move(lists: pa.Array, windows: pa.Array) -> pa.Array:
+        with user_code(where, "give the output times of elements"):
+            found = [
+                None if several is None else [where.output_time(Instant(at), _window(window)) for at in several]
+                for several, window in zip(lists.to_pylist(), windows.to_pylist(), strict=True)
+            ]
+            return pa.array(found, pa.list_(pa.int64()))
+
+    return vectorised(where, move, t.ArrayType(_LONG))(times, window)
 
 
 def moves_output_times(where: CustomWindows) -> bool:

@@ -117,7 +117,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         f.max(EVENT_TIME).alias(_MAX_TS),
         *[_partial(plan, part) for part in plan.parts],
         *[_measured(plan, measure) for measure in plan.trigger.measures],
-        *([_stamp(plan, output_watermark)] if plan.stamps_elements else []),
+        *_stamps(plan, output_watermark),
         *([f.count(f.when(f.col(c.SIGN) < 0, 1)).alias(c.RETRACTED)] if plan.stage.withdrawable else []),
     )
     if not isinstance(where, Sessions):
@@ -166,11 +166,17 @@ def in_order(placed: SparkColumn) -> SparkColumn:
     return f.transform(placed, lambda element: element[KEPT_VALUE])
 
 
-def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:
+def _stamps(plan: Plan, output_watermark: Instant) -> list[SparkColumn]:
     """The timestamp that elements lend their pane; those behind the output watermark lend none (semantics 6.1, 6.2)."""
+    if not plan.stamps_elements:
+        return []
+    if plan.stamps_merged:  # no window is the one that it will be
+        times = f.collect_set(f.when(f.col(plan.keys[0]).isNotNull(), f.col(EVENT_TIME)))
+        behind = f.max(by_reference(int(output_watermark), f.col(EVENT_TIME)))
+        return [times.alias(c.TIMES), behind.alias(c.BEHIND)]
     stamp = f.col(c.STAMP if plan.custom else EVENT_TIME) + f.lit(plan.output_shift)
     held = f.when(stamp >= by_reference(int(output_watermark), stamp), stamp)
-    return (f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)
+    return [(f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)]
 
 
 def data_rows(plan: Plan, delta: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ from headrace.engine import columns as c
 from headrace.engine import triggers
 from headrace.engine.accumulators import Accumulator, compile_aggregates
 from headrace.engine.custom_triggers import AT, RECORD
+from headrace.engine.custom_windows import moves_output_times
 from headrace.engine.kept import KeptPart
 from headrace.engine.parts import Fold, FoldPart, Part
 from headrace.engine.triggers import Node, compile_trigger
@@ -174,6 +175,12 @@ class Plan:
         return self.how.timestamp is not TimestampCombiner.END_OF_WINDOW
 
     @cached_property
+    def stamps_merged(self) -> bool:
+        """Whether a user's own function says which timestamps elements lend their pane, once windows have merged."""
+        custom = self.custom if self.merging and self.stamps_elements else None
+        return custom is not None and moves_output_times(custom)
+
+    @cached_property
     def carried(self) -> Mapping[str, t.DataType]:
         """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
         retractions.
@@ -184,7 +191,8 @@ class Plan:
         for measure in self.trigger.measures:
             kind = element if measure.type is None else SPARK_TYPES[measure.type]
             names[measure.name] = t.ArrayType(kind) if measure.fold is triggers.Fold.LIST else kind
-        names |= {c.HELD: _LONG} if self.stamps_elements else {}
+        if self.stamps_elements:
+            names |= {c.TIMES: t.ArrayType(_LONG), c.BEHIND: _LONG} if self.stamps_merged else {c.HELD: _LONG}
         return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names
 
     @cached_property
