@@ -81,7 +81,7 @@ def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
     }
 
 
-def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation) -> Pipeline:
+def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, keep_last: int | None = None) -> Pipeline:
     columns = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "x": DataType.FLOAT}
     return Pipeline(
         name="combiners",
@@ -90,7 +90,7 @@ def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation) ->
         key={"user": col("user")},
         where=where,
         when=EARLY,
-        how=retracting(20),
+        how=retracting(20, keep_last=keep_last),
         what=what,
         then=then,
     )
@@ -124,6 +124,7 @@ def assert_same(found: list[Pane], expected: list[Pane]) -> None:
 
 STAGES = {
     "merged over epochs": pipeline(FixedWindows(10), every("v", "x", "s")),
+    "of the last elements": pipeline(FixedWindows(20), every("v", "x", "s"), keep_last=3),
     "merged over sessions": pipeline(Sessions(2), every("v", "x", "s")),
     "withdrawn": pipeline(
         FixedWindows(5),

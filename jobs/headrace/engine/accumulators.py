@@ -53,16 +53,22 @@ def spark_type(kind: ValueType) -> t.DataType:
     return SPARK_TYPES[kind]
 
 
-def compile_aggregates(what: Mapping[str, Aggregate], schema: Schema, withdrawable: bool) -> dict[str, Accumulator]:
-    """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn."""
-    return {name: _Compiler(f"_a{i}", a, schema, withdrawable).accumulator for i, (name, a) in enumerate(what.items())}
+def compile_aggregates(
+    what: Mapping[str, Aggregate], schema: Schema, *, withdrawable: bool, all_kept: bool
+) -> dict[str, Accumulator]:
+    """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn;
+    ``all_kept``: parts are made of all elements whenever a result is wanted (``Part.of``).
+    """
+    aggregates = enumerate(what.items())
+    return {name: _Compiler(f"_a{i}", a, schema, withdrawable, all_kept).accumulator for i, (name, a) in aggregates}
 
 
 class _Compiler:
     """One aggregate on its way to an accumulator."""
 
-    def __init__(self, prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool) -> None:
+    def __init__(self, prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool, all_kept: bool) -> None:
         self.prefix, self.aggregate, self.schema, self.withdrawable = prefix, aggregate, schema, withdrawable
+        self.takes_all = withdrawable or all_kept
         self.result_type = spark_type(aggregate.output_type(schema))
 
     @property
@@ -89,7 +95,7 @@ class _Compiler:
                 return self._pairs()
             case Combiner.CUSTOM:
                 return self._custom()
-        return self._from_bag() if self.withdrawable else self._bounded()
+        return self._from_bag() if self.takes_all else self._bounded()
 
     # --- parts
 
@@ -123,7 +129,7 @@ class _Compiler:
 
     def _variance(self) -> Accumulator:
         if self.kind is DataType.FLOAT:
-            if self.withdrawable:
+            if self.takes_all:
                 return self._of(self._bag(), variance)
             fields = [t.StructField("n", _LONG), *[t.StructField(n, t.DoubleType()) for n in ("mean", "m2")]]
             part = MomentsPart(f"{self.prefix}_moments", t.StructType(fields), self.aggregate.input)
@@ -195,7 +201,7 @@ class _Compiler:
         raise AssertionError(aggregate.combiner)
 
     def _bounded(self) -> Accumulator:
-        """The same where nothing is withdrawn: no more is kept than the result needs."""
+        """The same where nothing is withdrawn and nothing kept: no more is stored than the result needs."""
         aggregate, kind, prefix = self.aggregate, SPARK_TYPES[self.kind], self.prefix
         source = aggregate.input
         match aggregate.combiner:

@@ -133,7 +133,7 @@ class CustomPart(Part):
     def gather(self, part: SparkColumn) -> SparkColumn:
         return self.calls.accumulator(self.calls.in_tasks.gather, f.collect_list(part))
 
-    def of(self, values: SparkColumn) -> SparkColumn:
+    def of(self, values: SparkColumn, times: SparkColumn | None) -> SparkColumn:
         known = f.filter(values, lambda value: value.isNotNull())
         own = f.transform(known, lambda value: to_own(value, self.calls.kind))
         return self.calls.accumulator(self.calls.in_tasks.fold, own)

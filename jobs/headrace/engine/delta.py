@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from headrace.engine import columns as c
 from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.expressions import by_reference
-from headrace.engine.kept import KEPT_PLACE, KEPT_VALUE, KeptPart
+from headrace.engine.kept import KEPT_AT, KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
@@ -134,6 +134,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
 def _partial(plan: Plan, part: Part) -> SparkColumn:
     if isinstance(part, KeptPart):
         read = [f.col(name) for name, _ in plan.kept_inputs]
+        read += [f.col(EVENT_TIME).alias(KEPT_AT)] if plan.keeps_times else []
         placed = _placed(f.struct(f.lit(True).alias("_"), *read))
         return part.fold(Elements(placed, f.col(EVENT_TIME), None)).alias(part.name)
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))

@@ -10,9 +10,10 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine import triggers
 from headrace.engine.accumulators import Accumulator, compile_aggregates
+from headrace.engine.bags import BagPart
 from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.custom_windows import moves_output_times
-from headrace.engine.kept import KeptPart
+from headrace.engine.kept import KEPT_AT, KeptPart
 from headrace.engine.parts import Fold, FoldPart, Part
 from headrace.engine.triggers import Node, compile_trigger
 from headrace.engine.types import SPARK_TYPES, SparkColumn
@@ -87,7 +88,10 @@ class Plan:
     @cached_property
     def accumulators(self) -> Mapping[str, Accumulator]:
         """Accumulators by aggregate."""
-        return compile_aggregates(self.stage.aggregation.what, self.stage.schema, self.stage.withdrawable)
+        stage, all_kept = self.stage, self.how.keep_last is not None
+        return compile_aggregates(
+            stage.aggregation.what, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
+        )
 
     @cached_property
     def _aggregated(self) -> list[Part]:
@@ -100,6 +104,7 @@ class Plan:
         """
         if self.how.keep_last is not None:
             fields = [t.StructField(name, self._type(expr)) for name, expr in self.kept_inputs]
+            fields += [t.StructField(KEPT_AT, _LONG)] if self.keeps_times else []
             kept = t.ArrayType(t.StructType([t.StructField("_", _BOOL), *fields]))
             return [KeptPart(c.KEPT, kept, None, self.how.keep_last)]
         parts = self._aggregated
@@ -116,14 +121,20 @@ class Plan:
         """Those of ``inputs`` that aggregates read."""
         return _named([part.input for part in self._aggregated])
 
+    @cached_property
+    def keeps_times(self) -> bool:
+        """Whether event times belong to what is kept of the last elements."""
+        return any(isinstance(part, BagPart) and part.is_timed for part in self._aggregated)
+
     def unpacked(self, contents: Mapping[str, SparkColumn]) -> Mapping[str, SparkColumn]:
         """The parts of accumulators in stored contents."""
         if self.how.keep_last is None:
             return contents
         kept, found = contents[c.KEPT], {}
+        times = f.transform(kept, _reading(KEPT_AT)) if self.keeps_times else None
         for part in self._aggregated:
             name = "_" if part.input is None else self.input_column(part.input)
-            found[part.name] = part.of(f.transform(kept, _reading(name)))
+            found[part.name] = part.of(f.transform(kept, _reading(name)), times)
         return found
 
     @cached_property
