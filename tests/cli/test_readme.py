@@ -1,12 +1,19 @@
 """The README's Python runs as it stands: the pipeline is one, and both ways of reading give its results."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pandas as pd
 import pytest
 
+from headrace.model.time import Instant
+from headrace.model.windows import Window
+from headrace.pipeline import AfterWatermark, TriggerElement, TriggerMoment, col, custom_of
 from headrace.pipeline.registry import resolve
+from headrace.pipeline.trigger_checks import check_own
+from headrace.reference import combine
 from tests.cli.deployments import Deployment, pane
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -23,6 +30,24 @@ def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
     assert len(blocks()[0].split("flights = ")[1].splitlines()) <= 20
 
 
+def test_the_objects_of_ones_own_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("own")  # dataclass looks for the module of the class that it makes
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in blocks()[1:3]:
+        exec(block, module.__dict__)
+    spread = custom_of(module.Spread(), col("x"))
+    assert combine(spread, [(4, 1), (9, 2), (2, 1)]) == 7
+    jump = module.Jump(60)
+    check_own(AfterWatermark(early=jump), merging=False)
+    moment = TriggerMoment(Window(Instant(0), Instant(9)), Instant(0), passed_end=False)
+    state = jump.create()
+    found = []
+    for delay in (100, None, 10, 71, 72):
+        state = jump.on_element(state, TriggerElement({"dep_delay": delay}, Instant(1)), moment)
+        found.append(jump.ready(state, moment))
+    assert found == [False, False, False, True, True]
+
+
 def test_both_ways_of_reading_give_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deployment = Deployment(tmp_path)
     deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
@@ -35,10 +60,10 @@ def test_both_ways_of_reading_give_the_results(tmp_path: Path, capsys: pytest.Ca
         exec(code.replace("origin", "rows.user"), names)
         return names
 
-    frame = run(blocks()[1])["frame"]
+    frame = run(blocks()[-2])["frame"]
     assert isinstance(frame, pd.DataFrame)
     assert frame[["user", "clicks"]].to_numpy().tolist() == [["ann", 3], ["bob", 5]]
-    run(blocks()[2])
+    run(blocks()[-1])
     printed = capsys.readouterr().out
     assert "│ ann" in printed
     assert "│ bob" in printed

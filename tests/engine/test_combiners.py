@@ -28,6 +28,7 @@ from headrace.pipeline import (
     col,
     collect_of,
     count,
+    custom_of,
     distinct_of,
     first_of,
     last_of,
@@ -43,6 +44,7 @@ from headrace.pipeline import (
 )
 from headrace.reference import Epoch, run_pipeline
 from tests.engine.differential import run_on_spark, same
+from tests.own_combiners import Bins, Longest, Nearness, Span
 
 pytestmark = pytest.mark.spark
 
@@ -72,10 +74,14 @@ def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
         "median": quantile_of(w, 0.5),
         "p90": quantile_of(x, 0.9),
         "pairs": pairs_of(w, s, "both"),
+        "span": custom_of(Span(), w),
+        "bins": custom_of(Bins(4), w),
+        "nearness": custom_of(Nearness(), x),
+        "longest": custom_of(Longest(), s),
     }
 
 
-def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation) -> Pipeline:
+def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, keep_last: int | None = None) -> Pipeline:
     columns = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "x": DataType.FLOAT}
     return Pipeline(
         name="combiners",
@@ -84,7 +90,7 @@ def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation) ->
         key={"user": col("user")},
         where=where,
         when=EARLY,
-        how=retracting(20),
+        how=retracting(20, keep_last=keep_last),
         what=what,
         then=then,
     )
@@ -118,6 +124,7 @@ def assert_same(found: list[Pane], expected: list[Pane]) -> None:
 
 STAGES = {
     "merged over epochs": pipeline(FixedWindows(10), every("v", "x", "s")),
+    "of the last elements": pipeline(FixedWindows(20), every("v", "x", "s"), keep_last=3),
     "merged over sessions": pipeline(Sessions(2), every("v", "x", "s")),
     "withdrawn": pipeline(
         FixedWindows(5),

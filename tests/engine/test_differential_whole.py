@@ -18,7 +18,6 @@ from headrace.engine.delta import aggregate, assigned
 from headrace.engine.elements import judge
 from headrace.engine.errors import ArithmeticDataError, spark_errors
 from headrace.engine.firing import Clocks
-from headrace.engine.operator import Operator
 from headrace.engine.plan import Plan
 from headrace.engine.source_planning import Offsets, discover
 from headrace.engine.source_reading import open_batch, read_batches
@@ -136,6 +135,14 @@ class Weighed(CustomWindows):
 
 
 @dataclass(frozen=True)
+class Stamped(Validity):
+    """The time that elements lend their panes depends on what the window has become; it may lie beyond the end."""
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        return Instant(min(timestamp + timestamp % 5, window.end + 2) - 2)
+
+
+@dataclass(frozen=True)
 class Greedy(Validity):
     """Breaks the contract: it merges a window into another that is none of its sources."""
 
@@ -176,6 +183,16 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
         Weighed(),
         AfterWatermark(late=AfterCount(2)),
         discarding(20, timestamp=TimestampCombiner.EARLIEST),
+    ),
+    "custom_stamped": (
+        Stamped(10),
+        AfterWatermark(early=AfterCount(2), late=AfterCount(1)),
+        retracting(20, timestamp=TimestampCombiner.EARLIEST),
+    ),
+    "custom_stamped_latest": (
+        ShiftedOutputTime(Stamped(8), 3),
+        OrFinally(Repeatedly(AfterCount(2)), TOTAL),
+        accumulating(30, timestamp=TimestampCombiner.LATEST),
     ),
     "phase": (FixedWindows(10, 3, crc32(col("user")) % 7), AfterWatermark(late=AfterCount(1)), accumulating(20)),
     "phase_stamped": (
@@ -344,17 +361,6 @@ def test_sums_that_leave_64_bits_are_errors_of_the_data(spark: SparkSession) -> 
     records = [{"user": "u1", "at": Instant(1), "value": 2**62} for _ in range(2)]
     with pytest.raises(ArithmeticDataError, match="64 bits"), spark_errors():
         run_on_spark(spark, pipeline, [Epoch(Instant(0), records)])
-
-
-def test_output_times_of_merging_custom_windows_are_not_run_yet() -> None:
-    @dataclass(frozen=True)
-    class Moved(Validity):
-        def output_time(self, timestamp: Instant, window: Window) -> Instant:
-            return Instant(timestamp + 1)
-
-    pipeline = build(Moved(10), Default(), discarding(20, timestamp=TimestampCombiner.LATEST))
-    with pytest.raises(PipelineError, match="moves output times"):
-        Operator(pipeline.stages[0], 1)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from headrace.pipeline import (
     approx_distinct_of,
     collect_of,
     count,
+    custom_of,
     distinct_of,
     first_of,
     if_,
@@ -34,6 +35,7 @@ from headrace.pipeline import (
     variance_of,
 )
 from headrace.reference import Contents, combine, read
+from tests.own_combiners import Bins, Span
 from tests.reference.strategies import examples
 
 X = col("x")
@@ -87,6 +89,8 @@ ALL = [
     *[count(X), sum_of(X), mean_of(X), variance_of(X), min_of(X), max_of(X), first_of(X), last_of(X)],
     *[collect_of(X), top_of(X, 2), distinct_of(X), approx_distinct_of(X), quantile_of(X, 0.3)],
     pairs_of(ODD, EVEN, "left"),
+    custom_of(Bins(3), X),
+    custom_of(Span(), X),
 ]
 
 
@@ -191,4 +195,4 @@ def test_what_cannot_be_meant_is_refused(build: Any, message: str) -> None:
 
 
 def test_which_combiners_can_be_undone() -> None:
-    assert {a.combiner.value for a in ALL if a.invertible} == {"count", "sum", "mean", "variance"}
+    assert {a.combiner.value for a in ALL if a.custom is None and a.invertible} == {"count", "sum", "mean", "variance"}

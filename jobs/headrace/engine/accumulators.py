@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine.bags import BagPart, copies, distinct_values, once, variance
+from headrace.engine.custom_combiners import CombinerCalls, CustomPart
 from headrace.engine.parts import (
     DistinctSketchPart,
     Fold,
@@ -22,8 +23,9 @@ from headrace.engine.parts import (
     TopPart,
 )
 from headrace.engine.types import SPARK_TYPES, SparkColumn
-from headrace.model.combiners import Aggregate, Combiner, ListType, Outer, PairsType, ValueType
+from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.expr import DataType, Schema
+from headrace.model.value_types import ListType, PairsType, ValueType
 
 Parts = Mapping[str, SparkColumn]
 
@@ -51,16 +53,22 @@ def spark_type(kind: ValueType) -> t.DataType:
     return SPARK_TYPES[kind]
 
 
-def compile_aggregates(what: Mapping[str, Aggregate], schema: Schema, withdrawable: bool) -> dict[str, Accumulator]:
-    """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn."""
-    return {name: _Compiler(f"_a{i}", a, schema, withdrawable).accumulator for i, (name, a) in enumerate(what.items())}
+def compile_aggregates(
+    what: Mapping[str, Aggregate], schema: Schema, *, withdrawable: bool, all_kept: bool
+) -> dict[str, Accumulator]:
+    """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn;
+    ``all_kept``: parts are made of all elements whenever a result is wanted (``Part.of``).
+    """
+    aggregates = enumerate(what.items())
+    return {name: _Compiler(f"_a{i}", a, schema, withdrawable, all_kept).accumulator for i, (name, a) in aggregates}
 
 
 class _Compiler:
     """One aggregate on its way to an accumulator."""
 
-    def __init__(self, prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool) -> None:
+    def __init__(self, prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool, all_kept: bool) -> None:
         self.prefix, self.aggregate, self.schema, self.withdrawable = prefix, aggregate, schema, withdrawable
+        self.takes_all = withdrawable or all_kept
         self.result_type = spark_type(aggregate.output_type(schema))
 
     @property
@@ -85,7 +93,9 @@ class _Compiler:
                 return self._distinct()
             case Combiner.PAIRS:
                 return self._pairs()
-        return self._from_bag() if self.withdrawable else self._bounded()
+            case Combiner.CUSTOM:
+                return self._custom()
+        return self._from_bag() if self.takes_all else self._bounded()
 
     # --- parts
 
@@ -119,7 +129,7 @@ class _Compiler:
 
     def _variance(self) -> Accumulator:
         if self.kind is DataType.FLOAT:
-            if self.withdrawable:
+            if self.takes_all:
                 return self._of(self._bag(), variance)
             fields = [t.StructField("n", _LONG), *[t.StructField(n, t.DoubleType()) for n in ("mean", "m2")]]
             part = MomentsPart(f"{self.prefix}_moments", t.StructType(fields), self.aggregate.input)
@@ -160,6 +170,14 @@ class _Compiler:
 
         return self._made(bags, result)
 
+    def _custom(self) -> Accumulator:
+        assert self.aggregate.custom is not None
+        calls = CombinerCalls(self.aggregate.custom, self.kind)
+        if self.withdrawable and not self.aggregate.invertible:
+            return self._of(self._bag(), lambda bag: calls.extract_of(copies(bag)))
+        part = CustomPart(f"{self.prefix}_own", calls.type, self.aggregate.input, calls)
+        return self._of(part, calls.extract)
+
     def _from_bag(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
         """Combiners that order values, over all of them."""
         aggregate = self.aggregate
@@ -183,7 +201,7 @@ class _Compiler:
         raise AssertionError(aggregate.combiner)
 
     def _bounded(self) -> Accumulator:
-        """The same where nothing is withdrawn: no more is kept than the result needs."""
+        """The same where nothing is withdrawn and nothing kept: no more is stored than the result needs."""
         aggregate, kind, prefix = self.aggregate, SPARK_TYPES[self.kind], self.prefix
         source = aggregate.input
         match aggregate.combiner:

@@ -35,9 +35,12 @@ class BagPart(Part):
         nothing = f.map_from_arrays(f.array(), f.array()).cast(self.type)
         return _pruned(f.aggregate(f.collect_list(part), nothing, lambda a, b: _zip(a, b, lambda x, y: x + y)))
 
-    def of(self, values: SparkColumn) -> SparkColumn:
+    def of(self, values: SparkColumn, times: SparkColumn | None) -> SparkColumn:
         if self.is_timed:
-            return super().of(values)
+            assert times is not None
+            values = f.zip_with(
+                values, times, lambda value, at: f.when(value.isNotNull(), timed(Elements(value, at, None)))
+            )
         return _runs(f.filter(values, lambda value: value.isNotNull()))
 
 

@@ -1,19 +1,15 @@
-"""A user's own window function as columns (semantics 2.6): the one path of the engine with Python, in Arrow batches.
+"""A user's own window function as columns (semantics 2.6), in Arrow batches."""
 
-The function travels to the tasks with the module that defines it, which they need not be able to import.
-"""
-
-import sys
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import types as t
-from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.engine.types import SparkColumn
+from headrace.engine.vectorised import vectorised
 from headrace.errors import PipelineError
+from headrace.model.custom import user_code
 from headrace.model.time import Instant
 from headrace.model.windows import CustomWindows, MergeGroup, Window
 
@@ -24,8 +20,6 @@ _WINDOW = t.StructType([t.StructField(START, _LONG), t.StructField(END, _LONG)])
 _ASSIGNED = t.ArrayType(t.StructType([*_WINDOW.fields, t.StructField(STAMP, _LONG)]))
 _ARROW_WINDOW = pa.struct([(START, pa.int64()), (END, pa.int64())])
 _ARROW_ASSIGNED = pa.list_(pa.struct([(START, pa.int64()), (END, pa.int64()), (STAMP, pa.int64())]))
-
-Named = Callable[..., SparkColumn]
 
 
 def assigned_windows(where: CustomWindows, event_time: SparkColumn, record: SparkColumn) -> SparkColumn:
@@ -40,7 +34,7 @@ def assigned_windows(where: CustomWindows, event_time: SparkColumn, record: Spar
         ]
         return pa.array(found, _ARROW_ASSIGNED)
 
-    return _vectorised(where, assign, _ASSIGNED)(event_time, record)
+    return vectorised(where, assign, _ASSIGNED)(event_time, record)
 
 
 def merged_window(where: CustomWindows, own: SparkColumn, windows: SparkColumn) -> SparkColumn:
@@ -60,20 +54,26 @@ def merged_window(where: CustomWindows, own: SparkColumn, windows: SparkColumn) 
             found.append({START: start, END: end})
         return pa.array(found, _ARROW_WINDOW)
 
-    return _vectorised(where, merge, _WINDOW)(own, windows)
+    return vectorised(where, merge, _WINDOW)(own, windows)
+
+
+def output_times(where: CustomWindows, times: SparkColumn, window: SparkColumn) -> SparkColumn:
+    """The timestamps that elements at ``times`` lend the pane of ``window`` (a struct of start and end)."""
+
+    def move(lists: pa.Array, windows: pa.Array) -> pa.Array:
+        with user_code(where, "give the output times of elements"):
+            found = [
+                None if several is None else [where.output_time(Instant(at), _window(window)) for at in several]
+                for several, window in zip(lists.to_pylist(), windows.to_pylist(), strict=True)
+            ]
+            return pa.array(found, pa.list_(pa.int64()))
+
+    return vectorised(where, move, t.ArrayType(_LONG))(times, window)
 
 
 def moves_output_times(where: CustomWindows) -> bool:
     """Whether elements may lend their panes another timestamp than their own."""
     return type(where).output_time is not CustomWindows.output_time
-
-
-def _vectorised(where: CustomWindows, function: Callable[..., pa.Array], returns: t.DataType) -> Named:
-    module = sys.modules[type(where).__module__]
-    if module.__name__.partition(".")[0] != "headrace":
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    # its type hints know fewer result types than it takes
-    return cast("Callable[..., Named]", arrow_udf)(function, returns)
 
 
 def _windows_of(where: CustomWindows, at: Instant, record: Mapping[str, Any]) -> list[dict[str, int]]:

@@ -11,12 +11,13 @@ from enum import IntEnum
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
+from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.expressions import by_reference
-from headrace.engine.kept import KEPT_PLACE, KEPT_VALUE, KeptPart
+from headrace.engine.kept import KEPT_AT, KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
 from headrace.engine.triggers import Fold, Measure
-from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.engine.types import DataFrame, SparkColumn
 from headrace.engine.windowing import FIRST, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
@@ -103,6 +104,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         end = f.col(c.WINDOW_END)
     keys = [f.when(accepted, f.col(k)).alias(k) for k in plan.keys]
     marks = [*([c.SIGN] if plan.stage.withdrawable else []), *([c.ORDER] if plan.is_ordered else [])]
+    marks += [c.RECORD] if plan.lists_elements else []
     marks += [c.STAMP] if plan.custom and plan.stamps_elements else []
     inputs = [f.when(accepted, f.col(name)).alias(name) for name in (*[name for name, _ in plan.inputs], *marks)]
     event_time = f.when(f.col("_fate") != int(Fate.REJECTED), f.col(EVENT_TIME)).alias(EVENT_TIME)
@@ -123,7 +125,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
         f.max(EVENT_TIME).alias(_MAX_TS),
         *[_partial(plan, part) for part in plan.parts],
         *[_measured(plan, measure) for measure in plan.trigger.measures],
-        *([_stamp(plan, output_watermark)] if plan.stamps_elements else []),
+        *_stamps(plan, output_watermark),
         *([f.count(f.when(f.col(c.SIGN) < 0, 1)).alias(c.RETRACTED)] if plan.stage.withdrawable else []),
     )
     if not isinstance(where, Sessions):
@@ -140,6 +142,7 @@ def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark:
 def _partial(plan: Plan, part: Part) -> SparkColumn:
     if isinstance(part, KeptPart):
         read = [f.col(name) for name, _ in plan.kept_inputs]
+        read += [f.col(EVENT_TIME).alias(KEPT_AT)] if plan.keeps_times else []
         placed = _placed(f.struct(f.lit(True).alias("_"), *read))
         return part.fold(Elements(placed, f.col(EVENT_TIME), None)).alias(part.name)
     value = f.lit(1) if part.input is None else f.col(plan.input_column(part.input))
@@ -148,14 +151,17 @@ def _partial(plan: Plan, part: Part) -> SparkColumn:
 
 
 def _measured(plan: Plan, measure: Measure) -> SparkColumn:
-    value = f.col(plan.input_column(measure.input))
+    if measure.input is None:
+        value = f.struct(f.col(EVENT_TIME).alias(AT), f.col(c.RECORD).alias(RECORD))
+    else:
+        value = f.col(plan.input_column(measure.input))
     if measure.fold is Fold.LIST:
         found = f.array_sort(f.collect_list(_placed(value)))
         # where windows merge, the order counts again (``Merging``)
         return (found if plan.merging else in_order(found)).alias(measure.name)
     folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
     folded = folds[measure.fold](value)
-    return folded.cast(SPARK_TYPES[measure.type]).alias(measure.name)
+    return folded.cast(plan.carried[measure.name]).alias(measure.name)
 
 
 def _placed(value: SparkColumn) -> SparkColumn:
@@ -169,11 +175,17 @@ def in_order(placed: SparkColumn) -> SparkColumn:
     return f.transform(placed, lambda element: element[KEPT_VALUE])
 
 
-def _stamp(plan: Plan, output_watermark: Instant) -> SparkColumn:
+def _stamps(plan: Plan, output_watermark: Instant) -> list[SparkColumn]:
     """The timestamp that elements lend their pane; those behind the output watermark lend none (semantics 6.1, 6.2)."""
+    if not plan.stamps_elements:
+        return []
+    if plan.stamps_merged:  # no window is the one that it will be
+        times = f.collect_set(f.when(f.col(plan.keys[0]).isNotNull(), f.col(EVENT_TIME)))
+        behind = f.max(by_reference(int(output_watermark), f.col(EVENT_TIME)))
+        return [times.alias(c.TIMES), behind.alias(c.BEHIND)]
     stamp = f.col(c.STAMP if plan.custom else EVENT_TIME) + f.lit(plan.output_shift)
     held = f.when(stamp >= by_reference(int(output_watermark), stamp), stamp)
-    return (f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)
+    return [(f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)]
 
 
 def data_rows(plan: Plan, delta: DataFrame) -> DataFrame:

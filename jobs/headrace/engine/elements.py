@@ -2,8 +2,8 @@
 
 A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (long, granules), ``_admitted``
 (whether the filter is TRUE), the key columns, the inputs of aggregates and triggers (``Plan.inputs``), and ``_sign``
-where elements can be withdrawn, ``_order`` where the order of arrival counts, ``_record`` for a user's own window
-function.
+where elements can be withdrawn, ``_order`` where the order of arrival counts, ``_record`` for users' own window
+functions and triggers.
 """
 
 from pyspark.sql import functions as f
@@ -33,7 +33,7 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
         f.coalesce(compile_expr(lit(True) if kept is None else kept, schema), f.lit(False)).alias(c.ADMITTED),
         *([c.SIGN] if plan.stage.withdrawable else []),
         *([c.ORDER] if plan.is_ordered else []),
-        *([record(schema)] if plan.custom else []),
+        *([record(schema)] if plan.reads_records else []),
         *[_computed(expr, schema).alias(name) for name, expr in [*keys.items(), *plan.inputs]],
     )
     reason = f.lit(None).cast("string")
@@ -49,7 +49,7 @@ def _computed(expr: Expr, schema: Schema) -> SparkColumn:
 
 
 def record(schema: Schema) -> SparkColumn:
-    """A row as a user's own window function sees it: timestamps are Instants (granules)."""
+    """A row as users' own objects see it: timestamps are Instants (granules)."""
     values = [
         (f.unix_micros(named(name)) if kind is DataType.TIMESTAMP else named(name)).alias(name)
         for name, kind in schema.items()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import functions as f
 
+from headrace.engine.program import Call
 from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema
 from headrace.model.time import Instant, to_datetime
@@ -40,6 +41,8 @@ def compile_expr(expr: Expr, schema: Schema = _NO_SCHEMA, column: Named = named)
             return _OPERATORS[op](compile_expr(left, schema, column), compile_expr(right, schema, column))
         case Function(name, args):
             operands = [compile_expr(a, schema, column) for a in args]
+            if isinstance(expr, Call):
+                return expr.run(*operands)
             how, _, to = name.rpartition("_")
             if how in _CASTS:
                 source = type_of(args[0], schema) if how == _CAST else DataType.STRING if how == _READ else None
@@ -160,5 +163,6 @@ _FUNCTIONS: dict[str, Callable[..., SparkColumn]] = {
     "concat": f.concat,
     "crc32": f.crc32,
     "walk": _walk,
+    "field": lambda value, name: value[name],
     "plus_us": lambda time, microseconds: f.timestamp_micros(f.unix_micros(time) + microseconds),
 }

@@ -182,7 +182,7 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
         healed = node.after_merge(program, state, old)
         state = {name: let("healed", choose(col(c.MERGED), healed[name], state[name])) for name in state}
         window.merge_holds(col(c.MERGED))
-    state = _named(program, node.on_element(state, Bundle(count, touched), old))
+    state = _named(program, node.on_element(program, state, Bundle(count, touched), old))
     window.new = let("new", window.new + count)
     window.take_hold(all_of(touched, negate(old.passed_end)))
     if withdrawable and how.accumulation is Accumulation.RETRACTING:
@@ -270,7 +270,7 @@ def _hear(
     flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(node.signals))}
     heard = {name: let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
     told = let("told", any_of(*heard.values()))
-    state = _named(program, node.on_element(state, Bundle(Literal(0), FALSE, heard), moment))
+    state = _named(program, node.on_element(program, state, Bundle(Literal(0), FALSE, heard), moment))
     fires = let("answers", all_of(told, node.ready(program, state, moment)))
     state = _named(program, node.on_fire(program, state, fires, moment))
     over = let("over", all_of(fires, node.finished(state)))

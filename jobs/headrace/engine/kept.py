@@ -11,6 +11,9 @@ from headrace.errors import PipelineError
 KEPT_PLACE, KEPT_VALUE = "place", "kept"
 """Fields of an element where the order of arrival counts."""
 
+KEPT_AT = "_at"
+"""Field of what is kept of an element: its event time."""
+
 
 @dataclass(frozen=True)
 class KeptPart(Part):

@@ -8,13 +8,13 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine import columns as c
-from headrace.engine.custom_windows import END, START, merged_window, moves_output_times
+from headrace.engine.custom_windows import END, START, merged_window, output_times
 from headrace.engine.delta import in_order
 from headrace.engine.kept import KEPT_VALUE
 from headrace.engine.matching import initial, null
 from headrace.engine.plan import Plan
 from headrace.engine.state import newest, union
-from headrace.engine.triggers import Fold
+from headrace.engine.triggers import Fold, Sources
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.errors import PipelineError
 from headrace.model.accumulation import TimestampCombiner
@@ -35,8 +35,12 @@ class _Kind(IntEnum):
     SPARED = 2
 
 
+def _together(col: SparkColumn | str) -> SparkColumn:
+    return f.flatten(f.collect_list(col))
+
+
 def _sorted(col: SparkColumn | str) -> SparkColumn:
-    return f.array_sort(f.flatten(f.collect_list(col)))
+    return f.array_sort(_together(col))
 
 
 class Merging:
@@ -44,11 +48,6 @@ class Merging:
 
     def __init__(self, plan: Plan, clocks: list[str]) -> None:
         self.touching = isinstance(plan.where, Sessions) and plan.where.touching_merges
-        if plan.custom and plan.stamps_elements and moves_output_times(plan.custom):
-            raise PipelineError(
-                f"{plan.where!r} merges windows and moves output times: the Spark engine does not run the two together "
-                "yet; leave out its output_time, or use TimestampCombiner.END_OF_WINDOW"
-            )
         if not plan.custom and not isinstance(plan.where, Sessions):
             raise PipelineError(f"the Spark engine does not merge windows of {plan.where!r} yet")
         self.plan, self.clocks = plan, clocks
@@ -75,8 +74,12 @@ class Merging:
         if (touched is None) not in self._known:
             types = dict(self.plan.carried)
             for name in self._lists:  # only the rows know what type the places in the order of arrival have
-                placed = t.StructType([t.StructField(KEPT_VALUE, t.LongType())])
-                types[name] = t.ArrayType(placed) if touched is None else touched.schema[name].dataType
+                if touched is None:
+                    kind = types[name]
+                    assert isinstance(kind, t.ArrayType)
+                    types[name] = t.ArrayType(t.StructType([t.StructField(KEPT_VALUE, kind.elementType)]))
+                else:
+                    types[name] = touched.schema[name].dataType
             nothing = [f.lit(None).cast(kind).alias(name) for name, kind in types.items()]
             columns = [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
             self._known[touched is None] = columns
@@ -196,7 +199,7 @@ class Merging:
         )
         folds = {Fold.SUM: f.sum, Fold.MIN: f.min, Fold.MAX: f.max, Fold.ANY: f.max, Fold.ALL: f.min}
         latest = plan.how.timestamp is TimestampCombiner.LATEST
-        carried = {c.HELD: f.max if latest else f.min, c.RETRACTED: f.sum}
+        carried = {c.HELD: f.max if latest else f.min, c.RETRACTED: f.sum, c.BEHIND: f.max, c.TIMES: _together}
         carried |= {measure.name: folds.get(measure.fold, _sorted) for measure in plan.trigger.measures}
         live = [f.sort_array(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
         extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
@@ -210,9 +213,16 @@ class Merging:
             *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
             *[carried[name](name).alias(name) for name in plan.carried],
             *[folds[field.fold](field.name).alias(field.name) for field in plan.trigger.fields],
+            *[self._in_sources(sources) for sources in plan.trigger.sources],
             *[part.gather(f.col(part.name)).alias(part.name) for part in plan.parts],
             *live,
         ]
+
+    @staticmethod
+    def _in_sources(sources: Sources) -> SparkColumn:
+        window = [f.col(c.WINDOW_START).alias("ws"), f.col(c.WINDOW_END).alias("we")]
+        progress = f.struct(*window, *[f.col(column).alias(name) for name, column in sources.fields.items()])
+        return f.array_sort(f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, progress))).alias(sources.name)
 
     @staticmethod
     def _is_result(source: SparkColumn) -> SparkColumn:
@@ -222,6 +232,16 @@ class Merging:
     def _itself(self) -> SparkColumn:
         return f.try_element_at(f.filter(SOURCES, self._is_result), f.lit(1)).alias("_itself")
 
+    @property
+    def _held(self) -> SparkColumn:
+        """What the elements of a merged window lend its pane (semantics 6.1, 6.2)."""
+        assert self.plan.custom is not None
+        window = f.struct(f.col(_FROM).alias(START), f.col(_TO).alias(END))
+        found = output_times(self.plan.custom, f.col(c.TIMES), window)
+        stamps = f.transform(found, lambda at: at + f.lit(self.plan.output_shift))
+        ahead = f.filter(stamps, lambda stamp: stamp >= f.col(c.BEHIND))
+        return f.array_min(ahead) if self.plan.how.timestamp is TimestampCombiner.EARLIEST else f.array_max(ahead)
+
     @cached_property
     def _after(self) -> list[SparkColumn]:
         """Pane counters survive only in a window that is one of its sources; the other sources leave tombstones."""
@@ -229,7 +249,9 @@ class Merging:
         fresh = initial(plan)
         has = f.size(SOURCES) > 0
         closed = f.col(_KIND) == int(_Kind.CLOSED) if self.by_result else f.lit(False)
-        known = {field.name: f.coalesce(f.col(field.name), fresh[field.name]) for field in plan.trigger.fields}
+        known = {
+            field.name: f.when(has, f.col(field.name)).otherwise(fresh[field.name]) for field in plan.trigger.fields
+        }
         columns = {
             **known,
             **{name: in_order(f.col(name)) for name in self._lists},
@@ -241,6 +263,8 @@ class Merging:
             c.WAS_CLOSED: closed,
             c.MERGED: has & ~((f.size(SOURCES) == 1) & f.col("_itself").isNotNull()),
             SOURCES: f.filter(SOURCES, lambda source: ~self._is_result(source)),
+            **({c.HELD: self._held} if plan.stamps_merged else {}),
         }
-        rest = [name for name in (*self.clocks, c.COUNT, *plan.carried, *fresh) if name not in columns]
+        known_of_sources = [sources.name for sources in plan.trigger.sources]
+        rest = [n for n in (*self.clocks, c.COUNT, *plan.carried, *known_of_sources, *fresh) if n not in columns]
         return [*map(f.col, (*plan.keys, *rest)), *[column.alias(name) for name, column in columns.items()]]

@@ -12,7 +12,6 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from headrace.engine.types import SparkColumn
-from headrace.errors import PipelineError
 from headrace.model.expr import Expr
 
 
@@ -47,9 +46,11 @@ class Part(ABC):
     def gather(self, part: SparkColumn) -> SparkColumn:
         """The aggregate function that makes one part of several."""
 
-    def of(self, values: SparkColumn) -> SparkColumn:
-        """The part that an array of values makes (of elements, if it counts these)."""
-        raise PipelineError(f"the Spark engine does not run the aggregate of {self.name} with keep_last yet")
+    def of(self, values: SparkColumn, times: SparkColumn | None) -> SparkColumn:
+        """The part that an array of values makes (of elements, if it counts these), with an array of their event times
+        if there are such parts. Only those parts are asked that ``keep_last`` needs: bags and what they cannot give.
+        """
+        raise AssertionError(self)
 
     def _either(self, left: SparkColumn, right: SparkColumn, both: SparkColumn) -> SparkColumn:
         return f.when(left.isNull(), right).when(right.isNull(), left).otherwise(both)
@@ -95,12 +96,13 @@ class FoldPart(Part):
         functions = {Fold.SUM: f.sum, Fold.COUNT: f.sum, Fold.MIN: f.min, Fold.MAX: f.max}
         return functions[self.how](part).cast(self.type)
 
-    def of(self, values: SparkColumn) -> SparkColumn:
+    def of(self, values: SparkColumn, times: SparkColumn | None) -> SparkColumn:
         match self.how:
             case Fold.COUNT:
                 return f.size(f.filter(values, lambda value: value.isNotNull())).cast(self.type)
             case Fold.SUM:
-                return f.aggregate(values, f.lit(None).cast(self.type), self.merge)
+                typed = f.transform(values, lambda value: value.cast(self.type))
+                return f.aggregate(typed, f.lit(None).cast(self.type), self.merge)
             case Fold.MIN:
                 return f.array_min(values)
             case Fold.MAX:
@@ -111,8 +113,8 @@ class FoldPart(Part):
 class SquaresPart(FoldPart):
     """The sum of the squares of integers, exact in decimals."""
 
-    def of(self, values: SparkColumn) -> SparkColumn:
-        return Part.of(self, values)
+    def of(self, values: SparkColumn, times: SparkColumn | None) -> SparkColumn:
+        return super().of(f.transform(values, lambda value: value.cast(self.type) * value.cast(self.type)), times)
 
     def fold(self, elements: Elements) -> SparkColumn:
         value = elements.value.cast(self.type)

@@ -10,10 +10,14 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine import triggers
 from headrace.engine.accumulators import Accumulator, compile_aggregates
-from headrace.engine.kept import KeptPart
+from headrace.engine.bags import BagPart
+from headrace.engine.custom_triggers import AT, RECORD
+from headrace.engine.custom_windows import moves_output_times
+from headrace.engine.kept import KEPT_AT, KeptPart
 from headrace.engine.parts import Fold, FoldPart, Part
 from headrace.engine.triggers import Node, compile_trigger
 from headrace.engine.types import SPARK_TYPES, SparkColumn
+from headrace.engine.vectorised import own_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expr import Column, DataType, Expr, to_json
 from headrace.model.typing import type_of
@@ -84,7 +88,10 @@ class Plan:
     @cached_property
     def accumulators(self) -> Mapping[str, Accumulator]:
         """Accumulators by aggregate."""
-        return compile_aggregates(self.stage.aggregation.what, self.stage.schema, self.stage.withdrawable)
+        stage, all_kept = self.stage, self.how.keep_last is not None
+        return compile_aggregates(
+            stage.aggregation.what, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
+        )
 
     @cached_property
     def _aggregated(self) -> list[Part]:
@@ -97,6 +104,7 @@ class Plan:
         """
         if self.how.keep_last is not None:
             fields = [t.StructField(name, self._type(expr)) for name, expr in self.kept_inputs]
+            fields += [t.StructField(KEPT_AT, _LONG)] if self.keeps_times else []
             kept = t.ArrayType(t.StructType([t.StructField("_", _BOOL), *fields]))
             return [KeptPart(c.KEPT, kept, None, self.how.keep_last)]
         parts = self._aggregated
@@ -113,20 +121,36 @@ class Plan:
         """Those of ``inputs`` that aggregates read."""
         return _named([part.input for part in self._aggregated])
 
+    @cached_property
+    def keeps_times(self) -> bool:
+        """Whether event times belong to what is kept of the last elements."""
+        return any(isinstance(part, BagPart) and part.is_timed for part in self._aggregated)
+
     def unpacked(self, contents: Mapping[str, SparkColumn]) -> Mapping[str, SparkColumn]:
         """The parts of accumulators in stored contents."""
         if self.how.keep_last is None:
             return contents
         kept, found = contents[c.KEPT], {}
+        times = f.transform(kept, _reading(KEPT_AT)) if self.keeps_times else None
         for part in self._aggregated:
             name = "_" if part.input is None else self.input_column(part.input)
-            found[part.name] = part.of(f.transform(kept, _reading(name)))
+            found[part.name] = part.of(f.transform(kept, _reading(name)), times)
         return found
 
     @cached_property
     def custom(self) -> CustomWindows | None:
         """The window function if it is a user's own."""
         return self.where if isinstance(self.where, CustomWindows) else None
+
+    @cached_property
+    def lists_elements(self) -> bool:
+        """Whether a trigger wants elements with their records (``_record``)."""
+        return any(measure.input is None for measure in self.trigger.measures)
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether a user's own object looks at whole records."""
+        return self.custom is not None or self.lists_elements
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -162,15 +186,24 @@ class Plan:
         return self.how.timestamp is not TimestampCombiner.END_OF_WINDOW
 
     @cached_property
+    def stamps_merged(self) -> bool:
+        """Whether a user's own function says which timestamps elements lend their pane, once windows have merged."""
+        custom = self.custom if self.merging and self.stamps_elements else None
+        return custom is not None and moves_output_times(custom)
+
+    @cached_property
     def carried(self) -> Mapping[str, t.DataType]:
         """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
         retractions.
         """
         names: dict[str, t.DataType] = {}
+        record = t.StructType([t.StructField(n, own_type(kind)) for n, kind in self.stage.schema.items()])
+        element = t.StructType([t.StructField(AT, _LONG), t.StructField(RECORD, record)])
         for measure in self.trigger.measures:
-            kind = SPARK_TYPES[measure.type]
+            kind = element if measure.type is None else SPARK_TYPES[measure.type]
             names[measure.name] = t.ArrayType(kind) if measure.fold is triggers.Fold.LIST else kind
-        names |= {c.HELD: _LONG} if self.stamps_elements else {}
+        if self.stamps_elements:
+            names |= {c.TIMES: t.ArrayType(_LONG), c.BEHIND: _LONG} if self.stamps_merged else {c.HELD: _LONG}
         return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names
 
     @cached_property

@@ -6,13 +6,21 @@ nested substitution would grow exponentially. ``compile`` groups the lets by dep
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+from headrace.engine.types import SparkColumn
 from headrace.model.expr import Binary, Column, Expr, Function, Literal, children, columns_of, lift
 
 TRUE = Literal(True)
 FALSE = Literal(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Function):
+    """A function that no expression can write: ``run`` makes its column of those of ``args``."""
+
+    run: Callable[..., SparkColumn]
 
 
 def is_literal(expr: Expr, value: object) -> bool:
@@ -119,8 +127,8 @@ def substitute(expr: Expr, names: Mapping[str, Expr]) -> Expr:
     match expr:
         case Column(name):
             return names.get(name, expr)
-        case Function(name, args):
-            return Function(name, tuple(substitute(a, names) for a in args))
+        case Function(_, args):
+            return replace(expr, args=tuple(substitute(a, names) for a in args))
         case Binary(op, left, right):
             return Binary(op, substitute(left, names), substitute(right, names))
     return expr

@@ -51,7 +51,8 @@ def in_windows(plan: Plan, judged: DataFrame) -> DataFrame:
         case SlidingWindows(size, period, offset):
             return _sliding(judged, int(size), int(period), int(offset))
         case CustomWindows():
-            return _custom(judged, plan.where)
+            found = _custom(judged, plan.where)
+            return found if plan.lists_elements else found.drop(c.RECORD)
     raise PipelineError(f"the Spark engine does not run the window function {plan.where!r} yet")
 
 
@@ -81,7 +82,7 @@ def _custom(judged: DataFrame, where: CustomWindows) -> DataFrame:
     exploded = judged.withColumn("_windows", found).select("*", f.posexplode_outer("_windows").alias("_position", "_w"))
     first = f.when(f.coalesce(f.col("_position"), f.lit(0)) == 0, 1).otherwise(0).cast("long")
     windows = {c.WINDOW_START: f.col(f"_w.{START}"), c.WINDOW_END: f.col(f"_w.{END}"), c.STAMP: f.col(f"_w.{STAMP}")}
-    return exploded.withColumns({**windows, FIRST: first}).drop("_windows", "_position", "_w", c.RECORD)
+    return exploded.withColumns({**windows, FIRST: first}).drop("_windows", "_position", "_w")
 
 
 # --- days, weeks and months of local time

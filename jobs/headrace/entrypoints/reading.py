@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from headrace.entrypoints.options import UnknownBranchError
 from headrace.errors import FixConfigError
-from headrace.model.combiners import ListType, PairsType, ValueType
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.value_types import ListType, PairsType, ValueType
 from headrace.pipeline.graph import Pipeline
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
 from headrace_snapshots.datafiles import verify

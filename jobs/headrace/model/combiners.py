@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.errors import PipelineError
+from headrace.model.custom_combiners import CustomCombiner, check_combiner
 from headrace.model.expr import NUMERIC, DataType, Expr, Schema, render
 from headrace.model.typing import type_of
+from headrace.model.value_types import ListType, PairsType, ValueType
 
 
 class Combiner(StrEnum):
@@ -31,6 +33,7 @@ class Combiner(StrEnum):
     APPROX_DISTINCT = "approx_distinct"
     QUANTILE = "quantile"
     PAIRS = "pairs"
+    CUSTOM = "custom"
 
 
 class Outer(StrEnum):
@@ -56,29 +59,11 @@ _LISTS = frozenset({Combiner.COLLECT, Combiner.TOP})
 
 
 @dataclass(frozen=True)
-class ListType:
-    """The type of a pane value that is a list; no expression reads it."""
-
-    item: DataType
-
-
-@dataclass(frozen=True)
-class PairsType:
-    """The type of a pane value that is a list of pairs, both parts of which may be NULL; no expression reads it."""
-
-    left: DataType
-    right: DataType
-
-
-ValueType = DataType | ListType | PairsType
-
-
-@dataclass(frozen=True)
 class Aggregate:
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
 
     ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives; PAIRS pairs ``input`` with
-    ``other``, and with NULL as ``outer`` says.
+    ``other``, and with NULL as ``outer`` says. ``custom`` is the combiner that a user wrote (CUSTOM).
     """
 
     combiner: Combiner
@@ -87,17 +72,22 @@ class Aggregate:
     q: float | None = None
     other: Expr | None = None
     outer: Outer | None = None
+    custom: CustomCombiner | None = None
 
     def __post_init__(self) -> None:
         if self.combiner is Combiner.TOP and (self.k is None or self.k < 1):
             raise PipelineError(f"top_of keeps at least 1 value, not {self.k}")
         if self.combiner is Combiner.QUANTILE and (self.q is None or not 0 <= self.q <= 1):
             raise PipelineError(f"the q of quantile_of lies between 0 and 1, not at {self.q}")
+        if self.combiner is Combiner.CUSTOM:
+            check_combiner(self.custom)
 
     @property
     def invertible(self) -> bool:
         """Whether a value can be taken out of the accumulator again (semantics 9.7). The other combiners keep the bag
         of their values where retractions reach them (12.5)."""
+        if self.custom is not None:
+            return self.custom.invertible
         return self.combiner in _INVERTIBLE
 
     def output_type(self, schema: Schema) -> ValueType:
@@ -105,6 +95,8 @@ class Aggregate:
         if self.combiner is Combiner.COUNT and self.input is None:
             return DataType.INT
         kind = self.input_type(schema)
+        if self.custom is not None:
+            return self.custom.result_type
         if self.combiner is Combiner.PAIRS:
             return PairsType(kind, _type(self.combiner, self.other, schema))
         if self.combiner in _NUMERIC and kind not in NUMERIC:
@@ -211,3 +203,8 @@ def pairs_of(left: Expr, right: Expr, outer: Outer | str = Outer.NONE) -> Aggreg
     by what they are joined on. ``outer`` keeps the values of a side whose other side is empty, paired with NULL.
     """
     return Aggregate(Combiner.PAIRS, left, other=right, outer=Outer(outer))
+
+
+def custom_of(combiner: CustomCombiner, value: Expr) -> Aggregate:
+    """``combiner``, one of your own, over every ``value`` that is not NULL."""
+    return Aggregate(Combiner.CUSTOM, value, custom=combiner)

@@ -14,12 +14,11 @@ from headrace.model.accumulation import (
 )
 from headrace.model.combiners import (
     Aggregate,
-    ListType,
     Outer,
-    PairsType,
     approx_distinct_of,
     collect_of,
     count,
+    custom_of,
     distinct_of,
     first_of,
     last_of,
@@ -32,6 +31,8 @@ from headrace.model.combiners import (
     top_of,
     variance_of,
 )
+from headrace.model.custom_combiners import Accumulator, CustomCombiner
+from headrace.model.custom_triggers import CustomTrigger, Progress, State, TriggerElement, TriggerMoment
 from headrace.model.expr import (
     DataType,
     Expr,
@@ -70,6 +71,7 @@ from headrace.model.triggers import (
     Signal,
     Trigger,
 )
+from headrace.model.value_types import ListType, PairsType
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
 from headrace.model.windows import (
     CalendarUnit,
@@ -90,6 +92,7 @@ from headrace.pipeline.sources import FileFormat, FileSource, OnUnreadable, Spar
 
 __all__ = [
     "Accumulation",
+    "Accumulator",
     "AfterAll",
     "AfterAny",
     "AfterBytes",
@@ -108,6 +111,8 @@ __all__ = [
     "BoundedOutOfOrderness",
     "CalendarUnit",
     "CalendarWindows",
+    "CustomCombiner",
+    "CustomTrigger",
     "CustomWindows",
     "DataDriven",
     "DataType",
@@ -132,6 +137,7 @@ __all__ = [
     "Outer",
     "PairsType",
     "Pipeline",
+    "Progress",
     "Punctuated",
     "Repeatedly",
     "Sessions",
@@ -141,8 +147,11 @@ __all__ = [
     "SparkFunction",
     "SplitStrategy",
     "Stage",
+    "State",
     "TimestampCombiner",
     "Trigger",
+    "TriggerElement",
+    "TriggerMoment",
     "WindowFn",
     "abs_",
     "accumulating",
@@ -155,6 +164,7 @@ __all__ = [
     "count",
     "count_windows",
     "crc32",
+    "custom_of",
     "discarding",
     "distinct_of",
     "expect",

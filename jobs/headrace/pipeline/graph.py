@@ -11,11 +11,12 @@ from functools import cached_property
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
-from headrace.model.combiners import Aggregate, ValueType, readable_types
+from headrace.model.combiners import Aggregate, readable_types
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.triggers import Trigger
 from headrace.model.typing import type_of
+from headrace.model.value_types import ValueType
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from headrace.errors import PipelineError
 from headrace.model.combiners import readable_types
+from headrace.model.custom_triggers import CustomTrigger, check_trigger
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.triggers import (
     AfterAll,
@@ -42,6 +43,7 @@ VOCABULARY: tuple[type[Trigger], ...] = (
     AfterSynchronizedProcessingTime,
     AfterWatermark,
     Always,
+    CustomTrigger,
     DataDriven,
     Default,
     Never,
@@ -76,6 +78,13 @@ def _check_predicate(what: str, predicate: Expr, schema: Schema) -> None:
     kind = type_of(predicate, schema)
     if kind is not DataType.BOOL:
         raise PipelineError(f"the predicate of {what} is {kind}, not bool")
+
+
+def check_own(trigger: Trigger, merging: bool) -> None:
+    """Raise PipelineError if a user's own node of ``trigger`` cannot run; ``merging``: over windows that merge."""
+    for node in nodes(trigger):
+        if isinstance(node, CustomTrigger):
+            check_trigger(node, merging)
 
 
 def check_finishing(trigger: Trigger, lateness: int | None) -> None:

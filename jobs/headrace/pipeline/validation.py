@@ -21,7 +21,7 @@ from headrace.model.windows import (
     WindowFn,
 )
 from headrace.pipeline.inputs import OWN, EventTime
-from headrace.pipeline.trigger_checks import check_finishing, check_reads, nodes, waits_for_the_end
+from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes, waits_for_the_end
 
 if TYPE_CHECKING:
     from headrace.pipeline.graph import Pipeline, Stage
@@ -102,6 +102,7 @@ def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     _check_columns(stage)
     _check_phase(aggregation.where, stage.key_types)
     check_reads(stage.when, stage.schema)
+    check_own(stage.when, aggregation.where.merges)
     _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
     for aggregate in aggregation.what.values():
         aggregate.output_type(stage.schema)

@@ -11,6 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.model.combiners import Aggregate, Combiner, Outer
+from headrace.model.custom import user_code
+from headrace.model.custom_combiners import CustomCombiner
 from headrace.model.expr import Schema
 from headrace.model.time import Instant
 from headrace.reference.evaluate import Record, evaluate, ordered, whole
@@ -73,11 +75,13 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
     """``aggregate`` over what it kept; of nothing, its identity (0, an empty list, or None).
 
     The combiners that order values leave out what was retracted before it came; approximate ones are exact here.
-    Raises IntegerOverflowError when an integer sum leaves 64 bits.
+    Raises IntegerOverflowError when an integer sum leaves 64 bits, PipelineError when a user's own combiner fails.
     """
     known = [(value, times) for value, times in values if value is not None]
     if aggregate.combiner is Combiner.PAIRS:
         return _pairs(known, aggregate.outer)
+    if aggregate.combiner is Combiner.CUSTOM:
+        return _custom(aggregate.custom, known)
     ascending = _ascending(known)
     match aggregate.combiner:
         case Combiner.COUNT:
@@ -122,6 +126,20 @@ def _pairs(values: Sequence[Weighted], outer: Outer | None) -> tuple[Any, ...]:
     elif not lefts and outer in (Outer.RIGHT, Outer.BOTH):
         lefts = [None]
     return tuple((left, right) for left in lefts for right in rights)
+
+
+def _custom(combiner: CustomCombiner | None, values: Sequence[Weighted]) -> Any:
+    """A user's own combiner over the values one after another, and without those that were withdrawn."""
+    assert combiner is not None
+    with user_code(combiner, "combine values"):
+        accumulator = combiner.create()
+        for value, times in values:
+            for _ in range(times):
+                accumulator = combiner.add(accumulator, value)
+            for _ in range(-times if combiner.invertible else 0):
+                accumulator = combiner.remove(accumulator, value)
+        result = combiner.extract(accumulator)
+    return tuple(result) if isinstance(result, list) else result
 
 
 def _by_value(entry: Weighted) -> Any:

@@ -225,7 +225,7 @@ class Operator:
         hold = self._hold(window, element)
         if hold is not None:
             state.hold = self._combine_holds([hold] if state.hold is None else [state.hold, hold], window)
-        state.trigger.on_element(self._moment(window), Arrival(element.record, element.size))
+        state.trigger.on_element(self._moment(window), Arrival(element.record, element.size, element.timestamp))
 
     # --- holds and the output watermark (6.1 to 6.4, 7.1) -------------------------------------------------------------
 

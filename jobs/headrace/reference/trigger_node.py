@@ -44,7 +44,8 @@ class Arrival:
     """What a trigger sees of an element."""
 
     record: Mapping[str, Any]
-    size: int
+    size: int = 0
+    timestamp: Instant = MIN_INSTANT
 
 
 class Node(ABC):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from headrace.errors import PipelineError
+from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.triggers import (
     AfterAll,
     AfterAny,
@@ -29,6 +30,7 @@ from headrace.model.triggers import (
     Repeatedly,
     Trigger,
 )
+from headrace.reference.custom_trigger import OwnNode
 from headrace.reference.trigger_leaves import (
     AlwaysNode,
     DefaultNode,
@@ -234,6 +236,8 @@ def start(trigger: Trigger, merging: bool) -> Node:  # noqa: PLR0911, PLR0912 (o
             return _Each(triggers, merging)
         case OrFinally(main, until):
             return _OrFinally([start(main, merging), start(until, merging)])
+        case CustomTrigger():
+            return OwnNode(trigger)
         case Never():
             return NeverNode()
         case Always():

@@ -13,6 +13,7 @@ from headrace.engine.triggers.composites import (
     OrFinallyNode,
     RepeatedlyNode,
 )
+from headrace.engine.triggers.custom import CustomNode
 from headrace.engine.triggers.leaves import (
     AlwaysNode,
     DataNode,
@@ -25,8 +26,20 @@ from headrace.engine.triggers.leaves import (
     ThresholdNode,
     WatermarkNode,
 )
-from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State, columns, fresh
+from headrace.engine.triggers.node import (
+    Bundle,
+    Field,
+    Fold,
+    Measure,
+    Moment,
+    Node,
+    Sources,
+    State,
+    columns,
+    fresh,
+)
 from headrace.errors import PipelineError
+from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Column, Expr, Function, Literal, Schema, coalesce, least
 from headrace.model.time import NEVER
 from headrace.model.triggers import (
@@ -58,6 +71,7 @@ __all__ = [
     "Measure",
     "Moment",
     "Node",
+    "Sources",
     "State",
     "columns",
     "compile_trigger",
@@ -89,6 +103,8 @@ def compile_trigger(  # noqa: PLR0911, PLR0912 (a table)
             return DataNode(path, trigger, schema)
         case AfterPattern():
             return PatternNode(path, trigger)
+        case CustomTrigger():
+            return CustomNode(path, trigger)
         case AfterSignal(name):
             return SignalNode(path, name)
         case AfterProcessingTime():

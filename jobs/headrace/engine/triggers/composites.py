@@ -36,14 +36,14 @@ class EarlyLateNode(Node):
     def finished(self, state: State) -> Expr:
         return FALSE if self.late else state[self._late_phase]
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         if self.merging:  # a merge may revive either phase
-            return super().on_element(state, bundle, moment)
+            return super().on_element(program, state, bundle, moment)
         late = state[self._late_phase]
         if self.early:
-            state = self.early.on_element(state, bundle.where(negate(late)), moment)
+            state = self.early.on_element(program, state, bundle.where(negate(late)), moment)
         if self.late:
-            state = self.late.on_element(state, bundle.where(late), moment)
+            state = self.late.on_element(program, state, bundle.where(late), moment)
         return state
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
@@ -106,7 +106,7 @@ class AnyNode(_FinishingNode):
         result = state
         for child in self.children:
             fires = program.let("fires", all_of(when, child.ready(program, state, moment)))
-            result = child.clear(child.on_fire(program, result, fires, moment), all_of(when, negate(fires)))
+            result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(fires)))
         return self._finish(program, result, any_of(state[self._done], when))
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
@@ -157,14 +157,14 @@ class EachNode(_FinishingNode):
     def _over(self, program: Program, state: State) -> Expr:
         return all_of(*(child.finished(state) for child in self.children))
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         if self.merging:
-            return super().on_element(state, bundle, moment)
+            return super().on_element(program, state, bundle, moment)
         behind: Expr = all_of()
         result = state
         for child in self.children:
             finished = child.finished(state)
-            result = child.on_element(result, bundle.where(all_of(behind, negate(finished))), moment)
+            result = child.on_element(program, result, bundle.where(all_of(behind, negate(finished))), moment)
             behind = all_of(behind, finished)
         return result
 
@@ -180,7 +180,7 @@ class EachNode(_FinishingNode):
         result = state
         for at, child in zip(current, self.children, strict=True):
             fires = program.let("fires", all_of(when, at))
-            result = child.clear(child.on_fire(program, result, fires, moment), all_of(when, negate(at)))
+            result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(at)))
         return self._finish(program, result, any_of(state[self._done], all_of(when, self._over(program, result))))
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
@@ -206,7 +206,7 @@ class OrFinallyNode(_FinishingNode):
         ends = program.let("ends", all_of(when, until.ready(program, state, moment)))
         goes_on = program.let("goes_on", all_of(when, negate(ends)))
         result = until.on_fire(program, state, ends, moment)
-        result = main.clear(main.on_fire(program, result, goes_on, moment), ends)
+        result = main.clear(program, main.on_fire(program, result, goes_on, moment), ends)
         over = any_of(main.finished(result), until.finished(result))
         return self._finish(program, result, any_of(state[self._done], all_of(when, over)))
 

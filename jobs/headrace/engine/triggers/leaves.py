@@ -91,14 +91,14 @@ class GatheringNode(Node):
     def finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def clear(self, state: State, when: Expr) -> State:
+    def clear(self, program: Program, state: State, when: Expr) -> State:
         return {**state, **{f.name: choose(when, f.initial, state[f.name]) for f in self._progress}}
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        return {**self.clear(state, when), self._done: any_of(state[self._done], when)}
+        return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
-        return self.clear(state, state[self._done])
+        return self.clear(program, state, state[self._done])
 
 
 class ThresholdNode(GatheringNode):
@@ -115,7 +115,7 @@ class ThresholdNode(GatheringNode):
         if weight is not None:
             self.own_measures = (Measure(self._added, DataType.INT, weight, Fold.SUM),)
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         added = coalesce(Column(self._added), 0) if self._weighs else bundle.count
         return {**state, self._total: choose(bundle.arrived, state[self._total] + added, state[self._total])}
 
@@ -169,7 +169,7 @@ class DataNode(GatheringNode):
         self._totals.append((Field(name, kind, zero, fold), weight))
         return Column(name)
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         result = dict(state)
         for total, weight in self._totals:
             old = state[total.name]
@@ -206,7 +206,7 @@ class PatternNode(GatheringNode):
             code = code + Function("if", (satisfied, Literal(1 << bit), Literal(0)))
         self.own_measures = (Measure(self._codes, DataType.INT, code, Fold.LIST),)
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._at]
         moves = Literal(",".join(str(to) for row in self._table.transitions for to in row))
         after = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
@@ -216,7 +216,7 @@ class PatternNode(GatheringNode):
         return state[self._at] == self._table.accepting
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
-        return self.clear(state, TRUE)
+        return self.clear(program, state, TRUE)
 
 
 class SignalNode(GatheringNode):
@@ -228,7 +228,7 @@ class SignalNode(GatheringNode):
         self._name = name
         self.own_signals = (name,)
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
@@ -251,7 +251,7 @@ class ProcessingTimeNode(Node):
     def finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def clear(self, state: State, when: Expr) -> State:
+    def clear(self, program: Program, state: State, when: Expr) -> State:
         return {**state, self._deadline: choose(when, NO_DEADLINE, state[self._deadline])}
 
     def _deadline_from(self, now: Expr) -> Expr:
@@ -260,7 +260,7 @@ class ProcessingTimeNode(Node):
             return due
         return due + ((Literal(self.trigger.align_offset) - due) % self.trigger.align)
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._deadline]
         starts = all_of(bundle.arrived, old.is_null())
         return {**state, self._deadline: choose(starts, self._deadline_from(moment.now), old)}
@@ -270,4 +270,4 @@ class ProcessingTimeNode(Node):
         return all_of(deadline.is_not_null(), moment.now >= deadline)
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        return {**self.clear(state, when), self._done: any_of(state[self._done], when)}
+        return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}

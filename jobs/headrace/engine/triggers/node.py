@@ -41,13 +41,24 @@ class Field:
 @dataclass(frozen=True)
 class Measure:
     """A column of the delta that a node wants: ``input`` over the elements of a bundle, folded (SUM, MIN or MAX), or as
-    an array in order of arrival (LIST).
+    an array in order of arrival (LIST). Without ``type`` and ``input`` it is a LIST of the elements themselves, with
+    their records and event times (``custom_triggers``).
     """
 
     name: str
-    type: DataType
-    input: Expr
+    type: DataType | None
+    input: Expr | None
     fold: Fold
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A column of what a node's state is in each of the open windows that merge: an array of structs, in order of
+    windows; ``fields`` maps their fields to state columns.
+    """
+
+    name: str
+    fields: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,7 @@ class Node(ABC):
     own_measures: tuple[Measure, ...] = ()
     own_percentiles: tuple[float, ...] = ()
     own_signals: tuple[str, ...] = ()
+    own_sources: tuple[Sources, ...] = ()
 
     def __init__(self, path: str, children: "tuple[Node, ...]" = ()) -> None:
         self.path = path
@@ -98,6 +110,11 @@ class Node(ABC):
     def measures(self) -> tuple[Measure, ...]:
         """What the subtree wants of the elements besides their number."""
         return (*self.own_measures, *(m for child in self.children for m in child.measures))
+
+    @property
+    def sources(self) -> tuple[Sources, ...]:
+        """What the subtree wants of windows that merge, besides its state columns folded."""
+        return (*self.own_sources, *(s for child in self.children for s in child.sources))
 
     @property
     def percentiles(self) -> frozenset[float]:
@@ -123,16 +140,16 @@ class Node(ABC):
         changed = {f.name: choose(when, f.initial, state[f.name]) for f in self.fields}
         return {**state, **changed}
 
-    def clear(self, state: State, when: Expr) -> State:
+    def clear(self, program: Program, state: State, when: Expr) -> State:
         """Forget all progress where ``when`` holds; what has finished stays so."""
         for child in self.children:
-            state = child.clear(state, when)
+            state = child.clear(program, state, when)
         return state
 
-    def on_element(self, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         """Elements or signals came; by default every child hears of them."""
         for child in self.children:
-            state = child.on_element(state, bundle, moment)
+            state = child.on_element(program, state, bundle, moment)
         return state
 
     @abstractmethod

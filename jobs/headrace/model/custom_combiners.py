@@ -1,0 +1,94 @@
+"""A user's own combiner (semantics 8.1, 9.7)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import PipelineError
+from headrace.model.custom import check_fields, check_frozen, user_code
+from headrace.model.expr import DataType
+from headrace.model.value_types import ListType
+
+Accumulator = Mapping[str, Any]
+"""A value for each field of ``CustomCombiner.accumulator_types``."""
+
+
+class CustomCombiner(ABC):
+    """A user's own combiner: subclass it as a frozen dataclass, and use it with ``custom_of``.
+
+    Its methods are pure functions of their arguments and the fields; they return a new accumulator. Accumulators hold
+    plain values (int, float, str, bool, Instants for timestamps), lists of these, or None. A result may depend neither
+    on the order of values nor on how they were split into accumulators (8.3). NULL inputs never get here.
+    """
+
+    @property
+    @abstractmethod
+    def accumulator_types(self) -> Mapping[str, DataType | ListType]:
+        """Names and types of the fields of an accumulator."""
+
+    @property
+    @abstractmethod
+    def result_type(self) -> DataType | ListType:
+        """Type of what ``extract`` gives."""
+
+    @abstractmethod
+    def create(self) -> Accumulator:
+        """The accumulator of no values."""
+
+    @abstractmethod
+    def add(self, accumulator: Accumulator, value: Any) -> Accumulator:
+        """``accumulator`` with one more ``value``."""
+
+    @abstractmethod
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+        """The accumulator of the values of both."""
+
+    @abstractmethod
+    def extract(self, accumulator: Accumulator) -> Any:
+        """The result; None is NULL. Also of no values, where a pane is empty."""
+
+    def remove(self, accumulator: Accumulator, value: Any) -> Accumulator:
+        """``accumulator`` without ``value``: ``remove(add(a, v), v)`` is ``a``. Leave it out if that cannot be; then
+        all values of a window are kept where retractions reach it (12.5).
+
+        What is removed may not have come yet (9.7): ``add`` and ``merge`` then settle it.
+        """
+        raise NotImplementedError
+
+    def add_all(self, accumulator: Accumulator, values: Any) -> Accumulator:
+        """``accumulator`` with all of ``values``, a pyarrow array without NULLs (timestamps are integers).
+
+        It adds one after another; a subclass may do it at once, with the same result.
+        """
+        for value in values.to_pylist():
+            accumulator = self.add(accumulator, value)
+        return accumulator
+
+    @property
+    def invertible(self) -> bool:
+        """Whether it has a ``remove``."""
+        return type(self).remove is not CustomCombiner.remove
+
+
+def check_combiner(combiner: object) -> None:
+    """Raise PipelineError if ``combiner`` is not one that executors can run."""
+    if not isinstance(combiner, CustomCombiner):
+        raise PipelineError(f"{combiner!r} is no combiner of your own; subclass CustomCombiner as a frozen dataclass")
+    check_frozen(combiner)
+    types = combiner.accumulator_types
+    if not types:
+        raise PipelineError(f"{combiner!r} declares no field of its accumulator; it needs at least one")
+    for name, kind in types.items():
+        _check_type(combiner, f"the field {name!r} of its accumulator", kind)
+    _check_type(combiner, "its result", combiner.result_type)
+    with user_code(combiner, "give a result of no values"):
+        empty = combiner.create()
+        check_fields(combiner, "an accumulator", empty, types)
+        combiner.extract(empty)
+
+
+def _check_type(combiner: CustomCombiner, what: str, kind: object) -> None:
+    if not isinstance(kind, DataType | ListType):
+        raise PipelineError(
+            f"{combiner!r} declares {kind!r} as the type of {what}; use a DataType, or a ListType of one"
+        )

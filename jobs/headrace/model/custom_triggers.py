@@ -1,0 +1,135 @@
+"""A user's own trigger (semantics 4.1, 9.3)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace.errors import PipelineError
+from headrace.model.custom import check_fields, check_frozen, user_code
+from headrace.model.expr import DataType
+from headrace.model.time import Instant
+from headrace.model.triggers import AfterCount, Trigger
+from headrace.model.windows import Window
+
+State = Mapping[str, Any]
+"""A value for each field of ``CustomTrigger.state_types``."""
+
+
+@dataclass(frozen=True)
+class TriggerElement:
+    """An element: the columns that reach the aggregation (timestamps are Instants), and its event time."""
+
+    record: Mapping[str, Any]
+    timestamp: Instant
+
+
+@dataclass(frozen=True)
+class TriggerMoment:
+    """What there is to look at besides elements; ``passed_end``: the watermark has passed the end of ``window``."""
+
+    window: Window
+    processing_time: Instant
+    passed_end: bool
+
+
+class Progress(NamedTuple):
+    """The state of a trigger in a window, and whether it has finished."""
+
+    state: State
+    finished: bool = False
+
+
+class CustomTrigger(Trigger, ABC):
+    """A user's own trigger: subclass it as a frozen dataclass. It stands anywhere in a tree of triggers.
+
+    Its methods are pure functions of their arguments and the fields; they return a new state, of plain values (int,
+    float, str, bool, Instants for timestamps) or None. It hears of every element of a window in order of arrival,
+    retractions too, and is asked once behind a bundle, when the watermark passes the end of the window, and when a
+    ``deadline`` is due; never besides (semantics 4.1).
+    """
+
+    @property
+    @abstractmethod
+    def state_types(self) -> Mapping[str, DataType]:
+        """Names and types of the fields of its state."""
+
+    @abstractmethod
+    def create(self) -> State:
+        """The state in a fresh window, and after each reset."""
+
+    @abstractmethod
+    def on_element(self, state: State, element: TriggerElement, moment: TriggerMoment) -> State:
+        """An element came."""
+
+    @abstractmethod
+    def ready(self, state: State, moment: TriggerMoment) -> bool:
+        """Whether it fires if asked now. More elements must not make it unready."""
+
+    def on_fire(self, state: State, moment: TriggerMoment) -> Progress:
+        """The window fires and it is ready. Unless overridden it starts again, finished if it ``may_finish``."""
+        del state, moment
+        return Progress(self.create(), self.may_finish)
+
+    def clear(self, state: State) -> State:
+        """Another trigger fired instead: progress is forgotten, what has finished stays so."""
+        del state
+        return self.create()
+
+    def deadline(self, state: State) -> Instant | None:
+        """The processing time at which it wants to be asked; None for no time."""
+        del state
+        return None
+
+    def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
+        """What its progress in merged open windows, ordered by window, becomes in the merged one. Leave it out if that
+        has no meaning; then it cannot stand over windows that merge."""
+        raise NotImplementedError
+
+    @property
+    def merges(self) -> bool:
+        """Whether it has an ``on_merge``."""
+        return type(self).on_merge is not CustomTrigger.on_merge
+
+    @property
+    def continuation(self) -> Trigger:
+        return AfterCount(1)
+
+
+def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
+    """Raise PipelineError if executors cannot run ``trigger``; ``merging``: over windows that merge."""
+    check_frozen(trigger)
+    for name, kind in trigger.state_types.items():
+        if not isinstance(kind, DataType):
+            raise PipelineError(f"{trigger!r} declares {kind!r} as the type of {name!r}; use a DataType")
+    with user_code(trigger, "create a state"):
+        state = checked_state(trigger, trigger.create())
+        trigger.deadline(state)
+    for name, kind in trigger.state_types.items():
+        value = state[name]
+        if value is not None and not _fits(value, kind):
+            raise PipelineError(f"{trigger!r} creates {value!r} as {name!r}, which is declared as {kind}")
+    if merging and not trigger.merges:
+        raise PipelineError(f"{trigger!r} has no on_merge, and the windows merge; add it, or use other windows")
+
+
+def _fits(value: object, kind: DataType) -> bool:
+    if kind is DataType.BOOL or isinstance(value, bool):
+        return kind is DataType.BOOL and isinstance(value, bool)
+    if kind is DataType.STRING:
+        return isinstance(value, str)
+    return isinstance(value, int) or (kind is DataType.FLOAT and isinstance(value, float))
+
+
+def checked_state(trigger: CustomTrigger, state: State) -> State:
+    """``state``, if it has the declared fields."""
+    check_fields(trigger, "a state", state, trigger.state_types)
+    return state
+
+
+def checked_progress(trigger: CustomTrigger, progress: Progress) -> Progress:
+    """``progress``, if its state has the declared fields and it has finished only if that may be."""
+    state, finished = progress
+    if finished and not trigger.may_finish:
+        raise PipelineError(f"{trigger!r} finished, but its may_finish says that it never does")
+    return Progress(checked_state(trigger, state), finished)

@@ -1,0 +1,156 @@
+"""Combiners that users write: what they give, what is refused when they are declared, what becomes of their errors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.model.combiners import Combiner
+from headrace.pipeline import (
+    Accumulator,
+    Aggregate,
+    BoundedOutOfOrderness,
+    CustomCombiner,
+    DataType,
+    Default,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    ListType,
+    Pipeline,
+    col,
+    custom_of,
+    discarding,
+    lit,
+)
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.reference import combine
+from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
+
+X = col("x")
+
+
+def over(combiner: CustomCombiner, *values: Any) -> Any:
+    return combine(custom_of(combiner, X), [(value, 1) for value in values])
+
+
+@pytest.mark.parametrize(
+    ("combiner", "values", "found", "of_nothing"),
+    [
+        (Span(), (4, None, 9, 2), 7, None),
+        (Bins(3), (0, 4, None, 1), (1, 2, 0, 3), (0, 0, 0, 0)),
+        (Nearness(), (0.0, -1.0, None), 0.75, None),
+        (Longest(), ("ab", "c", "aa"), ("aa", "ab"), ()),
+        (Until(100), (3, 40, None), 60, None),
+    ],
+)
+def test_values_and_identities(combiner: CustomCombiner, values: Any, found: Any, of_nothing: Any) -> None:
+    assert over(combiner, *values) == found
+    assert over(combiner) == over(combiner, None) == of_nothing
+
+
+def test_a_value_is_removed_or_left_out() -> None:
+    bag = [(5, 1), (1, -2), (7, 2)]
+    assert combine(custom_of(Bins(2), X), bag) == (0, 1, 1), "removed before it came: owed"
+    assert combine(custom_of(Span(), X), bag) == 2, "without remove what is not there is left out"
+    assert (custom_of(Bins(2), X).invertible, custom_of(Span(), X).invertible) == (True, False)
+
+
+def test_its_result_is_of_the_type_that_it_declares() -> None:
+    schema = {"x": DataType.INT}
+    assert custom_of(Bins(2), X).output_type(schema) == ListType(DataType.INT)
+    with pytest.raises(PipelineError, match="no column 'y'"):
+        custom_of(Span(), col("y")).output_type(schema)
+    with pytest.raises(PipelineError, match="bare NULL"):
+        custom_of(Span(), lit(None)).output_type(schema)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_its_code_raises_names_it(late: bool) -> None:
+    with pytest.raises(PipelineError, match=rf"Refusing\(late={late}\) could not .* ValueError\('bad luck'\)"):
+        over(Refusing(late), 1, 13)
+
+
+@dataclass
+class Unfrozen:
+    number: int
+
+
+@dataclass(frozen=True)
+class Forgetful(Span):
+    def create(self) -> Accumulator:
+        return {"low": None}
+
+
+@dataclass(frozen=True)
+class Untyped(Span):
+    result_type = int  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Empty(Span):
+    accumulator_types = {}
+
+
+@dataclass(frozen=True)
+class NeedsValues(Span):
+    def extract(self, accumulator: Accumulator) -> Any:
+        return accumulator["high"] - accumulator["low"]
+
+
+@pytest.mark.parametrize(
+    ("combiner", "message"),
+    [
+        (Unfrozen(3), "subclass CustomCombiner as a frozen dataclass"),
+        (Forgetful(), "an accumulator with the fields low; it declares high, low"),
+        (Untyped(), "declares <class 'int'> as the type of its result"),
+        (Empty(), "declares no field"),
+        (NeedsValues(), "could not give a result of no values: TypeError"),
+    ],
+)
+def test_what_cannot_run_is_refused_when_it_is_declared(combiner: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        custom_of(combiner, X)
+
+
+def test_a_class_that_is_no_frozen_dataclass_is_refused() -> None:
+    class Plain(CustomCombiner):
+        accumulator_types = {"n": DataType.INT}
+        result_type = DataType.INT
+
+        def create(self) -> Accumulator:
+            return {"n": 0}
+
+        def add(self, accumulator: Accumulator, value: Any) -> Accumulator:
+            return accumulator
+
+        def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
+            return left
+
+        def extract(self, accumulator: Accumulator) -> Any:
+            return 0
+
+    with pytest.raises(PipelineError, match="must be a frozen dataclass"):
+        custom_of(Plain(), X)
+    with pytest.raises(PipelineError, match="no combiner of your own"):
+        Aggregate(Combiner.CUSTOM, X)
+
+
+def build(combiner: CustomCombiner) -> Pipeline:
+    return Pipeline(
+        name="own",
+        source=FileSource("nowhere", FileFormat.JSON, {"at": DataType.TIMESTAMP, "x": DataType.INT}),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(0)),
+        key={"x": X},
+        where=FixedWindows(10),
+        when=Default(),
+        how=discarding(0),
+        what={"own": custom_of(combiner, X)},
+    )
+
+
+def test_a_fingerprint_tells_its_fields_apart() -> None:
+    assert fingerprint(build(Bins(2))) == fingerprint(build(Bins(2)))
+    assert len({fingerprint(build(combiner)) for combiner in (Bins(2), Bins(3), Span(), Until(3))}) == 4
