@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.expressions import compile_expr
 from headrace.engine.firing import Outcome, PaneColumns, compile_firing
-from headrace.engine.merging import SOURCES
+from headrace.engine.merging import GONE, SOURCES
 from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn
@@ -61,7 +61,7 @@ class Emission:
     def _through(self) -> list[str]:
         """Columns that the program does not touch."""
         live = [c.LIVE] if self.plan.retracting else []
-        return [*self.plan.identity, c.THIS_EPOCH, *live, *([SOURCES] if self.plan.merging else [])]
+        return [*self.plan.identity, c.THIS_EPOCH, *live, *([SOURCES, GONE] if self.plan.merging else [])]
 
     @cached_property
     def _phases(self) -> list[list[SparkColumn]]:
@@ -147,7 +147,7 @@ class Emission:
         dropped = [f.col(name).cast("long").alias(name) for name in (DROPPED, DROPPED_RETRACTIONS)]
         counted = [reduce(add, counts[of], f.lit(0)).alias(name) for of, name in COUNTS.items()]
         upto = [end.alias(f"{_UPTO}{i}") for i, end in enumerate(ends[:-1])]
-        sources = [f.col(SOURCES)] if plan.merging else []
+        sources = [f.col(SOURCES), f.col(GONE)] if plan.merging else []
         return [*fields, f.concat(*emits).alias(EMITS), *counted, *dropped, f.col(_TOUCHED), *upto, *sources]
 
     def moment(self, sequence: SparkColumn) -> SparkColumn:

@@ -22,9 +22,13 @@ from headrace.model.time import NEVER
 from headrace.model.windows import Sessions
 
 SOURCES = "_sources"
-"""Column of the windows (``ws``, ``we``) that were merged away into a row's window."""
+"""Column of the open windows (``ws``, ``we``) that a row's window came out of, itself perhaps among them."""
+
+GONE = "_gone"
+"""Column of how many of them are other windows, which vanished."""
 
 _KIND, _FROM, _TO, _REACH, _STARTS, _GROUP = "_kind", "_from", "_to", "_reach", "_starts", "_group"
+_ITSELF, _LENGTH, _INDEX, _NONSPECULATIVE = "_itself", "_itself_length", "_itself_index", "_itself_nonspec"
 
 
 class _Kind(IntEnum):
@@ -68,7 +72,8 @@ class Merging:
         if plan.may_finish:
             rows = rows.select("*", self._meets_closed).select(*self._spared)
         groups = rows.groupBy(*self._by).agg(*self._folded)
-        return groups.select("*", self._itself).select(*self._after)
+        kept = [name for name in groups.columns if name not in (_LENGTH, _INDEX, _NONSPECULATIVE)]
+        return groups.select(*kept, *self._itself).select(*self._after)
 
     def _from_state(self, touched: DataFrame | None) -> list[SparkColumn]:
         if (touched is None) not in self._known:
@@ -201,13 +206,14 @@ class Merging:
         latest = plan.how.timestamp is TimestampCombiner.LATEST
         carried = {c.HELD: f.max if latest else f.min, c.RETRACTED: f.sum, c.BEHIND: f.max, c.TIMES: _together}
         carried |= {measure.name: folds.get(measure.fold, _sorted) for measure in plan.trigger.measures}
-        live = [f.sort_array(f.flatten(f.collect_list(c.LIVE))).alias(c.LIVE)] if plan.retracting else []
+        live = [f.sort_array(_together(c.LIVE)).alias(c.LIVE)] if plan.retracting else []
         extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
         return [
             *([] if self.by_result else extent),
             *[f.max(name).alias(name) for name in self.clocks],
             f.sum(c.COUNT).alias(c.COUNT),
             f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, source)).alias(SOURCES),
+            *self._longest,
             f.coalesce(f.sum(c.NEW), f.lit(0).cast("long")).alias(c.NEW),
             (f.max if latest else f.min)(c.HOLD).alias(c.HOLD),
             *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
@@ -229,8 +235,23 @@ class Merging:
         return (source["ws"] == f.col(_FROM)) & (source["we"] == f.col(_TO))
 
     @cached_property
-    def _itself(self) -> SparkColumn:
-        return f.try_element_at(f.filter(SOURCES, self._is_result), f.lit(1)).alias("_itself")
+    def _longest(self) -> list[SparkColumn]:
+        """Of the longest source its counters and its length. Of sessions only the result itself is as long as it."""
+        if self.plan.custom:
+            return []
+        length = f.when(f.col(c.STATUS) == c.OPEN, f.col(c.WINDOW_END) - f.col(c.WINDOW_START))
+        counters = {_INDEX: c.INDEX, _NONSPECULATIVE: c.NONSPECULATIVE}
+        return [f.max(length).alias(_LENGTH), *[f.max_by(of, length).alias(name) for name, of in counters.items()]]
+
+    @cached_property
+    def _itself(self) -> list[SparkColumn]:
+        """Whether the result is one of the sources, and that one's counters."""
+        if not self.plan.custom:
+            is_itself = f.coalesce(f.col(_LENGTH) == f.col(_TO) - f.col(_FROM), f.lit(False)).alias(_ITSELF)
+            return [is_itself, f.col(_INDEX), f.col(_NONSPECULATIVE)]
+        source = f.try_element_at(f.filter(SOURCES, self._is_result), f.lit(1))
+        counters = {_INDEX: "index", _NONSPECULATIVE: "nonspec"}
+        return [source.isNotNull().alias(_ITSELF), *[source[of].alias(name) for name, of in counters.items()]]
 
     @property
     def _held(self) -> SparkColumn:
@@ -257,12 +278,13 @@ class Merging:
             **{name: in_order(f.col(name)) for name in self._lists},
             c.WINDOW_START: f.col(_FROM),
             c.WINDOW_END: f.col(_TO),
-            c.INDEX: f.coalesce(f.col("_itself.index"), f.lit(0).cast("long")),
-            c.NONSPECULATIVE: f.coalesce(f.col("_itself.nonspec"), f.lit(0).cast("long")),
+            c.INDEX: f.when(f.col(_ITSELF), f.col(_INDEX)).otherwise(f.lit(0).cast("long")),
+            c.NONSPECULATIVE: f.when(f.col(_ITSELF), f.col(_NONSPECULATIVE)).otherwise(f.lit(0).cast("long")),
             c.HAS_STATE: has,
             c.WAS_CLOSED: closed,
-            c.MERGED: has & ~((f.size(SOURCES) == 1) & f.col("_itself").isNotNull()),
-            SOURCES: f.filter(SOURCES, lambda source: ~self._is_result(source)),
+            c.MERGED: has & ~((f.size(SOURCES) == 1) & f.col(_ITSELF)),
+            SOURCES: f.col(SOURCES),
+            GONE: f.size(SOURCES) - f.when(f.col(_ITSELF), 1).otherwise(0),
             **({c.HELD: self._held} if plan.stamps_merged else {}),
         }
         known_of_sources = [sources.name for sources in plan.trigger.sources]

@@ -13,7 +13,7 @@ from headrace.engine.delta import EVENT_TIME, data_rows
 from headrace.engine.emission import COUNTS, DROPPED, DROPPED_RETRACTIONS, EMITS, Emission
 from headrace.engine.firing import Clocks
 from headrace.engine.matching import Matching
-from headrace.engine.merging import SOURCES, Merging
+from headrace.engine.merging import GONE, SOURCES, Merging
 from headrace.engine.plan import Plan
 from headrace.engine.state import StateLayer, due_columns, hearing, lookup
 from headrace.engine.types import DataFrame, SparkColumn
@@ -36,7 +36,11 @@ class Step:
         rows = self.rows.select(*names)
         if not self.plan.merging:
             return rows
-        gone = self.rows.select(*self.plan.keys, c.EPOCH, f.explode(SOURCES).alias("_gone"))
+        sources = self.rows.where(f.col(GONE) > 0).select(
+            *self.plan.identity, c.EPOCH, f.explode(SOURCES).alias("_gone")
+        )
+        is_result = (f.col("_gone.ws") == f.col(c.WINDOW_START)) & (f.col("_gone.we") == f.col(c.WINDOW_END))
+        gone = sources.where(~is_result)
         blank = {c.STATUS: f.lit(c.DELETED), c.DUE_EVENT: f.lit(2**62), c.DUE_TIME: f.lit(2**62)}
         window = {c.WINDOW_START: f.col("_gone.ws"), c.WINDOW_END: f.col("_gone.we")}
         kept = {name: f.col(name) for name in (*self.plan.keys, c.EPOCH)}
@@ -92,10 +96,9 @@ class Step:
         wanted.
         """
         names = {"retractions" if timing is None else timing.lower(): name for timing, name in COUNTS.items()}
-        sources = f.sum(f.size(SOURCES)) if self.plan.merging else f.lit(0)
         return self.rows.agg(
             f.count(f.lit(1)).alias("rows"),
-            sources.alias("tombstones"),
+            (f.sum(GONE) if self.plan.merging else f.lit(0)).alias("tombstones"),
             *[f.sum(column).alias(name) for name, column in names.items()],
             f.sum(DROPPED).alias("dropped_closed"),
             f.sum(DROPPED_RETRACTIONS).alias("dropped_retractions"),
