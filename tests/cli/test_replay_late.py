@@ -3,7 +3,8 @@
 import gzip
 import io
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 from headrace.entrypoints.cli import app
 from headrace.entrypoints.late import LandedLate, LateReplayError, land_late
 from headrace.entrypoints.restoring import InputGoneError
+from headrace.model.time import Instant
+from headrace.model.windows import CustomWindows, Window
 from headrace.pipeline import FileFormat, Pipeline, SlidingWindows
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.cli.deployments import Deployment, hour
@@ -216,3 +219,16 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     own = run("--to", "landing/clicks")
     assert "late again" in own.stderr
     assert run("--to", "landing/clicks", "--branch", "mian").exit_code == 10
+
+
+@dataclass(frozen=True)
+class Everywhere(CustomWindows):
+    """Windows of which nobody can tell how many an element had."""
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> list[Window]:
+        return [Window(timestamp, Instant(timestamp + 1))]
+
+
+def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
+    with pytest.raises(LateReplayError, match=r"window function of its own.*--mode batch"):
+        land(deployment, replace(deployment.pipeline, where=Everywhere()))

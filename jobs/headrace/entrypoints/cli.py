@@ -197,8 +197,8 @@ def replay_late(
     print_fields(asdict(landed), f"late records of {branch}")
     if landed.is_own:
         notice(
-            "The next run takes them in, and behind the same watermark they are late again. Their original files lie "
-            "here too: a backfill from now on counts them twice"
+            "The next run takes them in, and behind the same watermark they are late again. The files that they came "
+            "from lie here too: whoever reads from the beginning (a backfill, a batch) finds them twice"
         )
     elif to is None:
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
