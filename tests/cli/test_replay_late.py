@@ -170,6 +170,19 @@ def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: py
         land(deployment, packed)
 
 
+@dataclass(frozen=True)
+class Everywhere(CustomWindows):
+    """Windows of which nobody can tell how many an element had."""
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> list[Window]:
+        return [Window(timestamp, Instant(timestamp + 1))]
+
+
+def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
+    with pytest.raises(LateReplayError, match=r"window function of its own.*--mode batch"):
+        land(deployment, replace(deployment.pipeline, where=Everywhere()))
+
+
 def test_nothing_late_lands_nothing(deployment: Deployment) -> None:
     assert land(deployment).files == 0
     deployment.commit()
@@ -219,16 +232,3 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     own = run("--to", "landing/clicks")
     assert "late again" in own.stderr
     assert run("--to", "landing/clicks", "--branch", "mian").exit_code == 10
-
-
-@dataclass(frozen=True)
-class Everywhere(CustomWindows):
-    """Windows of which nobody can tell how many an element had."""
-
-    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> list[Window]:
-        return [Window(timestamp, Instant(timestamp + 1))]
-
-
-def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
-    with pytest.raises(LateReplayError, match=r"window function of its own.*--mode batch"):
-        land(deployment, replace(deployment.pipeline, where=Everywhere()))

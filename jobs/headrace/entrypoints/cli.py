@@ -94,7 +94,7 @@ def run(
         list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
     ] = None,
     publish: Annotated[
-        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds.  [default: on main]")
+        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -180,7 +180,7 @@ def replay_late(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Landing prefix: a path below the root, or a URI.  [default: that of the source, below ROOT/late]",
+            help="Landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.",
             show_default=False,
         ),
     ] = None,
