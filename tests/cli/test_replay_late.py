@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,18 @@ def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: py
     packed = replace(pipeline, source=replace(pipeline.source, suffixes=(".bz2",)))
     with pytest.raises(LateReplayError, match=r"takes only \.bz2"):
         land(deployment, packed)
+
+
+def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
+    from headrace.model.windows import CustomWindows
+
+    @dataclass(frozen=True)
+    class Unknown(CustomWindows):
+        def assign(self, timestamp: object, record: object) -> tuple[()]:
+            return ()
+
+    with pytest.raises(LateReplayError, match=r"window function of its own.*--mode batch"):
+        land(deployment, replace(deployment.pipeline, where=Unknown()))
 
 
 def test_nothing_late_lands_nothing(deployment: Deployment) -> None:

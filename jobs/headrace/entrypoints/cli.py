@@ -94,7 +94,7 @@ def run(
         list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
     ] = None,
     publish: Annotated[
-        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds.  [default: on main]")
+        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -180,7 +180,7 @@ def replay_late(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Landing prefix: a path below the root, or a URI.  [default: that of the source, below ROOT/late]",
+            help="Landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.",
             show_default=False,
         ),
     ] = None,
@@ -197,8 +197,8 @@ def replay_late(
     print_fields(asdict(landed), f"late records of {branch}")
     if landed.is_own:
         notice(
-            "The next run takes them in, and behind the same watermark they are late again. Their original files lie "
-            "here too: a backfill from now on counts them twice"
+            "The next run takes them in, and behind the same watermark they are late again. The files that they came "
+            "from lie here too: whoever reads from the beginning (a backfill, a batch) finds them twice"
         )
     elif to is None:
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")

@@ -2,8 +2,8 @@
 
 Where to? Behind the same watermark they are late again, and the files that they came from still hold them. So by
 default they land under a root of their own, ``{root}/late``, where a batch run of the same pipeline gives their part of
-the results, to be added to what readers see. A backfill needs none of this: it reads the original files, and there the
-records are in time.
+the results, to be added to what readers see. Who wants all in one result runs the original files as one batch, in which
+nothing is late.
 
 Each epoch's late records become one file (CSV: one for each header), named after the snapshot that dropped them and
 created by one conditional put: doing it again lands only what is not there yet.
@@ -110,7 +110,7 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, branch: s
     if isinstance(pipeline.where, CustomWindows):
         raise LateReplayError(
             f"pipeline {pipeline.name} has a window function of its own, so that nobody knows which late records other "
-            "windows have taken: a backfill counts all of them"
+            "windows have taken: run the original files as one batch (--mode batch), in which nothing is late"
         )
     if pipeline.also or pipeline.source.transform is not None:
         why = "several inputs" if pipeline.also else "a Spark function between its files and its records"
