@@ -89,7 +89,7 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
 
 @pytest.fixture
 def session(pipeline: Pipeline, spark: SparkSession, small: SparkSession) -> SparkSession:
-    """Departures run as applications run them; the plans of sessions cost more to compile than to interpret."""
+    """Many epochs of departures run compiled; the plans of sessions cost more to compile than to interpret."""
     return spark if pipeline is DEPARTURES else small
 
 
@@ -111,13 +111,13 @@ def test_in_one_epoch(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_two_months_in_three_runs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, session: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(MARCH_APRIL)
     flights = year[year["month"].isin(MARCH_APRIL)]
     for instalment in (1, 2, 3):
         land_flights.land(root, instalment, 3, 6, flights)
-        assert run(pipeline, root, f"run-{instalment}", 2, session).epochs == (instalment - 1,)
+        assert run(pipeline, root, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     assert_panes_are_consistent(pipeline, read(pipeline, root, "panes", "main"))
