@@ -151,6 +151,8 @@ def build(combiner: CustomCombiner) -> Pipeline:
     )
 
 
-def test_a_fingerprint_tells_its_fields_apart() -> None:
-    assert fingerprint(build(Bins(2))) == fingerprint(build(Bins(2)))
+def test_a_fingerprint_tells_its_fields_and_its_accumulators_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, same_again = fingerprint(build(Bins(2))), fingerprint(build(Bins(2)))
+    monkeypatch.setattr(Bins, "accumulator_types", {**Bins.accumulator_types, "values": DataType.FLOAT})
+    assert (before == same_again, before == fingerprint(build(Bins(2)))) == (True, False)
     assert len({fingerprint(build(combiner)) for combiner in (Bins(2), Bins(3), Span(), Until(3))}) == 4

@@ -190,7 +190,9 @@ def test_it_may_finish_or_not_and_what_stands_behind_it_counts_panes() -> None:
     assert Repeatedly(JUMP).continuation == Repeatedly(AfterCount(1))
 
 
-def test_a_fingerprint_tells_its_fields_apart() -> None:
+def test_a_fingerprint_tells_its_fields_and_its_state_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     found: Sequence[str] = [fingerprint(build(Repeatedly(t))) for t in (Jump(1), Jump(2), Jump(1, "x"), Reminder(1))]
     assert len(set(found)) == 4
     assert fingerprint(build(Repeatedly(Jump(1)))) == found[0]
+    monkeypatch.setattr(Jump, "state_types", dict(reversed(Jump.state_types.items())))
+    assert fingerprint(build(Repeatedly(Jump(1)))) != found[0]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from headrace.model.custom_combiners import CustomCombiner
+from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Expr, to_json
 from headrace.pipeline.graph import Aggregation, Pipeline
 
@@ -35,13 +37,23 @@ def _aggregation(aggregation: Aggregation) -> list[Any]:
     return parts if a.transform is None else [*parts, a.transform]
 
 
+def _declared(value: Any) -> list[Any]:
+    """What a user's own object says about its state, which need not be a field of it."""
+    match value:
+        case CustomCombiner():
+            return [_plain(value.accumulator_types), _plain(value.result_type)]
+        case CustomTrigger():
+            return [_plain(value.state_types)]
+    return []
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Expr):
         return to_json(value)
     if is_dataclass(value) and not isinstance(value, type):
         values = {field.name: getattr(value, field.name) for field in fields(value)}
         used = {name: _plain(part) for name, part in values.items() if part is not None}
-        return [type(value).__name__, used]
+        return [type(value).__name__, used, *_declared(value)]
     if isinstance(value, Mapping):
         return [[name, _plain(part)] for name, part in value.items()]
     if isinstance(value, list | tuple):

@@ -1,0 +1,54 @@
+"""Combiners and triggers that users write in whole runs: over files, and with state that one run hands to the next."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.model.time import Instant, instant, to_datetime
+from headrace.pipeline import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count, custom_of
+from headrace.reference import Epoch, fold_current, run_pipeline
+from tests.own_combiners import Bins, Longest, Span
+from tests.own_triggers import Jump
+from tests.process.clicks import clicks, land, records
+
+pytestmark = pytest.mark.spark
+
+PIPELINE = replace(
+    clicks(Sessions(timedelta(minutes=30)), name="own"),
+    when=AfterWatermark(early=Repeatedly(AfterAny(Jump(1, "price"), AfterCount(6))), late=AfterCount(1)),
+    what={
+        "clicks": count(),
+        "span": custom_of(Span(), col("price")),
+        "bins": custom_of(Bins(3), col("price")),
+        "names": custom_of(Longest(), col("user")),
+    },
+)
+
+
+def expected(files: int) -> dict[Any, Any]:
+    epochs = []
+    for file in range(files):
+        rows = [row | {"at": instant(datetime.fromisoformat(str(row["at"])))} for row in records(file)]
+        epochs.append(Epoch(Instant(0), rows))
+    panes = fold_current(pane for result in run_pipeline(PIPELINE, epochs) for pane in result.panes)
+    return {(*key, to_datetime(window.start)): pane.values for (key, window), pane in panes.items()}
+
+
+def test_a_run_goes_on_from_the_state_that_another_left(spark: SparkSession, tmp_path: Path) -> None:
+    for files in (2, 3):
+        land(tmp_path, 0, files)
+        process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run {files}"), spark=spark)
+        rows = read(PIPELINE, tmp_path.as_uri(), "current", "main").to_pylist()
+        found = {
+            (row["user"], row["window_start"]): (row["clicks"], row["span"], tuple(row["bins"]), tuple(row["names"]))
+            for row in rows
+        }
+        assert found == expected(files)
+        assert any(clicks > 1 for clicks, *_ in found.values())
