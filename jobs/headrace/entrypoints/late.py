@@ -115,8 +115,8 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, branch: s
     if pipeline.also or pipeline.source.transform is not None:
         why = "several inputs" if pipeline.also else "a Spark function between its files and its records"
         raise LateReplayError(
-            f"pipeline {pipeline.name} has {why}, so that its late records do not come apart into files of one kind: run "
-            "the original files as one batch (--mode batch), in which nothing is late"
+            f"pipeline {pipeline.name} has {why}, so that its late records do not come apart into files of one kind: "
+            "run the original files as one batch (--mode batch), in which nothing is late"
         )
     store = open_store(root)
     target = _target(pipeline.source, store, root, to)
