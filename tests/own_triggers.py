@@ -36,6 +36,7 @@ class Reminder(CustomTrigger):
     """Fires again and again, at the earliest processing time that an element asks for: its value, in granules."""
 
     extra: int = 0
+    column: str = "value"
     may_finish = False
     state_types = {"at": DataType.TIMESTAMP}
 
@@ -43,7 +44,7 @@ class Reminder(CustomTrigger):
         return {"at": None}
 
     def on_element(self, state: State, element: TriggerElement, moment: TriggerMoment) -> State:
-        value = element.record["value"]
+        value = element.record[self.column]
         if value is None:
             return state
         at = moment.processing_time + abs(value) + self.extra

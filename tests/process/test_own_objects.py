@@ -42,9 +42,9 @@ def expected(files: int) -> dict[Any, Any]:
 
 
 def test_a_run_goes_on_from_the_state_that_another_left(spark: SparkSession, tmp_path: Path) -> None:
-    for files in (2, 3):
-        land(tmp_path, 0, files)
-        process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run {files}"), spark=spark)
+    for landed, files in ((0, 2), (2, 3)):
+        land(tmp_path, landed, files)
+        process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run-{files}"), spark=spark)
         rows = read(PIPELINE, tmp_path.as_uri(), "current", "main").to_pylist()
         found = {
             (row["user"], row["window_start"]): (row["clicks"], row["span"], tuple(row["bins"]), tuple(row["names"]))

@@ -33,6 +33,7 @@ from headrace.pipeline import (
     approx_distinct_of,
     collect_of,
     count,
+    custom_of,
     distinct_of,
     first_of,
     last_of,
@@ -46,6 +47,7 @@ from headrace.pipeline import (
     variance_of,
 )
 from headrace.reference import Epoch
+from tests.own_combiners import Bins, Longest, Span
 from tests.reference.strategies import triggers
 
 SCHEMA = {
@@ -102,6 +104,9 @@ def aggregates(number: Expr, text: Expr) -> st.SearchStrategy[Mapping[str, Aggre
         approx_distinct_of(number),
         quantile_of(number, 0.5),
         pairs_of(number, text, Outer.BOTH),
+        custom_of(Span(), number),
+        custom_of(Bins(3), number),
+        custom_of(Longest(), text),
     ]
     some = st.lists(st.sampled_from(others), max_size=3, unique_by=id)
     return some.map(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Aggregate, Combiner, count, sum_of
-from headrace.model.expr import DataType, Expr, col, if_
+from headrace.model.expr import Column, DataType, Expr, col, if_
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import (
     AfterAll,
@@ -39,6 +39,7 @@ from headrace.model.triggers import (
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from headrace.reference import Contents, Element, Grouping, Operator, Output, combine
+from tests.own_triggers import Jump, Reminder
 
 _WANTED = os.environ.get("HEADRACE_EXAMPLES")
 
@@ -60,7 +61,7 @@ FIXED_LIKE: st.SearchStrategy[WindowFn] = st.one_of(
 SESSIONS = st.builds(Sessions, st.integers(1, 12), st.booleans())
 
 
-def leaves(condition: Expr, number: Expr) -> st.SearchStrategy[Trigger]:
+def leaves(condition: Expr, number: Column) -> st.SearchStrategy[Trigger]:
     """Leaves of trigger trees; data-driven ones look at a bool and an int of the elements."""
     several = {"n": count(), "number": sum_of(number), "ends": count(if_(condition, 1, None))}
     return st.one_of(
@@ -79,6 +80,8 @@ def leaves(condition: Expr, number: Expr) -> st.SearchStrategy[Trigger]:
                 AfterSignal("go"),
             ]
         ),
+        st.builds(Jump, st.integers(0, 4), st.just(number.name)),
+        st.builds(Reminder, st.integers(0, 3), st.just(number.name)),
         st.builds(AfterCount, st.integers(1, 4)),
         st.builds(AfterBytes, st.integers(1, 30)),
         st.builds(AfterPercentileWatermark, st.just(50.0)),
@@ -98,7 +101,7 @@ def _composites(inner: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]
     )
 
 
-def triggers(condition: Expr, number: Expr) -> st.SearchStrategy[Trigger]:
+def triggers(condition: Expr, number: Column) -> st.SearchStrategy[Trigger]:
     """Any tree of the vocabulary, finishing ones included."""
     return st.recursive(leaves(condition, number), _composites, max_leaves=5)
 

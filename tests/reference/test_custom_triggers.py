@@ -56,13 +56,7 @@ def test_it_finishes_as_other_leaves_do() -> None:
 
 
 def test_it_is_asked_when_its_deadline_is_due() -> None:
-    @dataclass(frozen=True)
-    class Remind(Reminder):
-        def on_element(self, state: State, element: TriggerElement, moment: TriggerMoment) -> State:
-            record = {"value": element.record["x"]}
-            return super().on_element(state, TriggerElement(record, element.timestamp), moment)
-
-    run = PipelineRun(build(Remind()))
+    run = PipelineRun(build(Reminder(column="x")))
     assert values(run, 100, (1, 20), (2, 7)) == []
     assert values(run, 106) == []
     assert values(run, 107) == [(7, 20)]
