@@ -5,10 +5,10 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace_snapshots.format.layers import plan_merge
+from headrace_snapshots.format.layers import FANOUT, plan_merge
 from tests.reference.strategies import examples
 
-SIZES = st.integers(0, 8) | st.integers(0, 100_000) | st.sampled_from([8**k + d for k in range(7) for d in (-1, 0, 1)])
+SIZES = st.integers(0, 8) | st.integers(0, 100_000) | st.sampled_from([16**k + d for k in range(6) for d in (-1, 0, 1)])
 
 
 def simulate(arrivals: list[int]) -> tuple[int, int]:
@@ -26,17 +26,17 @@ def simulate(arrivals: list[int]) -> tuple[int, int]:
 
 
 def bound(total: int) -> float:
-    return 8 * (math.log(max(total, 1), 8) + 2)
+    return FANOUT * (math.log(max(total, 1), FANOUT) + 2)
 
 
 @examples(300)
 @given(st.lists(SIZES, max_size=400))
 @example([1] * 400)
 @example([7, 9] * 200)
-@example([1] * 7 + [15] + [1] * 7 + [59] + [1] * 7 + [15] + [1] * 7 + [10_000] + [1] * 100)
-@example([8**k for k in range(8)] * 20)
-@example([8**k for k in reversed(range(8))] * 20)
-@example(([8**5] + [1] * 7) * 40)
+@example([1] * 15 + [31] + [1] * 15 + [251] + [1] * 15 + [31] + [1] * 15 + [100_000] + [1] * 200)
+@example([16**k for k in range(6)] * 40)
+@example([16**k for k in reversed(range(6))] * 40)
+@example(([16**4] + [1] * 15) * 40)
 def test_layers_and_rewrites_grow_with_the_logarithm(arrivals: list[int]) -> None:
     layers, rewrites = simulate(arrivals)
     assert layers <= bound(sum(arrivals))
@@ -54,11 +54,11 @@ def test_layers_stay_few_when_merging_removes_rows(arrivals: list[int], data: st
         assert len(layers) <= bound(sum(arrivals))
 
 
-def test_small_lists_are_left_alone_and_steady_streams_merge_in_eights() -> None:
+def test_small_lists_are_left_alone_and_steady_streams_merge_in_sixteens() -> None:
     assert plan_merge([]) is None
-    assert plan_merge([5] * 7) is None
-    assert plan_merge([5] * 8) == 0
-    assert plan_merge([1000, *[5] * 8]) == 1
-    assert plan_merge([1000, *[5] * 7, 1000]) == 0  # small ones shut in between large ones
-    assert plan_merge([*[64] * 7, *[8] * 7, *[1] * 8]) == 0  # one cascade, one rewrite
-    assert simulate([100] * 512)[1] == 3
+    assert plan_merge([5] * 15) is None
+    assert plan_merge([5] * 16) == 0
+    assert plan_merge([1000, *[5] * 16]) == 1
+    assert plan_merge([1000, *[5] * 15, 1000]) == 0  # small ones shut in between large ones
+    assert plan_merge([*[256] * 15, *[16] * 15, *[1] * 16]) == 0  # one cascade, one rewrite
+    assert simulate([100] * 4096)[1] == 3

@@ -68,7 +68,7 @@ def by_reference(value: int, row: SparkColumn) -> SparkColumn:
     """``value`` as something that generated code refers to, instead of text in it: a clock that is another one in every
     epoch would make every epoch's code new, to be compiled again. ``row`` is any column that is not constant.
     """
-    values = f.array(f.lit(value).cast("long"), f.lit(value).cast("long"))
+    values = f.array(f.lit(int(value)).cast("long"), f.lit(int(value)).cast("long"))
     return f.get(values, f.when(row.isNull(), 0).otherwise(1))
 
 

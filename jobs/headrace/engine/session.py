@@ -47,8 +47,8 @@ _CONF = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # rows of one key are together already: a join on more columns than that needs no exchange
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # groups are many: it would sort them anyway, and make a buffer for each
+    "spark.sql.execution.useObjectHashAggregateExec": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",

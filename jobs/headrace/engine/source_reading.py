@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from headrace.engine import columns as c
 from headrace.engine.elements import element_size, record
 from headrace.engine.errors import UnreadableFileError
-from headrace.engine.expressions import compile_expr, named
+from headrace.engine.expressions import by_reference, compile_expr, named
 from headrace.engine.plan import Plan
 from headrace.engine.program import substitute
 from headrace.engine.source_files import FileColumns, file_columns
@@ -207,7 +207,7 @@ class _Judge:
     def _stamps(self) -> dict[str, SparkColumn]:
         """Event time, mark and split, over the columns of the input."""
         event_time, schema = self.input.event_time, self.input.source.columns
-        arrival = f.when(f.col(UNPARSED).isNull(), f.lit(int(self.batch.processing_time))).cast("long")
+        arrival = f.when(f.col(UNPARSED).isNull(), by_reference(self.batch.processing_time, f.col(RAW)))
         expr = event_time.expr
         at = arrival if expr is None else f.unix_micros(_parsed(expr, schema))
         mark = marks(event_time)

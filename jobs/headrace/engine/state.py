@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.dues import LIMIT, Dues
-from headrace.engine.expressions import compile_expr, named
+from headrace.engine.expressions import by_reference, compile_expr, named
 from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn, SparkSession
@@ -83,8 +83,8 @@ def _is_exhausted(layer: StateLayer, clocks: Clocks) -> bool:
 def _looked_up(plan: Plan, layer: StateLayer, clocks: Clocks) -> StateLayer:
     event, time = f.col(c.DUE_EVENT), f.col(c.DUE_TIME)
     pending = layer.rows.select(
-        f.when(event >= int(clocks.watermark_after), event).alias(c.DUE_EVENT),
-        f.when(time > int(clocks.processing_time), time).alias(c.DUE_TIME),
+        f.when(event >= by_reference(clocks.watermark_after, event), event).alias(c.DUE_EVENT),
+        f.when(time > by_reference(clocks.processing_time, time), time).alias(c.DUE_TIME),
     )
     found = pending.agg(*due_columns(plan)).collect()[0]
     return replace(layer, event_dues=Dues.of(found[0], plan.grain), time_dues=Dues.of(found[1], 1))
@@ -141,11 +141,12 @@ def lookup(
     wanted = [] if touched is None else [touched.select(*plan.partitioning)]
     # what was due before was activated then, and a newer layer holds what became of it
     # (until the watermark has passed its end, the next event-time activation of an open window is its end)
-    due = (f.col(c.DUE_TIME) > int(clocks.previous_processing_time)) & (
-        f.col(c.DUE_TIME) <= int(clocks.processing_time)
+    time, event = f.col(c.DUE_TIME), f.col(c.DUE_EVENT)
+    due = (time > by_reference(clocks.previous_processing_time, time)) & (
+        time <= by_reference(clocks.processing_time, time)
     )
     for before, after in [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]:
-        due = due | ((f.col(c.DUE_EVENT) >= int(before)) & (f.col(c.DUE_EVENT) < int(after)))
+        due = due | ((event >= by_reference(before, event)) & (event < by_reference(after, event)))
     wanted += [layer.rows.where(due).select(*plan.partitioning) for layer in layers if layer.is_due(clocks)]
     for condition in told:
         heard = (f.col(c.STATUS) == c.OPEN) & condition
@@ -163,20 +164,20 @@ def earliest_hold(plan: Plan, layers: Sequence[StateLayer], watermark: Instant) 
     if not any(layer.hold < watermark for layer in layers):
         return watermark
     rows = union([layer.rows for layer in layers])
-    holding = union([layer.rows.where(f.col(c.HOLD) < int(watermark)).select(*plan.partitioning) for layer in layers])
+    holding = union(
+        [
+            layer.rows.where(f.col(c.HOLD) < by_reference(watermark, f.col(c.HOLD))).select(*plan.partitioning)
+            for layer in layers
+        ]
+    )
     found = newest(plan, rows.join(holding.hint("shuffle_hash"), plan.partitioning, "left_semi"))
     earliest = found.where(f.col(c.STATUS) == c.OPEN).agg(f.min(c.HOLD)).collect()[0][0]
     return watermark if earliest is None else Instant(min(earliest, watermark))
 
 
 def merge(plan: Plan, layers: Sequence[StateLayer], drop_deleted: bool) -> DataFrame:
-    """One layer's rows out of several; tombstones go only when nothing older is left below (``drop_deleted``).
-
-    Which rows are the newest is looked up, instead of sorting whole rows.
-    """
-    versions = union([layer.rows for layer in layers])
-    latest = versions.groupBy(*plan.identity).agg(f.max(c.EPOCH).alias(c.EPOCH))
-    rows = versions.join(latest.hint("shuffle_hash"), [*plan.identity, c.EPOCH], "left_semi")
+    """One layer's rows out of several; tombstones go only when nothing older is left below (``drop_deleted``)."""
+    rows = newest(plan, union([layer.rows for layer in layers]))
     return rows.where(f.col(c.STATUS) != c.DELETED) if drop_deleted else rows
 
 

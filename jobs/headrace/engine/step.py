@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME, data_rows
 from headrace.engine.emission import COUNTS, DROPPED, DROPPED_RETRACTIONS, EMITS, Emission
+from headrace.engine.expressions import by_reference
 from headrace.engine.firing import Clocks
 from headrace.engine.matching import Matching
 from headrace.engine.merging import GONE, SOURCES, Merging
@@ -149,8 +150,9 @@ class StepProgram:
         return Step(self.plan, self._emission.apply(rows), self._emission)
 
     def _moment(self, epoch: int, clocks: Clocks) -> list[SparkColumn]:
-        """The clocks as columns."""
+        """The clocks as columns, of rows that have a window."""
         now = [int(clocks.watermark_before), int(clocks.watermark_after), int(clocks.processing_time), epoch]
         for q in self._percentiles:
             now += [int(at) for at in clocks.percentiles[q]]
-        return [f.lit(value).cast("long").alias(name) for name, value in zip(self._clocks, now, strict=True)]
+        row = f.col(c.WINDOW_START)
+        return [by_reference(value, row).alias(name) for name, value in zip(self._clocks, now, strict=True)]

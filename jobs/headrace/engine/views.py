@@ -4,15 +4,13 @@ change.
 
 from collections.abc import Sequence
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from headrace.engine.plan import Plan
 from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
-from headrace.model.time import MIN_INSTANT
 from headrace_snapshots.format.files import DataFile
-
-_FROM, _TO, _AGE = "_from", "_to", "_age"
 
 
 def read_panes(spark: SparkSession, plan: Plan, root: str, files: Sequence[DataFile]) -> DataFrame:
@@ -23,18 +21,10 @@ def read_panes(spark: SparkSession, plan: Plan, root: str, files: Sequence[DataF
 
 
 def newest_records(plan: Plan, panes: DataFrame) -> DataFrame:
-    """The newest record of each (key, window), retraction or not. Which one that is is looked up, instead of sorting
-    whole rows.
-    """
-    ends = {_FROM: "window_start", _TO: "window_end"}  # NULL for the global window, and NULL joins nothing
-    identity = [*plan.keys, *ends]
-    known = panes.select(
-        "*",
-        *[f.coalesce(f.unix_micros(end), f.lit(int(MIN_INSTANT))).alias(name) for name, end in ends.items()],
-        (f.col("epoch") * f.lit(2**32) + f.col("sequence")).alias(_AGE),
-    )
-    latest = known.groupBy(*identity).agg(f.max(_AGE).alias(_AGE))
-    return known.join(latest.hint("shuffle_hash"), [*identity, _AGE], "left_semi").select(*panes.columns)
+    """The newest record of each (key, window), retraction or not."""
+    newest_first = (f.col("epoch").desc(), f.col("sequence").desc())
+    order = Window.partitionBy(*plan.keys, "window_start", "window_end").orderBy(*newest_first)
+    return panes.withColumn("_rank", f.row_number().over(order)).where(f.col("_rank") == 1).drop("_rank")
 
 
 def current(plan: Plan, panes: DataFrame) -> DataFrame:

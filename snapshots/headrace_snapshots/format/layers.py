@@ -1,23 +1,23 @@
 """When to merge the layers of a layered table: a pure decision over their row counts.
 
-The tier of a layer is floor(log8(rows)). Read from the newest layer back, the layers up to the first of a higher tier
+The tier of a layer is floor(log16(rows)). Read from the newest layer back, the layers up to the first of a higher tier
 than the newest are its *group*; in the whole list every layer belongs to the group of the highest tier at or after
-it, so there are at most as many groups as tiers. Only the newest group can grow. When eight have gathered in it they
+it, so there are at most as many groups as tiers. Only the newest group can grow. When sixteen have gathered in it they
 become one:
 
-* fewer than eight layers a tier stay: at most 7 * (log8(largest layer) + 1) layers, however many epochs;
+* fewer than sixteen layers a tier stay: at most 15 * (log16(largest layer) + 1) layers, however many epochs;
 * a merge of a group ends in a layer of the group's own tier, so what a row is in grows by a whole layer of that tier
-  each time: a row is rewritten at most eight times a tier, and in steady streams once.
+  each time: a row is rewritten at most sixteen times a tier, and in steady streams once.
 """
 
 from collections.abc import Sequence
 
-FANOUT = 8
+FANOUT = 16
 
 
 def tier(rows: int) -> int:
-    """floor(log8(rows)), 0 for an empty layer."""
-    return (max(rows, 1).bit_length() - 1) // 3
+    """floor(log16(rows)), 0 for an empty layer."""
+    return (max(rows, 1).bit_length() - 1) // 4
 
 
 def plan_merge(rows: Sequence[int]) -> int | None:
