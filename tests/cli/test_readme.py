@@ -2,15 +2,27 @@
 
 import re
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from headrace.model.time import Instant
 from headrace.model.windows import Window
-from headrace.pipeline import AfterWatermark, TriggerElement, TriggerMoment, col, custom_of
+from headrace.pipeline import (
+    AfterWatermark,
+    DataType,
+    Deduplicate,
+    TriggerElement,
+    TriggerMoment,
+    col,
+    custom_of,
+    pairs_of,
+)
 from headrace.pipeline.registry import resolve
 from headrace.pipeline.trigger_checks import check_own
 from headrace.reference import combine
@@ -30,10 +42,27 @@ def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
     assert len(blocks()[0].split("flights = ")[1].splitlines()) <= 20
 
 
+def test_inputs_are_joined_and_ids_counted_once() -> None:
+    names: dict[str, Any] = {}
+    for block in blocks()[:2]:
+        exec(block, names)
+    flights, delays = names["flights"], names["delays"]
+    more = {**flights.schema, "wind": DataType.INT, "id": DataType.STRING}
+    joined = replace(
+        delays,
+        source=replace(flights, schema=more),
+        also=(names["weather"],),
+        what={"winds": pairs_of(col("dep_delay"), col("wind"))},
+        deduplicate=Deduplicate(col("id"), timedelta(days=1)),
+        expectations=(),
+    )
+    assert [each.name for each in joined.inputs] == ["source", "weather"]
+
+
 def test_the_objects_of_ones_own_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("own")  # dataclass looks for the module of the class that it makes
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in blocks()[1:3]:
+    for block in (block for block in blocks() if "Custom" in block):
         exec(block, module.__dict__)
     spread = custom_of(module.Spread(), col("x"))
     assert combine(spread, [(4, 1), (9, 2), (2, 1)]) == 7

@@ -1,13 +1,16 @@
 """What a publish and a cut-over say became visible: everything of the range, not its newest epoch alone. No Spark."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from headrace.engine.progress import Progress
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
-from headrace.entrypoints.backfill import cut_over
+from headrace.entrypoints.backfill import ClockAheadError, cut_over
 from headrace.entrypoints.publish import AuditMissingError, publish_audited
+from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -20,7 +23,7 @@ class Audited:
         self.store = open_store(root)
         self.catalog = Catalog(self.store, "p")
 
-    def commit(self, epochs: int, branch: str = "main") -> str:
+    def commit(self, epochs: int, branch: str = "main", clock: Instant = MIN_INSTANT) -> str:
         claim = self.catalog.claim(branch, "test")
         head = claim.snapshot_id
         for _ in range(epochs):
@@ -34,7 +37,7 @@ class Audited:
                 parent=head,
                 generation=claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress=Progress().to_json(),
+                progress=Progress(processing_time=clock).to_json(),
                 counts={"panes": epoch + 1, **({"late_dropped": 1} if epoch == 0 else {})},
             )
             self.catalog.commit(claim, manifest)
@@ -91,3 +94,11 @@ def test_a_cut_over_counts_the_whole_branch(root: str) -> None:
     result = cut_over("p", root, "replay")
     assert (result.epochs, result.rows["panes"]) == ((0, 1, 2, 3), 1 + 2 + 3 + 4)
     assert publish_audited("p", root).rows == result.rows
+
+
+def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
+    audited = Audited(root)
+    ahead = instant(datetime.now(UTC) + timedelta(hours=1))
+    audited.audit(None, audited.commit(1, "replay", ahead))
+    with pytest.raises(ClockAheadError, match=re.escape(render(ahead))):
+        cut_over("p", root, "replay")

@@ -5,6 +5,7 @@ It is refused while the branch is behind main's input, so that nothing that was 
 """
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from headrace.engine.progress import Progress
 from headrace.engine.types import SparkSession
@@ -14,11 +15,18 @@ from headrace.entrypoints.process import Listener, process
 from headrace.entrypoints.publish import AuditMissingError, reference, total_counts
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
-from headrace.errors import RetryError
+from headrace.errors import FixConfigError, RetryError
+from headrace.model.time import instant, render
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
+
+
+class ClockAheadError(FixConfigError):
+    """A branch whose clock is ahead of the real one: main would wait until that catches up."""
+
+    code = "config.clock_ahead"
 
 
 class BranchBehindError(RetryError):
@@ -58,7 +66,7 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
     """Make ``branch`` main and published, if its whole audit succeeded and it has taken in all that main has.
 
     ``epochs`` and ``rows`` of the result are those of the whole branch: all that becomes visible.
-    Raises UnknownBranchError, AuditMissingError, AuditFailedError, BranchBehindError. No Spark.
+    Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, BranchBehindError. No Spark.
     """
     started_at = timestamp()
     store = open_store(root)
@@ -75,8 +83,14 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
     if not outcome.success:
         raise AuditFailedError(failure_message(outcome))
     manifest = catalog.manifest(head)
+    taken = Progress.from_json(manifest.progress)
+    if taken.processing_time > instant(datetime.now(UTC)):
+        raise ClockAheadError(
+            f"branch {branch} of {pipeline} is a replay whose clock stands at {render(taken.processing_time)}, which "
+            "is still to come: clocks never go back, so main would do nothing by processing time until then. Replay "
+            "with an earlier --clock, or run a backfill"
+        )
     if old_main is not None:
-        taken = Progress.from_json(manifest.progress)
         wanted = Progress.from_json(catalog.manifest(old_main).progress)
         if (taken.files, taken.bytes) < (wanted.files, wanted.bytes):
             raise BranchBehindError(
