@@ -38,7 +38,8 @@ class SparkConnectionError(FixConfigError):
 class HeadraceOperator(SparkSubmitOperator):
     """Run one action of a pipeline as a Spark application.
 
-    ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out.
+    ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out, one
+    that is a list gives the option once for each of its items.
     """
 
     def __init__(
@@ -110,6 +111,8 @@ class HeadraceOperator(SparkSubmitOperator):
             value = context["params"].get(param)
             if value is True:
                 arguments.append(flag)
+            elif isinstance(value, list):
+                arguments += [part for each in value for part in (flag, str(each))]
             elif value not in (None, False, ""):
                 arguments += [flag, str(value)]
         return arguments

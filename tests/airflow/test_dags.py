@@ -16,6 +16,7 @@ def about(dag):
     return {{
         "schedule": dag.schedule, "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
         "tags": sorted(dag.tags), "params": sorted(dag.params), "run_types": sorted(dag.allowed_run_types),
+        "signals": dag.params.get_param("signals").schema["examples"] if "signals" in dag.params else None,
         "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
                   "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
     }}
@@ -32,13 +33,16 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder with a scheduled pipeline, a file that raises, and one that repeats a name, parsed by Airflow."""
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
+    awaiting = write_pipeline(folder, "awaiting")
+    waits = 'AfterAny(AfterSignal("go"), AfterSignal("ask"))'
+    awaiting.write_text(awaiting.read_text().replace("early=AfterCount(1)", f"early={waits}"))
     (folder / "broken.py").write_text("raise ZeroDivisionError('a mistake of mine')\n")
     (folder / "zz_again.py").write_text((folder / "clicks.py").read_text())
     return python(PARSE, tmp_path_factory.mktemp("airflow"), {"HEADRACE_PIPELINES": str(folder)})
 
 
 def test_every_pipeline_has_three_dags(parsed: Any) -> None:
-    names = ("clicks", "aircraft_sessions", "busy_aircraft", "flights_departures")
+    names = ("clicks", "awaiting", "aircraft_sessions", "busy_aircraft", "flights_departures")
     families = ("process", "recover", "backfill")
     assert set(parsed["dags"]) == {f"headrace_{name}_{family}" for name in names for family in families}
 
@@ -88,6 +92,11 @@ def test_tasks_of_a_family(parsed: Any, family: str, tasks: list[str], params: s
     assert {name: task["after"] for name, task in dag["tasks"].items()} == dict(zip(tasks, befores, strict=True))
     assert set(dag["params"]) == params
     assert dag["tasks"][tasks[-1]]["outlets"] == ["headrace_clicks"]
+
+
+def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed: Any) -> None:
+    assert "signals" in parsed["dags"]["headrace_awaiting_process"]["params"]
+    assert parsed["dags"]["headrace_awaiting_process"]["signals"] == ["ask", "go"]
 
 
 def test_who_writes_main_holds_the_pool(parsed: Any) -> None:

@@ -43,9 +43,11 @@ from headrace_airflow.operators import HeadraceOperator
 from headrace_airflow.registered import registered_files
 ExecutorSafeguard.test_mode = True
 registered = registered_files().pipelines["clicks"]
-flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep"}
+flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep",
+         "--signal": "signals"}
 task = {"dag_id": "headrace_clicks_process", "run_id": "manual__2026-11-21T01:00:00+00:00", "task_id": "process"}
-params = {"max_epochs": 3, "files_per_epoch": None, "full_sweep": True, "branch": "main"}
+params = {"max_epochs": 3, "files_per_epoch": None, "full_sweep": True, "branch": "main",
+          "signals": ["go", 'ask=["u1"]']}
 def run(case):
     for name in case["unset"]:
         del os.environ[name]
@@ -151,6 +153,7 @@ def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: P
     assert given[given.index("--max-epochs") + 1] == "3"
     assert given[given.index("--branch") + 1] == "main"
     assert "--full-sweep" in given
+    assert [given[at + 1] for at, part in enumerate(given) if part == "--signal"] == ["go", 'ask=["u1"]']
     assert "--files-per-epoch" not in given
     assert given[given.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
     assert not any("hunter2" in argument for argument in argv)
