@@ -77,6 +77,10 @@ def test_empty_files_have_no_records(landing: Landing) -> None:
     assert landing.read(pipeline(JSON)) == []
     assert landing.read(pipeline(CSV)) == []
     assert landing.read(pipeline(PARQUET)) == []
+    rowless = pa.table({"time": pa.array([], pa.timestamp("us", "UTC")), "user": pa.array([], pa.string())})
+    land_parquet(landing, "b.parquet", rowless)
+    assert landing.open(pipeline(PARQUET)).groups == {}
+    assert landing.read(pipeline(PARQUET)) == []
 
 
 # --- JSON lines

@@ -10,6 +10,7 @@ from headrace.engine.delta import aggregate, assigned
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.firing import Clocks
 from headrace.engine.landing import Landing
+from headrace.engine.source_planning import InputFile
 from headrace.engine.source_reading import open_batch, read_batches
 from headrace.engine.state import merge, union
 from headrace.engine.types import DataFrame, SparkSession
@@ -84,3 +85,14 @@ def test_unions_keep_every_key(engine: EpochEngine) -> None:
     changed = step.rows.localCheckpoint(eager=True)
     assert changed.count() == changed.select(*identity).distinct().count()
     assert changed.select("user").distinct().count() == USERS
+
+
+def test_an_epoch_without_rows_starts_no_job(engine: EpochEngine) -> None:
+    info = engine.store.write(f"{engine.pipeline.source.path}/zz-nothing.json", b"")
+    context = engine.spark.sparkContext
+    context.setJobGroup("nothing", "an epoch of an empty file")
+    computed = engine.compute({OWN: [InputFile(info.path, info.size, info.etag)]}, Instant(0))
+    context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert context.statusTracker().getJobIdsForGroup("nothing") == []
+    assert (computed.counts["input_files"], computed.counts["records"]) == (1, 0)
+    assert computed.progress.watermark == engine.progress.watermark

@@ -118,6 +118,7 @@ class Intake:
             for each in self.pipeline.inputs
             if files.get(each.name)
         ]
+        batches = [batch for batch in batches if batch.groups or batch.unreadable]  # the others have no rows
         if not batches:
             return Taken()
         while True:

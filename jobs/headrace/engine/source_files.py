@@ -129,8 +129,9 @@ def _csv_columns(source: FileSource, required: Mapping[str, Expr], file: InputFi
 
 def _parquet_columns(
     source: FileSource, required: Mapping[str, Expr], file: InputFile, read: Callable[[int, int], bytes]
-) -> FileColumns:
-    schema = _parquet_schema(file, read)
+) -> FileColumns | None:
+    footer = _parquet_footer(file, read)
+    schema = footer.schema.to_arrow_schema()
     stored = []
     for name, wanted in source.schema.items():
         if name not in schema.names:
@@ -143,11 +144,11 @@ def _parquet_columns(
             raise FileColumnsError(file.path, f"its column {name} is {found}, and the source says {wanted}")
         stored.append((name, spark_type))
     _check_required(required, file, dict(stored), "schema")
-    return FileColumns(tuple(stored))
+    return FileColumns(tuple(stored)) if footer.num_rows else None
 
 
-def _parquet_schema(file: InputFile, read: Callable[[int, int], bytes]) -> pa.Schema:
-    """The schema in the footer, read with one request, or two when the footer is long."""
+def _parquet_footer(file: InputFile, read: Callable[[int, int], bytes]) -> pq.FileMetaData:
+    """Schema and number of rows, read with one request, or two when the footer is long."""
     tail = read(max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
     if len(tail) < 12 or tail[-4:] != _MAGIC:
         raise UnreadableFileError(file.path, "it has no Parquet footer")
@@ -157,7 +158,7 @@ def _parquet_schema(file: InputFile, read: Callable[[int, int], bytes]) -> pa.Sc
     if length > len(tail):
         tail = read(file.size - length, length)
     try:
-        return pq.read_schema(pa.BufferReader(_MAGIC + tail[-length:]))
+        return pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
     except (pa.ArrowException, OSError) as error:
         raise UnreadableFileError(file.path, f"its Parquet footer is broken ({error})") from error
 
