@@ -102,14 +102,14 @@ MUTATIONS = (
     Mutation(
         "a pane does not withdraw the one before it",
         "emission.py",
-        "record = f.concat(withdrawn, record)",
+        "record = f.concat(live, record)",
         "record = record",
         ("retractions", "derived_retract_early_on_time_late"),
     ),
     Mutation(
         "what is emitted is not remembered",
         "emission.py",
-        "live = f.when(emitted, replaced).otherwise(live)",
+        "live = f.when(emitted, f.when(exists, replaced).otherwise(nothing)).otherwise(live)",
         "live = live",
         ("retractions", "derived_retract_early_on_time_late"),
     ),
@@ -144,8 +144,8 @@ MUTATIONS = (
     Mutation(
         "passed deadlines are never asked about",
         "state.py",
-        "f.col(c.DUE_TIME) <= int(clocks.processing_time)\n",
-        "f.col(c.DUE_TIME) < int(clocks.processing_time)\n",
+        "time <= by_reference(clocks.processing_time, time)\n",
+        "time < by_reference(clocks.processing_time, time)\n",
         ("processing_time", "derived_pt_due_at_equality"),
     ),
 )
