@@ -9,12 +9,13 @@ import pytest
 
 from headrace.engine.epochs import Computed, EpochEngine, Written
 from headrace.engine.landing import ByInput, Landing
+from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import process as processing
 from headrace.entrypoints.audit_store import AuditFailedError, read_audit
 from headrace.entrypoints.backfill import backfill, cut_over
 from headrace.entrypoints.commits import Committer
-from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import ChangedPipelineError, Silent, audit, process
 from headrace.entrypoints.publish import publish_audited
 from headrace.entrypoints.reading import read
@@ -240,3 +241,14 @@ def test_recovery_moves_back_and_replays(spark: SparkSession, tmp_path: Path) ->
     assert current(CLICKS, tmp_path, "published") == truth(3)
     assert panes_twice(CLICKS, tmp_path) == []
     check_catalog(catalog.store, CLICKS.name)
+
+
+def test_a_batch_leaves_no_state_behind(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    options = RunOptions("batch", mode=Mode.BATCH)
+    process(CLICKS, tmp_path.as_uri(), options, spark=interpreting(spark))
+    catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+    manifest = catalog.manifest(catalog.head().refs["main"])
+    assert manifest.counts["state_rows"] > 0
+    assert manifest.tables["state"] == ()
+    assert current(CLICKS, tmp_path) == truth(2)

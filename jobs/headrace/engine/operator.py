@@ -164,12 +164,16 @@ class Operator:
         """Put the epoch's rows on top of the layers, merging layers of similar size; what is to be stored for it."""
         if step is None or summary is None:
             return None, 0, (epoch, epoch)
-        count = summary["rows"] + summary["tombstones"]
-        layers = [*self.layers, self._layer(step.state(), count, (epoch, epoch), summary)]
+        rows, count = step.state(), summary["rows"] + summary["tombstones"]
+        if not self.layers:  # there is nothing that a row could say to be gone
+            rows, count = rows.where(f.col(c.STATUS) != c.DELETED), summary["rows"] - summary["deleted"]
+        if not count:
+            return None, 0, (epoch, epoch)
+        layers = [*self.layers, self._layer(rows, count, (epoch, epoch), summary)]
         start = plan_merge([layer.count for layer in layers])
         if start is None:
             self.layers = layers
-            return step.state(), 0, (epoch, epoch)
+            return rows, 0, (epoch, epoch)
         rows = states.merge(self.plan, layers[start:], drop_deleted=start == 0).localCheckpoint(eager=False)
         found = rows.agg(
             f.count(f.lit(1)).alias("rows"), f.min(c.HOLD).alias("hold"), *states.due_columns(self.plan)

@@ -94,6 +94,9 @@ def spark_session(
     return spark
 
 
+DRIVER_MEMORY = "HEADRACE_DRIVER_MEMORY"
+"""Variable of the driver's memory (2g if it is not set), where Headrace starts the JVM itself."""
+
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -128,7 +131,7 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
 
 def _launch_conf(cores: int | None, needs_s3: bool) -> dict[str, str]:
     """What only counts before the JVM starts."""
-    settings = {"spark.master": f"local[{cores or '*'}]"}
+    settings = {"spark.master": f"local[{cores or '*'}]", "spark.driver.memory": os.environ.get(DRIVER_MEMORY, "2g")}
     if needs_s3:
         settings["spark.jars"] = ",".join(str(jar) for jar in s3a_jars())
     options = driver_java_options()

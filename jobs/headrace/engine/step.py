@@ -100,6 +100,7 @@ class Step:
         return self.rows.agg(
             f.count(f.lit(1)).alias("rows"),
             (f.sum(GONE) if self.plan.merging else f.lit(0)).alias("tombstones"),
+            f.count(f.when(f.col(c.STATUS) == c.DELETED, 1)).alias("deleted"),
             *[f.sum(column).alias(name) for name, column in names.items()],
             f.sum(DROPPED).alias("dropped_closed"),
             f.sum(DROPPED_RETRACTIONS).alias("dropped_retractions"),
