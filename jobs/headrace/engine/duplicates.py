@@ -6,8 +6,7 @@ the horizon: it counts no more from then on, and is left out when its layer is m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
@@ -16,6 +15,7 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.delta import Fate
 from headrace.engine.expressions import by_reference
+from headrace.engine.state import union
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType, Schema
 from headrace.model.time import MIN_INSTANT, Instant
@@ -80,11 +80,11 @@ class Duplicates:
         """``by_id`` records with ``_seen``: DUPLICATE if the id is known or another one of its records came before in
         this epoch, FORGOTTEN if nobody can tell any more, NULL for the first of an id and for what takes no part.
         """
-        takes_part = f.col(c.REJECT).isNull() & f.col(c.ADMITTED) & f.col(c.EVENT_TIME).isNotNull()
+        takes_part = _takes_part()
         beyond = self._is_beyond(f.col(c.EVENT_TIME))
         rows = rows.withColumn(_KNOWN, f.lit(False))
         if self.layers:
-            ids = reduce(DataFrame.union, [layer.rows for layer in self.layers])
+            ids = union([layer.rows for layer in self.layers])
             alive = ids.where(~self._is_beyond(f.col(_AT))).select(c.ID)
             asked = rows.where(takes_part).select(c.ID)
             known = alive.join(asked.hint("shuffle_hash"), c.ID, "left_semi").select(c.ID, f.lit(True).alias(_KNOWN))
@@ -108,8 +108,7 @@ class Duplicates:
         """
         if seen is None:
             return self._with(self.layers, watermark), Remembered()
-        new = f.col(c.REJECT).isNull() & f.col(c.ADMITTED) & f.col(c.EVENT_TIME).isNotNull() & f.col(c.SEEN).isNull()
-        found = seen.where(new).select(
+        found = seen.where(_takes_part() & f.col(c.SEEN).isNull()).select(
             c.ID,
             f.col(c.EVENT_TIME).alias(_AT),
             by_reference(epoch, f.col(c.EVENT_TIME)).cast("long").alias(c.EPOCH),
@@ -121,7 +120,7 @@ class Duplicates:
         start = plan_merge([layer.count for layer in layers])
         if start is None:
             return self._with(layers, watermark), Remembered(rows, 0, (epoch, epoch))
-        merged = reduce(DataFrame.union, [layer.rows for layer in layers[start:]])
+        merged = union([layer.rows for layer in layers[start:]])
         # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
         rows, count = _held(merged.where(~self._is_beyond(f.col(_AT))))
         first = layers[start].first_epoch
@@ -130,7 +129,11 @@ class Duplicates:
         return self._with((*layers[:start], *whole), watermark), stored
 
     def _with(self, layers: tuple[IdLayer, ...], watermark: Instant) -> "Duplicates":
-        return Duplicates(self.deduplicate, self.partitions, layers, watermark)
+        return replace(self, layers=layers, watermark=watermark)
+
+
+def _takes_part() -> SparkColumn:
+    return f.col(c.REJECT).isNull() & f.col(c.ADMITTED) & f.col(c.EVENT_TIME).isNotNull()
 
 
 def _held(rows: DataFrame) -> tuple[DataFrame, int]:
