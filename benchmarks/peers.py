@@ -28,6 +28,7 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",  # as ours: larger than the groups of a batch
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }

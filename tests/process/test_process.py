@@ -1,6 +1,7 @@
 """The main job on a real session and local files: overlap, failures on the way, lost blocks, audit and publish."""
 
 import threading
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,13 @@ from headrace.entrypoints.reading import read
 from headrace.entrypoints.recover import recover
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline import FixedWindows, Pipeline
+from headrace.pipeline import FixedWindows, Pipeline, retracting
 from headrace.pipeline.inputs import OWN
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import check_catalog
-from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, clicks, land, records, truth
+from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
 
 pytestmark = pytest.mark.spark
 SECONDS = 120.0
@@ -249,6 +250,19 @@ def test_a_batch_leaves_no_state_behind(spark: SparkSession, tmp_path: Path) -> 
     process(CLICKS, tmp_path.as_uri(), options, spark=interpreting(spark))
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
     manifest = catalog.manifest(catalog.head().refs["main"])
-    assert manifest.counts["state_rows"] > 0
+    assert manifest.counts["state_rows"] == 0
     assert manifest.tables["state"] == ()
     assert current(CLICKS, tmp_path) == truth(2)
+
+
+@pytest.mark.parametrize("runs", [1, FILES], ids=["one run", "a run for each file"])
+def test_expired_windows_leave_the_state(spark: SparkSession, tmp_path: Path, runs: int) -> None:
+    """Of every file one window of each user can still change behind it; what came before is neither kept nor stored."""
+    pipeline = replace(CLICKS, how=retracting())
+    for run in range(runs):
+        land(tmp_path, run * FILES // runs, (run + 1) * FILES // runs)
+        process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{run}"), spark=interpreting(spark))
+    catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+    layers = [manifest.tables["state"] for manifest in catalog.ancestry(catalog.head().refs["main"])]
+    assert [[layer.rows for layer in each] for each in layers] == [[USERS]] * FILES
+    assert current(CLICKS, tmp_path) == truth()

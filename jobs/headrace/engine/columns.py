@@ -37,6 +37,7 @@ KEPT = "_kept_last"  # the last elements of a window, where it holds no more
 SIGN = "_sign"  # 1 for an element, -1 for one that is withdrawn
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
+STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
 MERGED = "_merged"  # the window came out of a merge that the trigger must hear of
 
 # the clocks of the epoch travel as columns, not as literals: literals would make Spark compile every epoch anew

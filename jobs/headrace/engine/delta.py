@@ -73,7 +73,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
         fate = fate.when(f.col(c.SEEN).isNotNull(), f.col(c.SEEN))
     fate = (
         fate.when(f.col(c.WINDOW_START).isNull(), Fate.NOWHERE)
-        .when(by_reference(int(watermark), f.col(EVENT_TIME)) > expires, late)
+        .when(by_reference(watermark, EVENT_TIME) > expires, late)
         .otherwise(Fate.ACCEPTED)
     )
     return windowed.withColumn("_fate", fate.cast("int"))
@@ -181,10 +181,10 @@ def _stamps(plan: Plan, output_watermark: Instant) -> list[SparkColumn]:
         return []
     if plan.stamps_merged:  # no window is the one that it will be
         times = f.collect_set(f.when(f.col(plan.keys[0]).isNotNull(), f.col(EVENT_TIME)))
-        behind = f.max(by_reference(int(output_watermark), f.col(EVENT_TIME)))
+        behind = f.max(by_reference(output_watermark, EVENT_TIME))
         return [times.alias(c.TIMES), behind.alias(c.BEHIND)]
     stamp = f.col(c.STAMP if plan.custom else EVENT_TIME) + f.lit(plan.output_shift)
-    held = f.when(stamp >= by_reference(int(output_watermark), stamp), stamp)
+    held = f.when(stamp >= by_reference(output_watermark, EVENT_TIME), stamp)
     return [(f.min if plan.how.timestamp is TimestampCombiner.EARLIEST else f.max)(held).cast("long").alias(c.HELD)]
 
 

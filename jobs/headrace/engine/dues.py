@@ -7,7 +7,7 @@ down to a multiple of ``grain``: a due may be asked for too early, never too lat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.model.time import NEVER, Instant
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
 
 LIMIT = 512
 """How many distinct activations are kept of a layer; later ones are looked up when their time comes."""
@@ -41,3 +41,6 @@ class Dues:
     def next_after(self, at: Instant) -> Instant:
         """A lower bound of the first activation later than ``at``, NEVER if there is none."""
         return Instant(next((value for value in self.values if value + self.grain > at + 1), self.floor))
+
+
+UNKNOWN = Dues.unknown(MIN_INSTANT)

@@ -15,13 +15,13 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.delta import Fate
 from headrace.engine.expressions import by_reference
+from headrace.engine.layers import Added, Layer, expired, put_on_top
 from headrace.engine.state import union
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType, Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
-from headrace_snapshots.format.layers import plan_merge
 
 TABLE = "ids"
 """The table of a snapshot that holds them."""
@@ -30,33 +30,12 @@ _AT, _KNOWN, _RANK = "at", "_known", "_rank"
 
 
 @dataclass(frozen=True)
-class IdLayer:
-    """Ids that came in epochs ``first_epoch`` to ``last_epoch``."""
-
-    rows: DataFrame
-    count: int
-    first_epoch: int
-    last_epoch: int
-
-
-@dataclass(frozen=True)
-class Remembered:
-    """What an epoch adds: ``rows`` are to be stored in place of the ``replaces`` newest layers, None if there is
-    nothing new.
-    """
-
-    rows: DataFrame | None = None
-    replaces: int = 0
-    epochs: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True)
 class Duplicates:
     """The ids of one pipeline after an epoch, under the watermark that it left."""
 
     deduplicate: Deduplicate
     partitions: int
-    layers: tuple[IdLayer, ...] = ()
+    layers: tuple[Layer, ...] = ()
     watermark: Instant = MIN_INSTANT
 
     def schema(self, columns: Schema) -> t.StructType:
@@ -81,11 +60,11 @@ class Duplicates:
         this epoch, FORGOTTEN if nobody can tell any more, NULL for the first of an id and for what takes no part.
         """
         takes_part = _takes_part()
-        beyond = self._is_beyond(f.col(c.EVENT_TIME))
+        beyond = self._is_beyond(c.EVENT_TIME)
         rows = rows.withColumn(_KNOWN, f.lit(False))
         if self.layers:
             ids = union([layer.rows for layer in self.layers])
-            alive = ids.where(~self._is_beyond(f.col(_AT))).select(c.ID)
+            alive = ids.where(~self._is_beyond(_AT)).select(c.ID)
             asked = rows.where(takes_part).select(c.ID)
             known = alive.join(asked.hint("shuffle_hash"), c.ID, "left_semi").select(c.ID, f.lit(True).alias(_KNOWN))
             rows = rows.drop(_KNOWN).join(known.hint("shuffle_hash"), c.ID, "left")
@@ -99,44 +78,40 @@ class Duplicates:
             .drop(_RANK, _KNOWN)
         )
 
-    def _is_beyond(self, at: SparkColumn) -> SparkColumn:
-        return by_reference(int(self.watermark), at) > at + f.lit(int(self.deduplicate.horizon))
+    def _is_beyond(self, at: str) -> SparkColumn:
+        return by_reference(self.watermark, at) > f.col(at) + f.lit(int(self.deduplicate.horizon))
 
-    def after(self, epoch: int, seen: DataFrame | None, watermark: Instant) -> tuple["Duplicates", Remembered]:
-        """Ids after ``epoch``, whose records are ``seen`` (None: it had none), and what is to be stored. One Spark job
-        if there are any, one more when layers merge.
+    def after(self, epoch: int, seen: DataFrame | None, watermark: Instant) -> tuple["Duplicates", Added]:
+        """Ids after ``epoch``, whose records are ``seen`` (None: it had none), and what that means for the stored ones.
+        One Spark job if there are any, one more when layers merge.
         """
-        if seen is None:
-            return self._with(self.layers, watermark), Remembered()
-        found = seen.where(_takes_part() & f.col(c.SEEN).isNull()).select(
-            c.ID,
-            f.col(c.EVENT_TIME).alias(_AT),
-            by_reference(epoch, f.col(c.EVENT_TIME)).cast("long").alias(c.EPOCH),
-        )
-        rows, count = _held(found)
-        if not count:
-            return self._with(self.layers, watermark), Remembered()
-        layers = (*self.layers, IdLayer(rows, count, epoch, epoch))
-        start = plan_merge([layer.count for layer in layers])
-        if start is None:
-            return self._with(layers, watermark), Remembered(rows, 0, (epoch, epoch))
-        merged = union([layer.rows for layer in layers[start:]])
-        # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
-        rows, count = _held(merged.where(~self._is_beyond(f.col(_AT))))
-        first = layers[start].first_epoch
-        whole = (IdLayer(rows, count, first, epoch),) if count else ()
-        stored = Remembered(rows, len(layers) - 1 - start, (first, epoch))
-        return self._with((*layers[:start], *whole), watermark), stored
+        gone = expired(self.layers, watermark)
+        layers, added = list(self.layers[gone:]), Added()
+        if seen is not None:
+            found = seen.where(_takes_part() & f.col(c.SEEN).isNull()).select(
+                c.ID,
+                f.col(c.EVENT_TIME).alias(_AT),
+                by_reference(epoch, c.EVENT_TIME).alias(c.EPOCH),
+            )
+            top = self._held(found, (epoch, epoch))
+            if top.count:
+                layers, added = put_on_top(layers, top, self._merged)
+        return replace(self, layers=tuple(layers), watermark=watermark), replace(added, expired=gone)
 
-    def _with(self, layers: tuple[IdLayer, ...], watermark: Instant) -> "Duplicates":
-        return replace(self, layers=layers, watermark=watermark)
+    def _merged(self, layers: Sequence[Layer], _is_lowest: bool) -> Layer:
+        rows = union([layer.rows for layer in layers])
+        # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
+        alive = rows.where(~self._is_beyond(_AT))
+        return self._held(alive, (layers[0].first_epoch, layers[-1].last_epoch))
+
+    def _held(self, rows: DataFrame, epochs: tuple[int, int]) -> Layer:
+        """``rows``, computed once and held."""
+        held = rows.localCheckpoint(eager=False)
+        found = held.agg(f.count(f.lit(1)).alias("rows"), f.max(_AT).alias("latest")).collect()[0]
+        horizon = int(self.deduplicate.horizon)
+        expires = MIN_INSTANT if found["latest"] is None else Instant(found["latest"] + horizon)
+        return Layer(held, found["rows"], *epochs, expires)
 
 
 def _takes_part() -> SparkColumn:
     return f.col(c.REJECT).isNull() & f.col(c.ADMITTED) & f.col(c.EVENT_TIME).isNotNull()
-
-
-def _held(rows: DataFrame) -> tuple[DataFrame, int]:
-    """``rows``, computed once and held, and how many they are."""
-    held = rows.localCheckpoint(eager=False)
-    return held, held.count()

@@ -13,6 +13,7 @@ from headrace.engine.firing import Outcome, PaneColumns, compile_firing
 from headrace.engine.merging import GONE, SOURCES
 from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
+from headrace.engine.prepared import Columns
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Literal, col
 from headrace.model.panes import Timing
@@ -28,6 +29,9 @@ COUNTS: Mapping[Timing | None, str] = {
 }
 """Columns that count them: panes by timing, and retractions. Counting them in the array would be interpreted by Spark,
 element by element."""
+
+KEPT = "_kept"
+"""Column of whether a row belongs in the state: a window that came and went within the epoch was never there."""
 
 DROPPED, DROPPED_RETRACTIONS = "_dropped_closed", "_dropped_retractions"
 _TOUCHED, _CHANGED, _CLEARED, _BARRIER = "_touched", "_changed", "_cleared", "_barrier"
@@ -48,9 +52,13 @@ class Emission:
     def apply(self, rows: DataFrame) -> DataFrame:
         """Of ``rows`` those that changed: state columns, ``EMITS`` and ``COUNTS``, drops, the sources that vanished."""
         for phase in self._phases:
-            rows = rows.select(*phase)
+            rows = phase.of(rows)
         # without the barrier Spark would push the filter below all phases and put the whole program into it
-        return rows.where(f.col(_CHANGED) & (f.col(_BARRIER) >= 0)).select(*self._emitted)
+        return self._emitted.of(rows.where(self._is_changed))
+
+    @cached_property
+    def _is_changed(self) -> SparkColumn:
+        return f.col(_CHANGED) & (f.col(_BARRIER) >= 0)
 
     @cached_property
     def _outcome(self) -> Outcome:
@@ -61,10 +69,10 @@ class Emission:
     def _through(self) -> list[str]:
         """Columns that the program does not touch."""
         live = [c.LIVE] if self.plan.retracting else []
-        return [*self.plan.identity, c.THIS_EPOCH, *live, *([SOURCES, GONE] if self.plan.merging else [])]
+        return [*self.plan.identity, c.THIS_EPOCH, c.STORED, *live, *([SOURCES, GONE] if self.plan.merging else [])]
 
     @cached_property
-    def _phases(self) -> list[list[SparkColumn]]:
+    def _phases(self) -> list[Columns]:
         outcome, parts = self._outcome, self.plan.parts
         outputs: dict[str, Expr] = {
             **outcome.state,
@@ -76,7 +84,7 @@ class Emission:
         }
         for i, pane in enumerate(outcome.panes):
             outputs |= {f"_emitted{i}": pane.emitted, f"_exists{i}": pane.exists, f"_cleared{i}": pane.cleared}
-            outputs |= {f"_pane{i}_{name}": expr for name, expr in _pane_info(pane).items()}
+            outputs |= {_field(i, name): expr for name, expr in _pane_info(pane).items()}
         phases, final = outcome.program.compile(outputs)
         through = [*self._through, *[part.name for part in parts]]
         selects = []
@@ -91,26 +99,29 @@ class Emission:
                 *[compile_expr(final[name]).alias(f"_new{name}") for name in outcome.state],
                 *[_left(part, final[_CLEARED]).alias(f"_new{part.name}") for part in parts],
                 *[compile_expr(final[name]).alias(name) for name in flags],
-                *[self._pane(i, final).alias(f"_pane{i}") for i in range(len(outcome.panes))],
+                *[column for i in range(len(outcome.panes)) for column in self._pane(i, final)],
                 f.monotonically_increasing_id().alias(_BARRIER),
             ]
         )
-        return selects
+        return [Columns(select) for select in selects]
 
-    def _pane(self, i: int, final: dict[str, Expr]) -> SparkColumn:
+    def _pane(self, i: int, final: dict[str, Expr]) -> list[SparkColumn]:
+        """The fields of the pane of moment ``i``, flat: Spark makes an object of every struct and of all that is in it,
+        and most rows emit one pane at most.
+        """
         plan = self.plan
         contents = {part.name: _left(part, final[f"_cleared{i}"]) for part in plan.parts}
         parts = plan.unpacked(contents)
         values = {name: accumulator.result(parts) for name, accumulator in plan.accumulators.items()}
         fields = [
-            values[field.name] if field.name in values else compile_expr(final.get(f"_pane{i}_{field.name}", _NONE))
+            values[field.name] if field.name in values else compile_expr(final.get(_field(i, field.name), _NONE))
             for field in plan.pane_type
         ]
         typed = zip(fields, plan.pane_type, strict=True)
-        return f.struct(*[value.cast(field.dataType).alias(field.name) for value, field in typed])
+        return [value.cast(field.dataType).alias(_field(i, field.name)) for value, field in typed]
 
     @cached_property
-    def _emitted(self) -> list[SparkColumn]:
+    def _emitted(self) -> Columns:
         """Panes in order, each after the retractions of what it replaces, and the live panes that result (9.1)."""
         plan = self.plan
         nothing = f.array().cast(t.ArrayType(plan.record_type))
@@ -119,19 +130,19 @@ class Emission:
         counts: dict[Timing | None, list[SparkColumn]] = {of: [] for of in COUNTS}
         ends: list[SparkColumn] = []
         for i in range(len(self._outcome.panes)):
-            emitted, exists, pane = f.col(f"_emitted{i}"), f.col(f"_exists{i}"), f.col(f"_pane{i}")
-            record = f.array(_record(plan, pane, is_retraction=False))
+            emitted, exists = f.col(f"_emitted{i}"), f.col(f"_exists{i}")
+            record = f.array(_record(plan, i, is_retraction=False))
             if plan.counts_net:
                 record = f.when(exists, record).otherwise(nothing)
             for timing in Timing:
-                counts[timing].append(f.when(exists & (pane["timing"] == timing.value), 1).otherwise(0))
+                counts[timing].append(f.when(exists & (f.col(_field(i, "timing")) == timing.value), 1).otherwise(0))
             size = f.when(exists, 1).otherwise(0)
             if plan.retracting:
                 record = f.concat(live, record)
                 withdrawn = f.when(emitted, f.size(live)).otherwise(0)
                 counts[None].append(withdrawn)
                 size = size + withdrawn
-                replaced = f.array(_record(plan, pane, is_retraction=True))
+                replaced = f.array(_record(plan, i, is_retraction=True))
                 live = f.when(emitted, f.when(exists, replaced).otherwise(nothing)).otherwise(live)
             emits.append(f.when(emitted, record).otherwise(nothing))
             ends.append(ends[-1] + size if ends else size)
@@ -146,9 +157,11 @@ class Emission:
         ]
         dropped = [f.col(name).cast("long").alias(name) for name in (DROPPED, DROPPED_RETRACTIONS)]
         counted = [reduce(add, counts[of], f.lit(0)).alias(name) for of, name in COUNTS.items()]
+        kept = ((f.col(f"_new{c.STATUS}") != c.DELETED) | f.col(c.STORED)).alias(KEPT)
         upto = [end.alias(f"{_UPTO}{i}") for i, end in enumerate(ends[:-1])]
         sources = [f.col(SOURCES), f.col(GONE)] if plan.merging else []
-        return [*fields, f.concat(*emits).alias(EMITS), *counted, *dropped, f.col(_TOUCHED), *upto, *sources]
+        emitted = f.concat(*emits).alias(EMITS)
+        return Columns([*fields, emitted, *counted, *dropped, kept, f.col(_TOUCHED), *upto, *sources])
 
     def moment(self, sequence: SparkColumn) -> SparkColumn:
         """At which moment of the epoch (semantics 12.1) the record at ``sequence`` in ``EMITS`` was emitted: numbers in
@@ -180,6 +193,11 @@ def _pane_info(pane: PaneColumns) -> dict[str, Expr]:
     }
 
 
-def _record(plan: Plan, pane: SparkColumn, *, is_retraction: bool) -> SparkColumn:
-    fields = [pane[name].alias(name) for name in plan.pane_type.names]
+def _field(i: int, name: str) -> str:
+    """The column of a field of the pane of moment ``i``."""
+    return f"_pane{i}_{name}"
+
+
+def _record(plan: Plan, i: int, *, is_retraction: bool) -> SparkColumn:
+    fields = [f.col(f"`{_field(i, name)}`").alias(name) for name in plan.pane_type.names]
     return f.struct(*fields, f.lit(is_retraction).alias("is_retraction"))

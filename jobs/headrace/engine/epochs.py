@@ -17,6 +17,7 @@ from headrace.engine.dues import Dues
 from headrace.engine.errors import spark_errors
 from headrace.engine.intake import Intake, Taken
 from headrace.engine.landing import ByInput, Landing, counted
+from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import Operator, Stepped, due_after, run_stages
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
@@ -25,10 +26,11 @@ from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import newest_records, read_panes
 from headrace.engine.writer import write_files
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import Layer as StoredLayer
 from headrace_snapshots.store import ObjectStore
 
 
@@ -46,7 +48,7 @@ class Computed:
     epoch: int
     files: ByInput
     taken: Taken
-    remembered: ids.Remembered
+    remembered: Added
     stages: tuple[Stepped, ...]
     progress: Progress
     counts: Mapping[str, int]
@@ -94,7 +96,7 @@ class EpochEngine:
         """That of the last stage, whose panes readers see."""
         return self.operators[-1].plan
 
-    def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[Layer]]) -> None:
+    def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[StoredLayer]]) -> None:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables. State moves between partitions
         here, only here.
         """
@@ -110,20 +112,20 @@ class EpochEngine:
         self.intake.restore(progress.inputs, known, progress.watermark)
         self.operators[0].percentiles = dict(self.intake.percentiles)
 
-    def _uris(self, layer: Layer) -> list[str]:
+    def _uris(self, layer: StoredLayer) -> list[str]:
         return [spark_uri(self.store.uri, file.path) for file in layer.files]
 
-    def _load_ids(self, layer: Layer) -> ids.IdLayer:
+    def _load_ids(self, layer: StoredLayer) -> Layer:
         assert self.intake.duplicates is not None
         rows = self.intake.duplicates.load(self.spark, self.pipeline.schema, self._uris(layer))
-        return ids.IdLayer(rows, layer.rows, layer.first_epoch, layer.last_epoch)
+        return Layer(rows, layer.rows, layer.first_epoch, layer.last_epoch, _expires(layer))
 
-    def _load(self, operator: Operator, layer: Layer) -> states.StateLayer:
+    def _load(self, operator: Operator, layer: StoredLayer) -> states.StateLayer:
         rows = states.load(self.spark, operator.plan, self._uris(layer), operator.partitions).localCheckpoint(
             eager=False
         )
         dues = Dues.unknown(self.progress.due_event), Dues.unknown(self.progress.due_time)
-        return states.StateLayer(rows, layer.rows, layer.first_epoch, layer.last_epoch, *dues)
+        return states.StateLayer(rows, layer.rows, layer.first_epoch, layer.last_epoch, _expires(layer), *dues)
 
     def has_due(self, processing_time: Instant) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input."""
@@ -208,7 +210,7 @@ class EpochEngine:
             rejected = rejected_rows(records.numbered(), computed.epoch)
         return Written(
             state=tuple(
-                table(stage.state_rows, name)
+                table(stage.state.rows, name)
                 for name, stage in zip(state_tables(self.pipeline), computed.stages, strict=True)
             ),
             ids=table(computed.remembered.rows, ids.TABLE),
@@ -217,7 +219,7 @@ class EpochEngine:
             rejected=table(rejected, "rejected"),
         )
 
-    def fold_current(self, layers: Sequence[Layer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
+    def fold_current(self, layers: Sequence[StoredLayer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
         """Merge layers of ``current``: of every (key, window) the newest record; retractions go when nothing is
         below.
         """
@@ -227,6 +229,10 @@ class EpochEngine:
             if bottom:
                 rows = rows.where(~f.col("is_retraction"))
             return write_files(rows, self.store.uri, prefix, "current")
+
+
+def _expires(layer: StoredLayer) -> Instant:
+    return NEVER if layer.expires is None else Instant(layer.expires)
 
 
 def _counts(files: ByInput, stages: tuple[Stepped, ...]) -> dict[str, int]:
@@ -251,5 +257,5 @@ def _counts(files: ByInput, stages: tuple[Stepped, ...]) -> dict[str, int]:
         "panes": sum(panes.values()),
         **panes,
         "retractions": found[-1].get("retractions") or 0,
-        "state_rows": sum(summary.get("rows") or 0 for summary in found),
+        "state_rows": sum((summary.get("stay") or 0) + (summary.get("tombstones") or 0) for summary in found),
     }

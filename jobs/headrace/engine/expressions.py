@@ -64,12 +64,12 @@ def settled(expr: Expr, schema: Schema) -> Expr:
     return expr
 
 
-def by_reference(value: int, row: SparkColumn) -> SparkColumn:
+def by_reference(value: int, row: str) -> SparkColumn:
     """``value`` as something that generated code refers to, instead of text in it: a clock that is another one in every
-    epoch would make every epoch's code new, to be compiled again. ``row`` is any column that is not constant.
+    epoch would make every epoch's code new, to be compiled again. ``row`` is SQL for any integer that is not constant.
     """
-    values = f.array(f.lit(int(value)).cast("long"), f.lit(int(value)).cast("long"))
-    return f.get(values, f.when(row.isNull(), 0).otherwise(1))
+    # at an index that Spark cannot know, whatever it knows of the row; as text, since each call of Py4J costs
+    return f.expr(f"get(array({int(value)}L, {int(value)}L), cast(coalesce({row} & 1, 0) as int))")
 
 
 def read_text(text: SparkColumn, kind: DataType) -> SparkColumn:

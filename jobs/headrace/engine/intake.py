@@ -10,9 +10,10 @@ from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.delta import Fate
-from headrace.engine.duplicates import Duplicates, IdLayer, Remembered
+from headrace.engine.duplicates import Duplicates
 from headrace.engine.errors import UnreadableFileError, spark_errors
 from headrace.engine.landing import ByInput
+from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import EMPTY, Operator, TakenIn
 from headrace.engine.progress import InputProgress
 from headrace.engine.source_clock import SourceClock
@@ -98,7 +99,7 @@ class Intake:
         if pipeline.deduplicate is not None:
             self.duplicates = Duplicates(pipeline.deduplicate, operator.partitions)
 
-    def restore(self, progress: Mapping[str, InputProgress], ids: Sequence[IdLayer], watermark: Instant) -> None:
+    def restore(self, progress: Mapping[str, InputProgress], ids: Sequence[Layer], watermark: Instant) -> None:
         """Go on from a snapshot. An input that it does not know begins."""
         self.progress |= progress
         if self.pipeline.deduplicate is not None:
@@ -185,10 +186,10 @@ class Intake:
         watermark = min(progress.watermark for progress in self.progress.values())
         return Clocks(watermark, self.percentiles, min(deadlines))
 
-    def remember(self, epoch: int, taken: Taken, watermark: Instant) -> Remembered:
-        """Remember the ids of an epoch that came to ``watermark``; what is to be stored of them."""
+    def remember(self, epoch: int, taken: Taken, watermark: Instant) -> Added:
+        """Remember the ids of an epoch that came to ``watermark``; what that means for those stored."""
         if self.duplicates is None:
-            return Remembered()
+            return Added()
         seen = None if taken.records is None else taken.records.taking_part
         self.duplicates, remembered = self.duplicates.after(epoch, seen, watermark)
         return remembered

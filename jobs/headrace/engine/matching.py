@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.expressions import compile_expr
 from headrace.engine.plan import Plan
+from headrace.engine.prepared import Columns
 from headrace.engine.state import newest, union
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.time import NEVER
@@ -47,15 +48,15 @@ class Matching:
         plan = self.plan
         sides = []
         if found is not None:
-            sides.append(found.select(*plan.identity, c.EPOCH, *moment, *self._from_state))
+            sides.append(self._from_state.of(found.select("*", *moment)))
         if touched is not None:
-            sides.append(touched.select(*plan.identity, self._delta_epoch, *moment, *self._from_delta))
+            sides.append(self._from_delta.of(touched.select("*", *moment)))
         rows = union(sides)
         if len(sides) == 2:
-            rows = rows.select("*", *self._ranked).where(f.col("_rank") == 1).select(*self._beside)
+            rows = self._beside.of(self._ranked.of(rows).where(self._is_newest))
         elif found is not None:
             rows = newest(plan, rows)
-        return rows.select(*self._judged).select(*self._restored)
+        return self._restored.of(self._judged.of(rows))
 
     @cached_property
     def _brings(self) -> list[str]:
@@ -66,45 +67,50 @@ class Matching:
         return [part.name for part in self.plan.parts]
 
     @cached_property
-    def _delta_epoch(self) -> SparkColumn:
-        return f.lit(_DELTA_EPOCH).cast("long").alias(c.EPOCH)
-
-    @cached_property
-    def _from_state(self) -> list[SparkColumn]:
+    def _from_state(self) -> Columns:
         nothing = [f.lit(None).cast(kind).alias(name) for name, kind in self.plan.carried.items()]
         state = f.struct(*self.plan.bookkeeping.names).alias(STATE)
-        return [state, f.lit(0).cast("long").alias(c.COUNT), *nothing, *[null(self.plan, name) for name in self._parts]]
+        nothing += [null(self.plan, name) for name in self._parts]
+        return Columns(
+            [*self.plan.identity, c.EPOCH, *self.clocks, state, f.lit(0).cast("long").alias(c.COUNT), *nothing]
+        )
 
     @cached_property
-    def _from_delta(self) -> list[SparkColumn]:
+    def _from_delta(self) -> Columns:
         absent = f.lit(None).cast(self.plan.bookkeeping).alias(STATE)
-        return [absent, *[f.col(name) for name in (*self._brings, *self._parts)]]
+        epoch = f.lit(_DELTA_EPOCH).cast("long").alias(c.EPOCH)
+        return Columns([*self.plan.identity, epoch, *self.clocks, absent, *self._brings, *self._parts])
 
     @cached_property
-    def _ranked(self) -> list[SparkColumn]:
+    def _is_newest(self) -> SparkColumn:
+        return f.col("_rank") == 1
+
+    @cached_property
+    def _ranked(self) -> Columns:
         order = Window.partitionBy(*self.plan.identity).orderBy(f.col(c.EPOCH).desc())
-        return [f.row_number().over(order).alias("_rank"), f.lead(STATE).over(order).alias("_below")]
+        return Columns(["*", f.row_number().over(order).alias("_rank"), f.lead(STATE).over(order).alias("_below")])
 
     @cached_property
-    def _beside(self) -> list[SparkColumn]:
+    def _beside(self) -> Columns:
         is_delta = f.col(c.EPOCH) == _DELTA_EPOCH
         state = f.when(is_delta, f.col("_below")).otherwise(f.col(STATE)).alias(STATE)
-        return [*map(f.col, (*self.plan.identity, *self.clocks)), state, *map(f.col, (*self._brings, *self._parts))]
+        return Columns([*self.plan.identity, *self.clocks, state, *self._brings, *self._parts])
 
     @cached_property
-    def _judged(self) -> list[SparkColumn]:
+    def _judged(self) -> Columns:
         status = f.col(f"{STATE}.{c.STATUS}")
         has = f.coalesce(status == c.OPEN, f.lit(False)).alias(c.HAS_STATE)
         closed = f.coalesce(status == c.CLOSED, f.lit(False)).alias(c.WAS_CLOSED)
+        stored = f.coalesce(status != c.DELETED, f.lit(False)).alias(c.STORED)
         known = (*self.plan.identity, *self.clocks, STATE, *self._brings, *self._parts)
-        return [*map(f.col, known), has, closed]
+        return Columns([*known, has, closed, stored])
 
     @cached_property
-    def _restored(self) -> list[SparkColumn]:
+    def _restored(self) -> Columns:
         parts = {part.name: part for part in self.plan.parts}
         values = []
         for name, fresh in initial(self.plan).items():
             stored = f.when(f.col(c.HAS_STATE), f.col(f"{STATE}.{name}")).otherwise(fresh)
             values.append((parts[name].merge(stored, f.col(name)) if name in parts else stored).alias(name))
-        known = (*self.plan.identity, *self.clocks, c.HAS_STATE, c.WAS_CLOSED, *self._brings)
-        return [*map(f.col, known), *values]
+        known = (*self.plan.identity, *self.clocks, c.HAS_STATE, c.WAS_CLOSED, c.STORED, *self._brings)
+        return Columns([*known, *values])

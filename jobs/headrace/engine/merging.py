@@ -13,6 +13,7 @@ from headrace.engine.delta import in_order
 from headrace.engine.kept import KEPT_VALUE
 from headrace.engine.matching import initial, null
 from headrace.engine.plan import Plan
+from headrace.engine.prepared import Aggregates, Columns
 from headrace.engine.state import newest, union
 from headrace.engine.triggers import Fold, Sources
 from headrace.engine.types import DataFrame, SparkColumn
@@ -57,7 +58,7 @@ class Merging:
         self.plan, self.clocks = plan, clocks
         self.by_result = plan.may_finish or plan.custom is not None
         self._lists = [measure.name for measure in plan.trigger.measures if measure.fold is Fold.LIST]
-        self._known: dict[bool, list[SparkColumn]] = {}
+        self._known: dict[bool, Columns] = {}
 
     def combine(self, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
         """Rows for the program of ``firing``, and the windows that each replaces (``SOURCES``)."""
@@ -65,17 +66,16 @@ class Merging:
         sides = []
         if found is not None:
             known = newest(plan, found).where(f.col(c.STATUS) != c.DELETED)
-            sides.append(known.select(*plan.identity, *moment, *self._from_state(touched)))
+            sides.append(self._from_state(touched).of(known.select("*", *moment)))
         if touched is not None:
-            sides.append(touched.select(*plan.identity, *moment, *self._from_delta))
+            sides.append(self._from_delta.of(touched.select("*", *moment)))
         rows = self._becoming(union(sides))
         if plan.may_finish:
-            rows = rows.select("*", self._meets_closed).select(*self._spared)
-        groups = rows.groupBy(*self._by).agg(*self._folded)
-        kept = [name for name in groups.columns if name not in (_LENGTH, _INDEX, _NONSPECULATIVE)]
-        return groups.select(*kept, *self._itself).select(*self._after)
+            rows = self._spared.of(rows.select("*", self._meets_closed))
+        groups = self._folded.of(rows)
+        return self._after.of(groups.select("*", *self._itself))
 
-    def _from_state(self, touched: DataFrame | None) -> list[SparkColumn]:
+    def _from_state(self, touched: DataFrame | None) -> Columns:
         if (touched is None) not in self._known:
             types = dict(self.plan.carried)
             for name in self._lists:  # only the rows know what type the places in the order of arrival have
@@ -86,15 +86,15 @@ class Merging:
                 else:
                     types[name] = touched.schema[name].dataType
             nothing = [f.lit(None).cast(kind).alias(name) for name, kind in types.items()]
-            columns = [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
-            self._known[touched is None] = columns
+            known = [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
+            self._known[touched is None] = Columns([*self.plan.identity, *self.clocks, *known])
         return self._known[touched is None]
 
     @cached_property
-    def _from_delta(self) -> list[SparkColumn]:
+    def _from_delta(self) -> Columns:
         parts = {part.name for part in self.plan.parts}
         fields = [f.col(n) if n in parts else null(self.plan, n) for n in self.plan.bookkeeping.names]
-        return [*map(f.col, (c.COUNT, *self.plan.carried)), *fields]
+        return Columns([*self.plan.identity, *self.clocks, c.COUNT, *self.plan.carried, *fields])
 
     # --- which rows become one window
 
@@ -171,7 +171,7 @@ class Merging:
         return (f.max(_KIND).over(same) == int(_Kind.CLOSED)).alias("_meets_closed")
 
     @cached_property
-    def _spared(self) -> list[SparkColumn]:
+    def _spared(self) -> Columns:
         """A merge that gives exactly a closed window does not happen: its new elements belong to the closed window,
         which drops them, and what is open stays as it is (3.1c, 3.5).
         """
@@ -179,12 +179,14 @@ class Merging:
         spared = meets & f.coalesce(f.col(c.STATUS) == c.OPEN, f.lit(False))
         kind = f.when(spared, int(_Kind.SPARED)).when(meets, int(_Kind.CLOSED)).otherwise(f.col(_KIND))
         names = [*self.plan.identity, *self.clocks, c.COUNT, *self.plan.carried, *self.plan.bookkeeping.names]
-        return [
-            *map(f.col, names),
-            f.when(spared, f.col(c.WINDOW_START)).otherwise(f.col(_FROM)).alias(_FROM),
-            f.when(spared, f.col(c.WINDOW_END)).otherwise(f.col(_TO)).alias(_TO),
-            kind.alias(_KIND),
-        ]
+        return Columns(
+            [
+                *names,
+                f.when(spared, f.col(c.WINDOW_START)).otherwise(f.col(_FROM)).alias(_FROM),
+                f.when(spared, f.col(c.WINDOW_END)).otherwise(f.col(_TO)).alias(_TO),
+                kind.alias(_KIND),
+            ]
+        )
 
     # --- one row for each group
 
@@ -193,7 +195,7 @@ class Merging:
         return [*self.plan.keys, *([_FROM, _TO, _KIND] if self.by_result else [_GROUP])]
 
     @cached_property
-    def _folded(self) -> list[SparkColumn]:
+    def _folded(self) -> Aggregates:
         """State columns folded over the open windows of a group, elements and contents over all of it."""
         plan = self.plan
         source = f.struct(
@@ -208,21 +210,24 @@ class Merging:
         carried |= {measure.name: folds.get(measure.fold, _sorted) for measure in plan.trigger.measures}
         live = [f.sort_array(_together(c.LIVE)).alias(c.LIVE)] if plan.retracting else []
         extent = [f.min(c.WINDOW_START).alias(_FROM), f.max(c.WINDOW_END).alias(_TO)]
-        return [
-            *([] if self.by_result else extent),
-            *[f.max(name).alias(name) for name in self.clocks],
-            f.sum(c.COUNT).alias(c.COUNT),
-            f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, source)).alias(SOURCES),
-            *self._longest,
-            f.coalesce(f.sum(c.NEW), f.lit(0).cast("long")).alias(c.NEW),
-            (f.max if latest else f.min)(c.HOLD).alias(c.HOLD),
-            *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
-            *[carried[name](name).alias(name) for name in plan.carried],
-            *[folds[field.fold](field.name).alias(field.name) for field in plan.trigger.fields],
-            *[self._in_sources(sources) for sources in plan.trigger.sources],
-            *[part.gather(f.col(part.name)).alias(part.name) for part in plan.parts],
-            *live,
-        ]
+        return Aggregates(
+            self._by,
+            [
+                *([] if self.by_result else extent),
+                *[f.max(name).alias(name) for name in self.clocks],
+                f.sum(c.COUNT).alias(c.COUNT),
+                f.collect_list(f.when(f.col(c.STATUS) == c.OPEN, source)).alias(SOURCES),
+                *self._longest,
+                f.coalesce(f.sum(c.NEW), f.lit(0).cast("long")).alias(c.NEW),
+                (f.max if latest else f.min)(c.HOLD).alias(c.HOLD),
+                *[f.coalesce(f.min(name), f.lit(int(NEVER))).alias(name) for name in (c.DUE_EVENT, c.DUE_TIME)],
+                *[carried[name](name).alias(name) for name in plan.carried],
+                *[folds[field.fold](field.name).alias(field.name) for field in plan.trigger.fields],
+                *[self._in_sources(sources) for sources in plan.trigger.sources],
+                *[part.gather(f.col(part.name)).alias(part.name) for part in plan.parts],
+                *live,
+            ],
+        )
 
     @staticmethod
     def _in_sources(sources: Sources) -> SparkColumn:
@@ -245,10 +250,10 @@ class Merging:
 
     @cached_property
     def _itself(self) -> list[SparkColumn]:
-        """Whether the result is one of the sources, and that one's counters."""
+        """Whether the result is one of the sources, and that one's counters where they are not known yet."""
         if not self.plan.custom:
             is_itself = f.coalesce(f.col(_LENGTH) == f.col(_TO) - f.col(_FROM), f.lit(False)).alias(_ITSELF)
-            return [is_itself, f.col(_INDEX), f.col(_NONSPECULATIVE)]
+            return [is_itself]
         source = f.try_element_at(f.filter(SOURCES, self._is_result), f.lit(1))
         counters = {_INDEX: "index", _NONSPECULATIVE: "nonspec"}
         return [source.isNotNull().alias(_ITSELF), *[source[of].alias(name) for name, of in counters.items()]]
@@ -264,7 +269,7 @@ class Merging:
         return f.array_min(ahead) if self.plan.how.timestamp is TimestampCombiner.EARLIEST else f.array_max(ahead)
 
     @cached_property
-    def _after(self) -> list[SparkColumn]:
+    def _after(self) -> Columns:
         """Pane counters survive only in a window that is one of its sources; the other sources leave tombstones."""
         plan = self.plan
         fresh = initial(plan)
@@ -282,6 +287,7 @@ class Merging:
             c.NONSPECULATIVE: f.when(f.col(_ITSELF), f.col(_NONSPECULATIVE)).otherwise(f.lit(0).cast("long")),
             c.HAS_STATE: has,
             c.WAS_CLOSED: closed,
+            c.STORED: closed | f.col(_ITSELF),
             c.MERGED: has & ~((f.size(SOURCES) == 1) & f.col(_ITSELF)),
             SOURCES: f.col(SOURCES),
             GONE: f.size(SOURCES) - f.when(f.col(_ITSELF), 1).otherwise(0),
@@ -289,4 +295,4 @@ class Merging:
         }
         known_of_sources = [sources.name for sources in plan.trigger.sources]
         rest = [n for n in (*self.clocks, c.COUNT, *plan.carried, *known_of_sources, *fresh) if n not in columns]
-        return [*map(f.col, (*plan.keys, *rest)), *[column.alias(name) for name, column in columns.items()]]
+        return Columns([*plan.keys, *rest, *[column.alias(name) for name, column in columns.items()]])

@@ -13,13 +13,13 @@ from headrace.engine.delta import Accounting, Fate, account, aggregate, assigned
 from headrace.engine.dues import Dues
 from headrace.engine.elements import judge
 from headrace.engine.firing import Clocks
+from headrace.engine.layers import Added, expired, put_on_top
 from headrace.engine.plan import Plan
 from headrace.engine.spark_functions import applied
 from headrace.engine.types import DataFrame
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Stage
-from headrace_snapshots.format.layers import plan_merge
 
 NOTHING = Accounting(rows={}, late=0, late_retractions=0, max_event_time=None, min_accepted=None, max_accepted=None)
 
@@ -37,15 +37,13 @@ EMPTY = TakenIn(None, NOTHING)
 
 @dataclass(frozen=True)
 class Stepped:
-    """What one epoch did to a stage. ``state_rows`` are to be stored in place of the ``replaces`` newest layers."""
+    """What one epoch did to a stage."""
 
     clocks: Clocks
     accounting: Accounting
     step: steps.Step | None
     summary: Row | None
-    state_rows: DataFrame | None
-    replaces: int
-    state_epochs: tuple[int, int]
+    state: Added
 
     @property
     def has_panes(self) -> bool:
@@ -123,10 +121,10 @@ class Operator:
             summary = step.summary().collect()[0]
             if not summary["rows"]:
                 step = summary = None
-        state_rows, replaces, span = self._add_layer(epoch, step, summary)
+        state = self._remember(epoch, step, summary)
         self.layers = states.look_ahead(self.plan, self.layers, clocks)
         self.published = None
-        return Stepped(clocks, taken.accounting, step, summary, state_rows, replaces, span)
+        return Stepped(clocks, taken.accounting, step, summary, state)
 
     def _advance(self, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]) -> Clocks:
         before = (self.watermark, self.processing_time)
@@ -158,34 +156,35 @@ class Operator:
                 self.published = states.earliest_hold(self.plan, self.layers, self.watermark)
         return self.published
 
-    def _add_layer(
-        self, epoch: int, step: steps.Step | None, summary: Row | None
-    ) -> tuple[DataFrame | None, int, tuple[int, int]]:
-        """Put the epoch's rows on top of the layers, merging layers of similar size; what is to be stored for it."""
+    def _remember(self, epoch: int, step: steps.Step | None, summary: Row | None) -> Added:
+        """Put the epoch's rows on top of the layers that still count; what that means for the stored ones."""
+        gone = expired(self.layers, self.watermark)
+        self.layers = self.layers[gone:]
         if step is None or summary is None:
-            return None, 0, (epoch, epoch)
-        rows, count = step.state(), summary["rows"] + summary["tombstones"]
+            return Added(expired=gone)
+        rows, count = step.state(), summary["stay"] + summary["tombstones"]
         if not self.layers:  # there is nothing that a row could say to be gone
-            rows, count = rows.where(f.col(c.STATUS) != c.DELETED), summary["rows"] - summary["deleted"]
+            rows, count = rows.where(f.col(c.STATUS) != c.DELETED), summary["stay"]
         if not count:
-            return None, 0, (epoch, epoch)
-        layers = [*self.layers, self._layer(rows, count, (epoch, epoch), summary)]
-        start = plan_merge([layer.count for layer in layers])
-        if start is None:
-            self.layers = layers
-            return rows, 0, (epoch, epoch)
-        rows = states.merge(self.plan, layers[start:], drop_deleted=start == 0).localCheckpoint(eager=False)
+            return Added(expired=gone)
+        top = self._layer(rows.localCheckpoint(eager=False), count, (epoch, epoch), summary)
+        self.layers, added = put_on_top(self.layers, top, self._merged)
+        return replace(added, expired=gone)
+
+    def _merged(self, layers: Sequence[states.StateLayer], is_lowest: bool) -> states.StateLayer:
+        rows = states.merge(self.plan, layers, drop_deleted=is_lowest).localCheckpoint(eager=False)
         found = rows.agg(
-            f.count(f.lit(1)).alias("rows"), f.min(c.HOLD).alias("hold"), *states.due_columns(self.plan)
+            f.count(f.lit(1)).alias("rows"),
+            f.min(c.HOLD).alias("hold"),
+            f.max(c.WINDOW_END).alias("latest_end"),
+            *states.due_columns(self.plan),
         ).collect()[0]
-        merged = self._layer(rows, found["rows"], (layers[start].first_epoch, epoch), found)
-        self.layers = [*layers[:start], merged] if found["rows"] else layers[:start]
-        return rows, len(layers) - 1 - start, (merged.first_epoch, epoch)
+        return self._layer(rows, found["rows"], (layers[0].first_epoch, layers[-1].last_epoch), found)
 
     def _layer(self, rows: DataFrame, count: int, epochs: tuple[int, int], found: Row) -> states.StateLayer:
         hold = Instant(NEVER if found["hold"] is None else found["hold"])
         event, time = Dues.of(found["event_dues"], self.plan.grain), Dues.of(found["time_dues"], 1)
-        return states.StateLayer(rows, count, *epochs, event, time, hold)
+        return states.StateLayer(rows, count, *epochs, self.plan.expiry(found["latest_end"]), event, time, hold)
 
 
 def run_stages(

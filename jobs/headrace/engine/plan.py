@@ -20,6 +20,7 @@ from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.engine.vectorised import own_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expr import Column, DataType, Expr, to_json
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.typing import type_of
 from headrace.model.windows import CustomWindows, Sessions, ShiftedOutputTime, WindowFn
 from headrace.pipeline.graph import Stage
@@ -64,6 +65,17 @@ class Plan:
     def grain(self) -> int:
         """To what ends of windows are rounded so that there are few of them (``Dues``): those of sessions are many."""
         return max(int(self.where.gap) // 16, 1) if isinstance(self.where, Sessions) else 1
+
+    def expiry(self, end: Instant | None) -> Instant:
+        """The watermark that must be exceeded for windows that end up to ``end`` to have expired (semantics 5.2), None:
+        no window; NEVER where it is not known.
+        """
+        lateness = self.how.allowed_lateness
+        if end is None:
+            return MIN_INSTANT
+        if lateness is None or (self.custom and self.merging):  # what merged away may end later than what it became
+            return NEVER
+        return Instant(min(end + lateness - 1, GLOBAL_WINDOW_END - 1))
 
     @property
     def may_finish(self) -> bool:

@@ -44,6 +44,8 @@ _CONF = {
     # plans of one shape share generated code, wherever in a plan it stands, and keep it
     "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.codegen.cache.maxEntries": "2000",
+    # an epoch has more groups than the 65,536 of the generated hash map, which the others would look through in vain
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": "18",
     "spark.sql.caseSensitive": "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",

@@ -207,7 +207,9 @@ class _Judge:
     def _stamps(self) -> dict[str, SparkColumn]:
         """Event time, mark and split, over the columns of the input."""
         event_time, schema = self.input.event_time, self.input.source.columns
-        arrival = f.when(f.col(UNPARSED).isNull(), by_reference(self.batch.processing_time, f.col(RAW)))
+        arrival = f.when(
+            f.col(UNPARSED).isNull(), by_reference(self.batch.processing_time, f"cast(isnull({RAW}) as int)")
+        )
         expr = event_time.expr
         at = arrival if expr is None else f.unix_micros(_parsed(expr, schema))
         mark = marks(event_time)

@@ -13,9 +13,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
-from headrace.engine.dues import LIMIT, Dues
+from headrace.engine.dues import LIMIT, UNKNOWN, Dues
 from headrace.engine.expressions import by_reference, compile_expr, named
 from headrace.engine.firing import Clocks
+from headrace.engine.layers import Layer
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType, Literal
@@ -24,17 +25,13 @@ from headrace.model.triggers import Signal
 
 
 @dataclass(frozen=True)
-class StateLayer:
-    """State rows written by epochs ``first_epoch`` to ``last_epoch``, the activations that they want in event time and
-    in processing time, and a lower bound of their holds.
+class StateLayer(Layer):
+    """State rows, the activations that they want in event time and in processing time, and a lower bound of their
+    holds.
     """
 
-    rows: DataFrame
-    count: int
-    first_epoch: int
-    last_epoch: int
-    event_dues: Dues
-    time_dues: Dues
+    event_dues: Dues = UNKNOWN
+    time_dues: Dues = UNKNOWN
     hold: Instant = MIN_INSTANT
 
     def is_due(self, clocks: Clocks) -> bool:
@@ -83,8 +80,8 @@ def _is_exhausted(layer: StateLayer, clocks: Clocks) -> bool:
 def _looked_up(plan: Plan, layer: StateLayer, clocks: Clocks) -> StateLayer:
     event, time = f.col(c.DUE_EVENT), f.col(c.DUE_TIME)
     pending = layer.rows.select(
-        f.when(event >= by_reference(clocks.watermark_after, event), event).alias(c.DUE_EVENT),
-        f.when(time > by_reference(clocks.processing_time, time), time).alias(c.DUE_TIME),
+        f.when(event >= by_reference(clocks.watermark_after, c.DUE_EVENT), event).alias(c.DUE_EVENT),
+        f.when(time > by_reference(clocks.processing_time, c.DUE_TIME), time).alias(c.DUE_TIME),
     )
     found = pending.agg(*due_columns(plan)).collect()[0]
     return replace(layer, event_dues=Dues.of(found[0], plan.grain), time_dues=Dues.of(found[1], 1))
@@ -142,11 +139,11 @@ def lookup(
     # what was due before was activated then, and a newer layer holds what became of it
     # (until the watermark has passed its end, the next event-time activation of an open window is its end)
     time, event = f.col(c.DUE_TIME), f.col(c.DUE_EVENT)
-    due = (time > by_reference(clocks.previous_processing_time, time)) & (
-        time <= by_reference(clocks.processing_time, time)
+    due = (time > by_reference(clocks.previous_processing_time, c.DUE_TIME)) & (
+        time <= by_reference(clocks.processing_time, c.DUE_TIME)
     )
     for before, after in [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]:
-        due = due | ((event >= by_reference(before, event)) & (event < by_reference(after, event)))
+        due = due | ((event >= by_reference(before, c.DUE_EVENT)) & (event < by_reference(after, c.DUE_EVENT)))
     wanted += [layer.rows.where(due).select(*plan.partitioning) for layer in layers if layer.is_due(clocks)]
     for condition in told:
         heard = (f.col(c.STATUS) == c.OPEN) & condition
@@ -166,7 +163,7 @@ def earliest_hold(plan: Plan, layers: Sequence[StateLayer], watermark: Instant) 
     rows = union([layer.rows for layer in layers])
     holding = union(
         [
-            layer.rows.where(f.col(c.HOLD) < by_reference(watermark, f.col(c.HOLD))).select(*plan.partitioning)
+            layer.rows.where(f.col(c.HOLD) < by_reference(watermark, c.HOLD)).select(*plan.partitioning)
             for layer in layers
         ]
     )

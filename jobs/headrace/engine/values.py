@@ -45,7 +45,7 @@ def emitted(step: Step) -> list[Pane]:
     """What a step emitted, retractions included, ordered by the emitting window's (end, start), then key, as a step's
     output is (semantics 3.2).
     """
-    plan = step.plan
+    plan = step.changes.plan
     rows = step.rows.where(f.size(EMITS) > 0).select(c.WINDOW_END, c.WINDOW_START, *plan.keys, EMITS).collect()
     names = list(plan.accumulators)
     panes: list[Pane] = []

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 
 from headrace.engine.duplicates import TABLE as IDS
 from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
+from headrace.engine.layers import Added
 from headrace.engine.requests import SparkRequests
 from headrace.engine.session import in_background_pool
 from headrace.entrypoints.recorded import signals_to_json
+from headrace.model.time import NEVER, Instant
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
@@ -129,17 +131,14 @@ class Committer:
     def _state_layers(
         self, parent: Manifest | None, computed: Computed, written: Written
     ) -> dict[str, tuple[Layer, ...]]:
-        tables: dict[str, tuple[Layer, ...]] = {}
-        names = state_tables(self.engine.pipeline)
-        for name, stage, files in zip(names, computed.stages, written.state, strict=True):
-            layers = () if parent is None else parent.tables[name]
-            kept = layers[: len(layers) - stage.replaces]
-            tables[name] = (*kept, _layer(files, *stage.state_epochs)) if files else kept
+        tables = dict(zip(state_tables(self.engine.pipeline), written.state, strict=True))
+        added = dict(zip(tables, (stage.state for stage in computed.stages), strict=True))
         if self.engine.pipeline.deduplicate is not None:
-            layers = () if parent is None else parent.tables[IDS]
-            kept = layers[: len(layers) - computed.remembered.replaces]
-            tables[IDS] = (*kept, _layer(written.ids, *computed.remembered.epochs)) if written.ids else kept
-        return tables
+            tables[IDS], added[IDS] = written.ids, computed.remembered
+        return {
+            name: _after(() if parent is None else parent.tables[name], added[name], files)
+            for name, files in tables.items()
+        }
 
     def _current_layers(self, parent: Manifest | None, epoch: int, written: Written, prefix: str) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]
@@ -169,5 +168,11 @@ class Committer:
         return logs
 
 
-def _layer(files: tuple[DataFile, ...], first: int, last: int) -> Layer:
-    return Layer(files=files, rows=sum(file.rows for file in files), first_epoch=first, last_epoch=last)
+def _layer(files: tuple[DataFile, ...], first: int, last: int, expires: Instant = NEVER) -> Layer:
+    return Layer(files, sum(file.rows for file in files), first, last, None if expires == NEVER else int(expires))
+
+
+def _after(layers: tuple[Layer, ...], added: Added, files: tuple[DataFile, ...]) -> tuple[Layer, ...]:
+    """The layers of a table behind an epoch that ``added`` to it and wrote ``files``."""
+    kept = layers[added.expired : len(layers) - added.replaces]
+    return (*kept, _layer(files, *added.epochs, added.expires)) if files else kept

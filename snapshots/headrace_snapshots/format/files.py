@@ -45,12 +45,16 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a layered table: files with the rows changed in ``first_epoch`` to ``last_epoch``, inclusive."""
+    """One layer of a layered table: files with the rows changed in ``first_epoch`` to ``last_epoch``, inclusive.
+
+    ``expires``: once the watermark exceeds it (in granules), no row counts any more; None where that is not known.
+    """
 
     files: tuple[DataFile, ...]
     rows: int
     first_epoch: int
     last_epoch: int
+    expires: int | None = None
 
     def to_json(self) -> JSON:
         """A JSON object."""
@@ -59,6 +63,7 @@ class Layer:
             "rows": self.rows,
             "first_epoch": self.first_epoch,
             "last_epoch": self.last_epoch,
+            "expires": self.expires,
         }
 
     @classmethod
@@ -69,6 +74,7 @@ class Layer:
             fields.integer("rows"),
             fields.integer("first_epoch"),
             fields.integer("last_epoch"),
+            fields.optional_integer("expires"),
         )
         if layer.rows != sum(file.rows for file in layer.files):
             raise MalformedError(f"{fields.where} counts {layer.rows} rows, its files count others")

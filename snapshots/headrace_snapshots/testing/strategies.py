@@ -24,7 +24,8 @@ def layers(draw: st.DrawFn) -> Layer:
     """A layer whose row count is that of its files."""
     files = tuple(draw(st.lists(data_files, max_size=3)))
     first = draw(st.integers(0, 1000))
-    return Layer(files, sum(file.rows for file in files), first, first + draw(st.integers(0, 100)))
+    last = first + draw(st.integers(0, 100))
+    return Layer(files, sum(file.rows for file in files), first, last, draw(st.none() | st.integers()))
 
 
 @st.composite
