@@ -95,7 +95,7 @@ def run_file(
     wanted = [number for number, (name, _) in named.items() if only is None or fnmatchcase(name, only)]
     if not wanted:
         names = shorten(", ".join(name for name, _ in named.values()), 200, placeholder=" ...")
-        raise CaseFormatError(f"{path} has no case whose name matches {only!r}; its {len(named)} cases are {names}")
+        raise CaseFormatError(f"{path} has no case whose name matches {only!r}; its names are {names}")
     first: dict[str, int] = {}
     for number, (name, _) in named.items():
         first.setdefault(name, number)
@@ -145,14 +145,12 @@ def _judge(case: Case, replay: Replay) -> CaseResult:
     if replay.unsupported:
         return CaseResult(case.name, Status.SKIPPED, replay.unsupported)
     problem = replay.error or check(case, replay.outcomes)
+    if case.expect_failure is not None:
+        return _judge_expected_failure(case, case.expect_failure, problem)
     unknown = ", ".join(case.unknown_fields)
     notes = [f"the schema has no field {unknown}: not read"] if unknown else []
     if problem:
-        problem = "\n".join([*notes, problem])
-    if case.expect_failure is not None:
-        return _judge_expected_failure(case, case.expect_failure, problem)
-    if problem:
-        return CaseResult(case.name, Status.FAILED, problem)
+        return CaseResult(case.name, Status.FAILED, "\n".join([*notes, problem]))
     if any(isinstance(step, ExpectState) for step in case.steps):
         notes.append("state steps are not compared")
     return CaseResult(case.name, Status.PASSED, "\n".join(notes))
