@@ -113,5 +113,5 @@ def text_or_integer(raw: Any) -> str | int:
 def number(raw: Any) -> float:
     try:
         return float(raw)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise CaseFormatError(f"{raw!r} is no number") from error

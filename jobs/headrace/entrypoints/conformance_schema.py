@@ -107,7 +107,7 @@ def read_case(raw: Json) -> Case:
 
 def is_dialect(raw: Json) -> bool:
     """Whether the case records what the normative semantics rejects (``broken_on: normative``)."""
-    return "normative" in raw.get("broken_on", ())
+    return "normative" in (raw.get("broken_on") or ())
 
 
 _T = TypeVar("_T")
