@@ -1,6 +1,7 @@
 """The runner itself: what it catches, what it says, and its exit codes."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -212,3 +213,70 @@ def test_a_run_says_on_stderr_how_far_it_is_and_only_there(
     assert json.loads(printed.out)["passed"] == 2
     assert words in printed.err
     assert is_terminal or printed.err == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        (
+            {"steps": steps(0, elements=[{"value": 1, "ts": 1}, {"value": 2}])},
+            "step 1 (input): elements: element 2: .*ts",
+        ),
+        ({"steps": steps(0, elements=[{"value": 1, "ts": 10**30}])}, "element 1: ts: 1000"),
+        ({"steps": steps(0, elements=[{"value": 1, "ts": 1, "retraction": "no"}])}, "retraction: 'no' is neither"),
+        ({"steps": steps(1, panes=[{"window": [0, 10], "values": 1}])}, "pane 1: values: 1 is no list"),
+        ({"steps": steps(1, panes=[{"window": [0, 10], "timing": "ONTIME"}])}, "timing: 'ONTIME' is none of EARLY"),
+        ({"steps": steps(1, panes=[{"window": [0]}])}, r"window: \[0\] is no window"),
+        ({"steps": steps(4, lates=0)}, "step 5 (dropped): 'lates' is no cause"),
+        ({"steps": {}}, "steps: {} is no list"),
+        ({"window": {"type": "fixed", "size": 10.5}}, "window: size: 10.5 is no integer"),
+        ({"window": None}, "window: None is no object"),
+        ({"trigger": {"type": "after_any", "triggers": [{"type": "after_count"}]}}, "triggers: trigger 1: .*'count'"),
+        ({"trigger": {"type": "after_percentile_watermark", "percentile": "most"}}, "percentile: 'most' is no number"),
+        ({"trigger": {"type": 5}}, "type: 5 is no text"),
+        ({"accumulation": "ADDING"}, "accumulation: 'ADDING' is none of DISCARDING"),
+        ({"kind": "pipelines"}, "kind: 'pipelines' is none of"),
+        ({"kind": "pipeline", "stages": [CASE], "between": {"key": "value", "value": "one"}}, "two stages, not 1"),
+        ({"combine": "sum", "steps": steps(0, elements=[{"value": "a", "ts": 1}])}, "sum takes numbers, not 'a'"),
+    ],
+)
+def test_what_is_not_of_the_schema_is_told_with_its_place(changes: Any, place: str, write: Callable[..., Path]) -> None:
+    wrong, good = run_file(write(case(**changes), case(name="good")), ReferenceExecutor())
+    assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert re.search(place.replace("(", r"\(").replace(")", r"\)"), wrong.reason), wrong.reason
+    assert wrong.reason.startswith("case two_panes: ")
+
+
+def test_a_field_that_the_schema_does_not_have_is_told(write: Callable[..., Path]) -> None:
+    early = {"type": "after_watermark", "erly": {"type": "always"}}
+    fails = case(name="fails", alowed_lateness=9, trigger=early)
+    passes, failed = run_file(write(case(steps=steps(1, orderd=True)), fails), ReferenceExecutor())
+    assert passes.status is Status.PASSED
+    assert passes.reason == "the schema has no field 'orderd' of step 2 (expect): not read"
+    assert "no field 'alowed_lateness' of the case, 'erly' of a trigger: not read" in failed.reason
+    assert "Unmatched output" in failed.reason
+
+
+def test_a_name_is_of_one_case(write: Callable[..., Path]) -> None:
+    first, second = run_file(write(CASE, CASE), ReferenceExecutor())
+    assert (first.status, second.status) == (Status.PASSED, Status.FAILED)
+    assert "case number 2 has the name of number 1" in second.reason
+
+
+def test_what_is_no_case_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"schema_version": 1, "cases": [7, {}, CASE]}))
+    seven, nameless, good = run_file(file, ReferenceExecutor())
+    assert (seven.name, seven.reason) == ("case number 1", "a case is an object, not 7")
+    assert (nameless.name, nameless.status, good.status) == ("case number 2", Status.FAILED, Status.PASSED)
+    for cases in ("{}", "[]", "null"):
+        file.write_text(f'{{"schema_version": 1, "cases": {cases}}}')
+        assert main([str(file)]) == FixConfigError.exit_code
+        assert "must be a list of at least one case" in capsys.readouterr().err
+
+
+def test_whatever_an_executor_dies_of_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
+    mixed = case(combine="max", steps=steps(0, elements=[{"value": 1, "ts": 1}, {"value": "a", "ts": 1}]))
+    wrong, good = run_file(write(mixed, case(name="good")), ReferenceExecutor())
+    assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert "TypeError" in wrong.reason

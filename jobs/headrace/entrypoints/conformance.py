@@ -14,16 +14,18 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from textwrap import shorten
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
 from headrace.entrypoints.cli_output import notice
-from headrace.entrypoints.conformance_cases import Case, ExpectState, Json
+from headrace.entrypoints.conformance_cases import Case, ExpectState
+from headrace.entrypoints.conformance_fields import CaseFormatError
 from headrace.entrypoints.conformance_reference import ReferenceExecutor
 from headrace.entrypoints.conformance_replay import Executor, Replay, check
 from headrace.entrypoints.conformance_schema import (
-    CaseFormatError,
     UnsupportedCaseError,
     is_dialect,
     read_case,
@@ -89,31 +91,46 @@ def run_file(
 
     Raises CaseFormatError if the file is no file of cases, or none matches.
     """
-    raws = [raw for raw in _load(path) if only is None or fnmatchcase(str(raw.get("name")), only)]
-    if not raws:
-        raise CaseFormatError(f"{path} has no case whose name matches {only!r}")
-    read = [_read(raw) for raw in raws]
+    named = {number: (_name(number, raw), raw) for number, raw in enumerate(_load(path), start=1)}
+    wanted = [number for number, (name, _) in named.items() if only is None or fnmatchcase(name, only)]
+    if not wanted:
+        names = shorten(", ".join(name for name, _ in named.values()), 200, placeholder=" ...")
+        raise CaseFormatError(f"{path} has no case whose name matches {only!r}; its names are {names}")
+    first: dict[str, int] = {}
+    for number, (name, _) in named.items():
+        first.setdefault(name, number)
+    read = [_read(*named[number], number, first[named[number][0]]) for number in wanted]
     cases = [case for case in read if isinstance(case, Case)]
     replays = iter([*watch(executor.replay(cases), len(cases))])
     return [case if isinstance(case, CaseResult) else _judge(case, next(replays)) for case in read]
 
 
-def _load(path: Path) -> list[Json]:
+def _load(path: Path) -> list[Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise CaseFormatError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CaseFormatError(f"{path} is no JSON: {error}") from error
+        raise CaseFormatError(f"{path} is no JSON in UTF-8: {error}") from error
     if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
         raise CaseFormatError(f'{path} is no file of cases; it needs "schema_version": {SCHEMA_VERSION} and "cases"')
-    cases: list[Json] = document.get("cases", [])
+    cases = document.get("cases")
+    if not isinstance(cases, list) or not cases:
+        raise CaseFormatError(f'{path}: "cases" must be a list of at least one case')
     return cases
 
 
-def _read(raw: Json) -> Case | CaseResult:
-    """The case, or its result if it cannot be run at all."""
-    name = str(raw.get("name"))
+def _name(number: int, raw: Any) -> str:
+    """The name of the case in place ``number`` of the file, or that place if it has none."""
+    return str(raw["name"]) if isinstance(raw, dict) and "name" in raw else f"case number {number}"
+
+
+def _read(name: str, raw: Any, number: int, first: int) -> Case | CaseResult:
+    """The case, or its result if it cannot be run at all. ``first`` is the place of the first case of that name."""
+    if not isinstance(raw, dict):
+        return CaseResult(name, Status.FAILED, f"a case is an object, not {raw!r}")
+    if first != number:
+        return CaseResult(name, Status.FAILED, f"case number {number} has the name of number {first}; rename one")
     if is_dialect(raw):
         return CaseResult(name, Status.SKIPPED, "broken_on: normative", required=False)
     try:
@@ -130,10 +147,13 @@ def _judge(case: Case, replay: Replay) -> CaseResult:
     problem = replay.error or check(case, replay.outcomes)
     if case.expect_failure is not None:
         return _judge_expected_failure(case, case.expect_failure, problem)
+    unknown = ", ".join(case.unknown_fields)
+    notes = [f"the schema has no field {unknown}: not read"] if unknown else []
     if problem:
-        return CaseResult(case.name, Status.FAILED, problem)
-    unchecked = any(isinstance(step, ExpectState) for step in case.steps)
-    return CaseResult(case.name, Status.PASSED, "state steps are not compared" if unchecked else "")
+        return CaseResult(case.name, Status.FAILED, "\n".join([*notes, problem]))
+    if any(isinstance(step, ExpectState) for step in case.steps):
+        notes.append("state steps are not compared")
+    return CaseResult(case.name, Status.PASSED, "\n".join(notes))
 
 
 def _judge_expected_failure(case: Case, message: str, problem: str | None) -> CaseResult:

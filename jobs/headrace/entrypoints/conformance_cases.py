@@ -150,7 +150,8 @@ Step = (
 class Case:
     """A case. ``strict``: output may appear only directly before an ``Expect``.
 
-    ``expect_failure``: the replay must fail, with this text in its message.
+    ``expect_failure``: the replay must fail, with this text in its message. ``unknown_fields`` of the file, for people:
+    nothing reads them.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Case:
     initial_processing_time: Instant
     strict: bool
     expect_failure: str | None
+    unknown_fields: tuple[str, ...] = ()
 
 
 def _nodes(trigger: Trigger) -> list[Trigger]:

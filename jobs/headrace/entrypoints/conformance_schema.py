@@ -3,8 +3,8 @@
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from headrace.entrypoints.conformance_cases import (
     DEFAULT_KEY,
@@ -25,11 +25,28 @@ from headrace.entrypoints.conformance_cases import (
     Stage,
     Step,
 )
+from headrace.entrypoints.conformance_fields import (
+    REQUIRED,
+    CaseFormatError,
+    an_object,
+    anything,
+    at,
+    field,
+    flag,
+    integer,
+    list_of,
+    member_of,
+    number,
+    one_of,
+    text,
+    text_or_integer,
+)
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Combiner
 from headrace.model.expr import col
-from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.panes import Timing
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Duration, Instant, is_finite
 from headrace.model.triggers import (
     AfterAll,
     AfterAny,
@@ -76,12 +93,6 @@ PANE_ATTRIBUTES = frozenset(
 )
 
 
-class CaseFormatError(FixConfigError):
-    """A case, or a file of cases, that does not follow the schema."""
-
-    code = "config.conformance_case"
-
-
 class UnsupportedCaseError(FixConfigError):
     """A case that needs something that the schema leaves optional."""
 
@@ -89,48 +100,51 @@ class UnsupportedCaseError(FixConfigError):
 
 
 def read_case(raw: Json) -> Case:
-    """The case that ``raw`` describes. Raises CaseFormatError or UnsupportedCaseError, naming the case."""
-    name = raw.get("name", "?")
-    try:
+    """The case that ``raw`` describes. Raises CaseFormatError or UnsupportedCaseError, which say where."""
+    with at(f"case {raw.get('name', '?')}"):
         return _case(raw)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CaseFormatError(f"case {name}: {type(error).__name__}: {error}") from error
-    except FixConfigError as error:
-        raise type(error)(f"case {name}: {error}") from error
 
 
 def is_dialect(raw: Json) -> bool:
     """Whether the case records what the normative semantics rejects (``broken_on: normative``)."""
-    return "normative" in raw.get("broken_on", ())
+    return "normative" in (raw.get("broken_on") or ())
+
+
+_T = TypeVar("_T")
+_NOTHING: Json = {}
 
 
 def _case(raw: Json) -> Case:
-    is_pipeline = raw.get("kind") == "pipeline"
-    initial = raw.get("initial", {})
-    failure = raw.get("expect_failure")
+    is_pipeline = field(raw, "kind", one_of("grouping", "pipeline"), "grouping") == "pipeline"
+    initial = field(raw, "initial", an_object, _NOTHING)
+    failure = field(raw, "expect_failure", an_object, None)
+    stages = field(raw, "stages", list_of(_stage, "stage")) if is_pipeline else (_stage(raw),)
+    if is_pipeline and len(stages) != 2:
+        raise CaseFormatError(f"a pipeline has two stages, not {len(stages)}")
+    steps = field(raw, "steps", list_of(_step, "step"))
+    _check_values(stages[0], steps)
     return Case(
-        name=raw["name"],
-        stages=tuple(_stage(stage) for stage in raw["stages"]) if is_pipeline else (_stage(raw),),
-        between=_between(raw["between"]) if is_pipeline else None,
-        steps=tuple(_step(step) for step in raw["steps"]),
-        initial_watermark=_instant(initial.get("watermark", "-inf")),
-        initial_processing_time=_instant(initial.get("processing_time", 0)),
-        strict=raw.get("collect") != "at_end",
-        expect_failure=failure["message"] if failure else None,
+        name=str(field(raw, "name", text_or_integer)),
+        stages=stages,
+        between=field(raw, "between", _between) if is_pipeline else None,
+        steps=steps,
+        initial_watermark=field(initial, "watermark", _instant, MIN_INSTANT),
+        initial_processing_time=field(initial, "processing_time", _instant, Instant(0)),
+        strict=field(raw, "collect", one_of("strict", "at_end"), "strict") != "at_end",
+        expect_failure=None if failure is None else field(failure, "message", text),
+        unknown_fields=tuple(_unknown_fields(raw)),
     )
 
 
-def _between(raw: Json) -> Between:
-    return Between(_one_of(raw["key"], "constant", "value") == "value", _one_of(raw["value"], "sum", "one") == "one")
+def _between(raw: Any) -> Between:
+    key = field(an_object(raw), "key", one_of("constant", "value"))
+    return Between(key == "value", field(raw, "value", one_of("sum", "one")) == "one")
 
 
-def _one_of(value: str, *allowed: str) -> str:
-    if value not in allowed:
-        raise CaseFormatError(f"{value!r} is none of {', '.join(allowed)}")
-    return value
+# --- times ------------------------------------------------------------------------------------------------------------
 
 
-def _instant(raw: int | str) -> Instant:
+def _instant(raw: Any) -> Instant:
     if raw == "+inf":
         return MAX_INSTANT
     if raw == "-inf":
@@ -140,154 +154,322 @@ def _instant(raw: int | str) -> Instant:
     return Instant(raw)
 
 
+def _timestamp(raw: Any) -> Instant:
+    instant = _instant(raw)
+    if isinstance(raw, int) and not is_finite(instant):
+        raise CaseFormatError(f"{raw!r} is no timestamp of an element; those lie between -2^61 and 2^61 - 1000")
+    return instant
+
+
+def _lateness(raw: Any) -> Duration | None:
+    return None if raw == "inf" else Duration(_instant(raw))
+
+
 def read_window(raw: Any) -> Window:
     """The window that ``[start, end]`` means; ``["-inf", "+inf"]`` is the global one."""
+    if not isinstance(raw, list) or len(raw) != 2:
+        raise CaseFormatError(f"{raw!r} is no window; a window is [start, end]")
     start, end = raw
     return Window(_instant(start), GLOBAL_WINDOW_END if end == "+inf" else _instant(end))
 
 
-def _windows(raw: Iterable[Any]) -> frozenset[Window]:
-    return frozenset(read_window(window) for window in raw)
+_WINDOWS = list_of(read_window, "window")
 
 
-def _stage(raw: Json) -> Stage:
-    where = _where(raw["window"])
-    stamp = raw.get("timestamp_combiner", "END_OF_WINDOW")
-    if stamp == "EARLIEST_TRANSFORMED":
-        where = ShiftedOutputTime(where, raw["window"].get("transformed_output_time", {"shift": 0})["shift"])
+def _check_values(stage: Stage, steps: Iterable[Step]) -> None:
+    """Whether the combiner of ``stage`` can take every value of the input."""
+    if stage.combine not in _NUMERIC:
+        return
+    for place, step in enumerate(steps, start=1):
+        for element in step.elements if isinstance(step, Input) else ():
+            if isinstance(element.value, bool) or not isinstance(element.value, int | float):
+                raise CaseFormatError(f"step {place} (input): {stage.combine} takes numbers, not {element.value!r}")
+
+
+# --- windows, triggers, what happens to the panes ---------------------------------------------------------------------
+
+
+def _stage(raw: Any) -> Stage:
+    where = field(an_object(raw), "window", _where)
+    stamp = field(raw, "timestamp_combiner", one_of(*TimestampCombiner, _TRANSFORMED), "END_OF_WINDOW")
+    if stamp == _TRANSFORMED:
+        shift = field(raw["window"], "transformed_output_time", an_object, _NOTHING)
+        where = ShiftedOutputTime(where, Duration(field(shift, "shift", integer, 0)))
         stamp = "EARLIEST"
-    lateness = raw.get("allowed_lateness", 0)
     how = How(
-        Accumulation(raw["accumulation"]),
-        None if lateness == "inf" else _instant(lateness),
-        Firing(raw.get("on_time_behavior", "FIRE_ALWAYS")),
-        Firing(raw.get("closing_behavior", "FIRE_IF_NON_EMPTY")),
+        field(raw, "accumulation", member_of(Accumulation)),
+        field(raw, "allowed_lateness", _lateness, Duration(0)),
+        field(raw, "on_time_behavior", member_of(Firing), Firing.ALWAYS),
+        field(raw, "closing_behavior", member_of(Firing), Firing.IF_NON_EMPTY),
         TimestampCombiner(stamp),
     )
-    combine = raw.get("combine", "collect")
-    return Stage(where, read_trigger(raw["trigger"]), how, None if combine == "collect" else _combiner(combine))
+    combine = field(raw, "combine", lambda name: None if name == "collect" else _combiner(name), None)
+    return Stage(where, field(raw, "trigger", read_trigger), how, combine)
 
 
+_TRANSFORMED = "EARLIEST_TRANSFORMED"
+_NUMERIC = (Combiner.SUM, Combiner.MEAN)
 _COMBINERS = frozenset({"count", "sum", "min", "max", "mean"})
 
 
-def _combiner(name: str) -> Combiner:
+def _combiner(name: Any) -> Combiner:
     if name not in _COMBINERS:
-        raise UnsupportedCaseError(f"there is no combiner {name!r}")
+        raise UnsupportedCaseError(f"there is no combiner {name!r}; there are collect, {', '.join(sorted(_COMBINERS))}")
     return Combiner(name)
 
 
-def _where(raw: Json) -> WindowFn:
-    match raw["type"]:
-        case "global":
-            return GlobalWindows()
-        case "fixed":
-            return FixedWindows(raw["size"], raw.get("offset", 0))
-        case "sliding":
-            return SlidingWindows(raw["size"], raw["period"], raw.get("offset", 0))
-        case "sessions":
-            return Sessions(raw["gap"], raw.get("touching_merges", False))
-    raise UnsupportedCaseError(f"there is no window function of type {raw['type']!r}")
+def _ticks(raw: Json, name: str, default: int = REQUIRED) -> Duration:
+    return Duration(field(raw, name, integer, default))
 
 
-def read_trigger(raw: Json) -> Trigger:
+_WHERE: Mapping[str, Callable[[Json], WindowFn]] = {
+    "global": lambda _: GlobalWindows(),
+    "fixed": lambda raw: FixedWindows(_ticks(raw, "size"), _ticks(raw, "offset", 0)),
+    "sliding": lambda raw: SlidingWindows(_ticks(raw, "size"), _ticks(raw, "period"), _ticks(raw, "offset", 0)),
+    "sessions": lambda raw: Sessions(_ticks(raw, "gap"), field(raw, "touching_merges", flag, False)),
+}
+
+
+def _where(raw: Any) -> WindowFn:
+    return _by_type(_WHERE, raw, "window function")
+
+
+def _by_type(readers: Mapping[str, Callable[[Json], _T]], raw: Any, kind: str) -> _T:
+    name = field(an_object(raw), "type", text)
+    if name not in readers:
+        raise UnsupportedCaseError(f"there is no {kind} of type {name!r}; there are {', '.join(readers)}")
+    return readers[name](raw)
+
+
+def read_trigger(raw: Any) -> Trigger:
     """The trigger tree that ``raw`` describes."""
-    read = _TRIGGERS.get(raw["type"])
-    if read is None:
-        raise UnsupportedCaseError(f"there is no trigger of type {raw['type']!r}")
-    return read(raw)
+    return _by_type(_TRIGGERS, raw, "trigger")
 
 
-def _optional_trigger(raw: Json | None) -> Trigger | None:
-    return None if raw is None else read_trigger(raw)
-
-
-def _all_triggers(raw: Json) -> list[Trigger]:
-    return [read_trigger(trigger) for trigger in raw["triggers"]]
+def _parts(raw: Json) -> tuple[Trigger, ...]:
+    parts: tuple[Trigger, ...] = field(raw, "triggers", list_of(read_trigger, "trigger"))
+    return parts
 
 
 def _processing_time(raw: Json) -> Trigger:
-    align = raw.get("align") or {}
-    return AfterProcessingTime(raw.get("delay", 0), align.get("period"), align.get("offset", 0))
+    delay = _ticks(raw, "delay", 0)
+    align = field(raw, "align", an_object, None)
+    return AfterProcessingTime(delay, *(() if align is None else (_ticks(align, "period"), _ticks(align, "offset", 0))))
 
 
-_TRIGGERS: dict[str, Callable[[Json], Trigger]] = {
+_TRIGGERS: Mapping[str, Callable[[Json], Trigger]] = {
     "default": lambda _: Default(),
     "after_watermark": lambda raw: AfterWatermark(
-        _optional_trigger(raw.get("early")), _optional_trigger(raw.get("late"))
+        field(raw, "early", read_trigger, None), field(raw, "late", read_trigger, None)
     ),
     "after_processing_time": _processing_time,
     "after_synchronized_processing_time": lambda _: AfterSynchronizedProcessingTime(),
-    "after_count": lambda raw: AfterCount(raw["count"]),
-    "repeatedly": lambda raw: Repeatedly(read_trigger(raw["trigger"])),
-    "after_any": lambda raw: AfterAny(*_all_triggers(raw)),
-    "after_all": lambda raw: AfterAll(*_all_triggers(raw)),
-    "after_each": lambda raw: AfterEach(*_all_triggers(raw)),
-    "or_finally": lambda raw: OrFinally(read_trigger(raw["main"]), read_trigger(raw["until"])),
+    "after_count": lambda raw: AfterCount(field(raw, "count", integer)),
+    "repeatedly": lambda raw: Repeatedly(field(raw, "trigger", read_trigger)),
+    "after_any": lambda raw: AfterAny(*_parts(raw)),
+    "after_all": lambda raw: AfterAll(*_parts(raw)),
+    "after_each": lambda raw: AfterEach(*_parts(raw)),
+    "or_finally": lambda raw: OrFinally(field(raw, "main", read_trigger), field(raw, "until", read_trigger)),
     "never": lambda _: Never(),
     "always": lambda _: Always(),
-    "after_bytes": lambda raw: AfterBytes(raw["bytes"]),
-    "after_percentile_watermark": lambda raw: AfterPercentileWatermark(float(raw["percentile"])),
-    "after_punctuation": lambda raw: AfterPunctuation(col(raw["attribute"])),
+    "after_bytes": lambda raw: AfterBytes(field(raw, "bytes", integer)),
+    "after_percentile_watermark": lambda raw: AfterPercentileWatermark(field(raw, "percentile", number)),
+    "after_punctuation": lambda raw: AfterPunctuation(col(field(raw, "attribute", text))),
 }
 
+
+# --- steps ------------------------------------------------------------------------------------------------------------
 
 _ELEMENT_FIELDS = frozenset({"key", "value", "ts", "retraction", "bytes"})
 
 
-def _element(raw: Json) -> CaseElement:
-    if isinstance(raw["value"], list | dict):
-        raise CaseFormatError(f"the value of an element is a string, a number or a bool, not {raw['value']!r}")
+def _value(raw: Any) -> Any:
+    if isinstance(raw, list | dict):
+        raise CaseFormatError(f"the value of an element is a string, a number or a bool, not {raw!r}")
+    return raw
+
+
+def _element(raw: Any) -> CaseElement:
     return CaseElement(
-        key=str(raw.get("key", DEFAULT_KEY)),
-        value=raw["value"],
-        timestamp=_instant(raw["ts"]),
-        is_retraction=raw.get("retraction", False),
-        size=raw.get("bytes", 0),
+        key=str(field(an_object(raw), "key", _key, DEFAULT_KEY)),
+        value=field(raw, "value", _value),
+        timestamp=field(raw, "ts", _timestamp),
+        is_retraction=field(raw, "retraction", flag, False),
+        size=field(raw, "bytes", integer, 0),
         attributes={name: bool(value) for name, value in raw.items() if name not in _ELEMENT_FIELDS},
     )
 
 
+def _key(raw: Any) -> Any:
+    if isinstance(raw, list | dict):
+        raise CaseFormatError(f"a key is a string, a number or a bool, not {raw!r}")
+    return raw
+
+
+def _pane(raw: Any) -> Json:
+    field(an_object(raw), "window", read_window)
+    unknown = set(raw) - PANE_ATTRIBUTES
+    if unknown:
+        raise CaseFormatError(f"a pane has no attributes {', '.join(sorted(unknown))}")
+    if "timing" in raw:
+        field(raw, "timing", _TIMING)
+    field(raw, "timing_in", list_of(_TIMING, "timing"), ())
+    field(raw, "values", list_of(anything, "value"), ())
+    return an_object(raw)
+
+
+_TIMING = one_of(*Timing)
+
+
 def _expect(raw: Json) -> Step:
-    for pane in raw["panes"]:
-        read_window(pane["window"])
-        unknown = set(pane) - PANE_ATTRIBUTES
-        if unknown:
-            raise CaseFormatError(f"a pane has no attributes {', '.join(sorted(unknown))}")
-    return Expect(tuple(raw["panes"]), raw.get("ordered", False), raw.get("ordered_per_window", False))
+    return Expect(
+        field(raw, "panes", list_of(_pane, "pane")),
+        field(raw, "ordered", flag, False),
+        field(raw, "ordered_per_window", flag, False),
+    )
 
 
 def _watermark(raw: Json) -> Step:
-    percentiles = {float(q): _instant(at) for q, at in raw.get("percentiles", {}).items()}
-    return AdvanceWatermark(_instant(raw["to"]), percentiles)
+    percentiles = field(raw, "percentiles", an_object, _NOTHING)
+    return AdvanceWatermark(
+        field(raw, "to", _instant), {number(q): field(percentiles, q, _instant) for q in percentiles}
+    )
+
+
+def _dropped(raw: Json) -> Step:
+    counts = {cause: field(raw, cause, integer) for cause in raw if cause not in ("op", "notes")}
+    unknown = [cause for cause in counts if cause not in _CAUSES]
+    if unknown:
+        raise CaseFormatError(f"{unknown[0]!r} is no cause of a drop; causes are {', '.join(_CAUSES)}")
+    return ExpectDropped(counts)
+
+
+_CAUSES = ("late", "closed", "retraction")
 
 
 def _output_watermark(raw: Json) -> Step:
     names = {"equals": 0, "stage1": 0, "stage2": 1}
-    return ExpectOutputWatermark({stage: _instant(raw[name]) for name, stage in names.items() if name in raw})
+    return ExpectOutputWatermark({stage: field(raw, name, _instant) for name, stage in names.items() if name in raw})
 
 
 def _combined(raw: Json) -> Step:
-    groups = tuple(tuple(group) for group in raw["groups"])
-    return ExpectCombined(_combiner(raw["fn"]), groups, tuple(raw.get("uncombine", ())), raw["equals"])
+    values = list_of(_value, "value")
+    return ExpectCombined(
+        field(raw, "fn", _combiner),
+        field(raw, "groups", list_of(values, "group")),
+        field(raw, "uncombine", values, ()),
+        field(raw, "equals", anything),
+    )
 
 
-_STEPS: dict[str, Callable[[Json], Step]] = {
-    "input": lambda raw: Input(tuple(_element(element) for element in raw["elements"])),
+def _assign(raw: Json) -> Step:
+    return ExpectAssigned(field(raw, "ts", _timestamp), frozenset(field(raw, "windows", _WINDOWS)))
+
+
+def _merge(raw: Json) -> Step:
+    timestamps = field(raw, "timestamps", list_of(_timestamp, "timestamp"))
+    return ExpectMerged(timestamps, frozenset(field(raw, "windows", _WINDOWS)))
+
+
+_STEPS: Mapping[str, Callable[[Json], Step]] = {
+    "input": lambda raw: Input(field(raw, "elements", list_of(_element, "element"))),
     "watermark": _watermark,
-    "processing_time": lambda raw: AdvanceProcessingTime(_instant(raw["to"])),
+    "processing_time": lambda raw: AdvanceProcessingTime(field(raw, "to", _instant)),
     "expect": _expect,
-    "dropped": lambda raw: ExpectDropped({cause: n for cause, n in raw.items() if cause != "op"}),
+    "dropped": _dropped,
     "output_watermark": _output_watermark,
     "state": lambda _: ExpectState(),
-    "assign": lambda raw: ExpectAssigned(_instant(raw["ts"]), _windows(raw["windows"])),
-    "merge": lambda raw: ExpectMerged(tuple(_instant(ts) for ts in raw["timestamps"]), _windows(raw["windows"])),
+    "assign": _assign,
+    "merge": _merge,
     "combine": _combined,
 }
 
 
-def _step(raw: Json) -> Step:
-    read = _STEPS.get(raw["op"])
-    if read is None:
-        raise CaseFormatError(f"there is no step {raw['op']!r}; steps are {', '.join(_STEPS)}")
-    return read(raw)
+def _step(raw: Any) -> Step:
+    op = field(an_object(raw), "op", text)
+    if op not in _STEPS:
+        raise CaseFormatError(f"there is no step {op!r}; steps are {', '.join(_STEPS)}")
+    return _STEPS[op](raw)
+
+
+# --- what is not of the schema ----------------------------------------------------------------------------------------
+
+_STAGE_FIELDS = frozenset(
+    {
+        "window",
+        "trigger",
+        "accumulation",
+        "timestamp_combiner",
+        "allowed_lateness",
+        "closing_behavior",
+        "on_time_behavior",
+        "combine",
+    }
+)
+_CASE_FIELDS = _STAGE_FIELDS | frozenset(
+    {
+        "name",
+        "source",
+        "features",
+        "kind",
+        "tick",
+        "initial",
+        "collect",
+        "expect_failure",
+        "steps",
+        "broken_on",
+        "notes",
+        "stages",
+        "between",
+    }
+)
+_WINDOW_FIELDS = frozenset({"type", "size", "offset", "period", "gap", "touching_merges", "transformed_output_time"})
+_STEP_FIELDS: Mapping[str, frozenset[str]] = {
+    "input": frozenset({"elements"}),
+    "watermark": frozenset({"to", "percentiles"}),
+    "processing_time": frozenset({"to"}),
+    "expect": frozenset({"panes", "ordered", "ordered_per_window"}),
+    "dropped": frozenset(_CAUSES),
+    "output_watermark": frozenset({"equals", "stage1", "stage2"}),
+    "state": frozenset({"present", "absent", "tombstone"}),
+    "assign": frozenset({"ts", "windows"}),
+    "merge": frozenset({"timestamps", "windows"}),
+    "combine": frozenset({"fn", "groups", "uncombine", "equals"}),
+}
+_TRIGGER_FIELDS = frozenset(
+    {
+        "type",
+        "early",
+        "late",
+        "delay",
+        "align",
+        "count",
+        "trigger",
+        "triggers",
+        "main",
+        "until",
+        "bytes",
+        "percentile",
+        "attribute",
+    }
+)
+
+
+def _unknown_fields(case: Json) -> list[str]:
+    """Fields that the schema does not have: they mean nothing here, so a slip of the pen would go unnoticed."""
+    unknown = [f"{name!r} of the case" for name in case if name not in _CASE_FIELDS]
+    stages = case["stages"] if case.get("kind") == "pipeline" else ()
+    for stage in stages or (case,):
+        unknown += [f"{name!r} of a window" for name in stage["window"] if name not in _WINDOW_FIELDS]
+        unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - _TRIGGER_FIELDS)]
+    for stage in stages:
+        unknown += [f"{name!r} of a stage" for name in stage if name not in _STAGE_FIELDS]
+    for place, step in enumerate(case["steps"], start=1):
+        known = _STEP_FIELDS[step["op"]] | {"op", "notes"}
+        unknown += [f"{name!r} of step {place} ({step['op']})" for name in step if name not in known]
+    return unknown
+
+
+def _trigger_fields(trigger: Json) -> set[str]:
+    children = [child for child in trigger.values() if isinstance(child, dict) and "type" in child]
+    return set(trigger).union(*map(_trigger_fields, [*children, *trigger.get("triggers", ())]))
