@@ -1,4 +1,5 @@
-"""Reading conformance cases from their neutral JSON schema (version 1).
+"""Reading conformance cases from their neutral JSON schema (version 1), and ``elide_unchanged``, a bool of a case or of
+one of its stages, for which the schema has no name (semantics 9.1).
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
@@ -163,6 +164,7 @@ def _stage(raw: Json) -> Stage:
         Firing(raw.get("on_time_behavior", "FIRE_ALWAYS")),
         Firing(raw.get("closing_behavior", "FIRE_IF_NON_EMPTY")),
         TimestampCombiner(stamp),
+        elide_unchanged=raw.get("elide_unchanged", False),
     )
     combine = raw.get("combine", "collect")
     return Stage(where, read_trigger(raw["trigger"]), how, None if combine == "collect" else _combiner(combine))
