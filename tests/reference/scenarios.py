@@ -141,7 +141,9 @@ ROWS = st.fixed_dictionaries(
     }
 )
 
-SIGNALS = st.sampled_from([(), (), (Signal("go"),), (Signal("go", key=("ann",)),)])
+SIGNALS = st.sampled_from(
+    [(), (), (Signal("go"),), (Signal("go", key=("ann",)),), (Signal("go"), Signal("stop", key=("bob",)))]
+)
 
 
 @st.composite

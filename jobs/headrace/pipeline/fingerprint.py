@@ -46,7 +46,7 @@ def _declared(value: Any) -> list[Any]:
         case CustomCombiner():
             return [_plain(value.accumulator_types), _plain(value.result_type)]
         case CustomTrigger():
-            return [_plain(value.state_types)]
+            return [_plain(value.state_types), *([sorted({*value.signals})] if value.signals else [])]
     return []
 
 

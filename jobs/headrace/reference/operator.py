@@ -230,13 +230,16 @@ class Operator:
         ]
 
     def _signalled(self, signals: Sequence[Signal]) -> list[Place]:
-        """Tell windows of signals; those with a trigger that waits for one are evaluated, once for all (9.3)."""
+        """Tell windows of signals; those with a trigger that waits for one are evaluated, once for all (9.3).
+
+        Each name counts once, in the order of names.
+        """
         heard = []
         for place, state in self._states():
-            names = [signal.name for signal in signals if signal.is_for(*place)]
-            for name in names:
-                state.trigger.on_signal(name)
-            if not set(names).isdisjoint(state.trigger.signals):
+            names = {signal.name for signal in signals if signal.is_for(*place)}
+            for name in sorted(names):
+                state.trigger.on_signal(self._moment(place[1]), name)
+            if not names.isdisjoint(state.trigger.signals):
                 heard.append(place)
         return heard
 
