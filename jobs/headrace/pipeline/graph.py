@@ -32,9 +32,9 @@ class Aggregation:
     """One grouping: its key, *where*, *when*, *how* and *what*, over rows that pass ``filter``.
 
     Behind another one it reads the key, aggregates, ``window_start`` and ``window_end`` of that one's panes; their
-    event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes no further. ``when`` None,
-    behind another one, continues that one's trigger (4.7). ``transform`` makes other rows of the panes, before anything
-    else reads them.
+    event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the dead letters, which
+    ``max_rejected`` of a source does not count. ``when`` None, behind another one, continues that one's trigger (4.7).
+    ``transform`` makes other rows of the panes, before anything else reads them.
     """
 
     key: Mapping[str, Expr]
