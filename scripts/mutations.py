@@ -130,7 +130,7 @@ MUTATIONS = (
     Mutation(
         "elements behind the output watermark lend their timestamp",
         "delta.py",
-        "held = f.when(stamp >= by_reference(int(output_watermark), stamp), stamp)",
+        "held = f.when(stamp >= by_reference(output_watermark, EVENT_TIME), stamp)",
         "held = stamp",
         ("timestamps", "transcript_known_late_data_watermark"),
     ),
@@ -144,9 +144,37 @@ MUTATIONS = (
     Mutation(
         "passed deadlines are never asked about",
         "state.py",
-        "time <= by_reference(clocks.processing_time, time)\n",
-        "time < by_reference(clocks.processing_time, time)\n",
+        "time <= by_reference(clocks.processing_time, c.DUE_TIME)\n",
+        "time < by_reference(clocks.processing_time, c.DUE_TIME)\n",
         ("processing_time", "derived_pt_due_at_equality"),
+    ),
+    Mutation(
+        "an unchanged pane is emitted where it should be elided",
+        "firing.py",
+        "any_of(*wanted), negate(unchanged))",
+        "any_of(*wanted))",
+        ("own_elided", "own_elided_pane_has_no_index"),
+    ),
+    Mutation(
+        "a pane at another time is elided",
+        "firing.py",
+        "all_of(self.exists, self.same, self.live_time == time)",
+        "all_of(self.exists, self.same)",
+        ("own_elided", "own_elided_only_with_its_timestamp"),
+    ),
+    Mutation(
+        "a pane that does not exist is the same as another",
+        "firing.py",
+        "all_of(self.exists, self.same, self.live_time == time)",
+        "all_of(self.same, self.live_time == time)",
+        ("own_elided", "own_elided_only_if_it_exists"),
+    ),
+    Mutation(
+        "a pane of another window is elided",
+        "emission.py",
+        """same = same & (live["window_end"] == f.col(c.WINDOW_END))""",
+        "pass",
+        ("own_elided", "own_elided_only_in_its_window"),
     ),
 )
 

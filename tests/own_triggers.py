@@ -94,6 +94,39 @@ class Rising(CustomTrigger):
 
 
 @dataclass(frozen=True)
+class Poll(CustomTrigger):
+    """Fires at "go" if at least ``least`` elements came since its last reset. "stop" takes that back, and has it fire
+    five granules of processing time later."""
+
+    least: int
+    signals = ("stop", "go")
+    state_types = {"n": DataType.INT, "go": DataType.BOOL, "at": DataType.TIMESTAMP}
+
+    def create(self) -> State:
+        return {"n": 0, "go": False, "at": None}
+
+    def on_element(self, state: State, element: TriggerElement, moment: TriggerMoment) -> State:
+        return {**state, "n": state["n"] + 1}
+
+    def on_signal(self, state: State, name: str, moment: TriggerMoment) -> State:
+        if name == "go":
+            return {**state, "go": state["n"] >= self.least}
+        return {**state, "go": False, "at": moment.processing_time + 5}
+
+    def deadline(self, state: State) -> Instant | None:
+        return state["at"]
+
+    def ready(self, state: State, moment: TriggerMoment) -> bool:
+        return state["go"] or (state["at"] is not None and moment.processing_time >= state["at"])
+
+    def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
+        states = [source.state for source in sources]
+        at = min((state["at"] for state in states if state["at"] is not None), default=None)
+        merged = {"n": sum(state["n"] for state in states), "go": any(state["go"] for state in states), "at": at}
+        return Progress(merged, all(source.finished for source in sources))
+
+
+@dataclass(frozen=True)
 class Refusing(Jump):
     """Its code fails on the value 13."""
 

@@ -10,9 +10,6 @@ from typing import Any, Final
 from airflow.sdk import DAG, Asset, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace.model.triggers import AfterSignal
-from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.trigger_checks import nodes
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
@@ -54,7 +51,7 @@ def process_dag(registered: Registered) -> DAG:
             description="List the whole landing prefix, to find stragglers that sort before the newest files.",
         ),
     }
-    if awaited := signals(registered.pipeline):
+    if awaited := registered.pipeline.signals:
         flags["--signal"] = "signals"
         params["signals"] = Param(
             [],
@@ -81,12 +78,6 @@ def process_dag(registered: Registered) -> DAG:
             ),
         )
     return dag
-
-
-def signals(pipeline: Pipeline) -> list[str]:
-    """The signals that triggers of ``pipeline`` wait for."""
-    found = [node for stage in pipeline.stages for node in nodes(stage.when)]
-    return sorted({node.name for node in found if isinstance(node, AfterSignal)})
 
 
 def recover_dag(registered: Registered) -> DAG:

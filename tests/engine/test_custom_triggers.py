@@ -29,7 +29,7 @@ from headrace.pipeline import (
 from headrace.reference import Epoch
 from tests.engine.differential import run_on_spark
 from tests.engine.test_differential_whole import GO, Validity, _behind, build, check, random_epochs
-from tests.own_triggers import Jump, Refusing, Reminder, Rising
+from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
 
 pytestmark = pytest.mark.spark
 
@@ -46,6 +46,12 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
         Repeatedly(AfterAny(AfterCount(4), AfterAll(Jump(10), AfterProcessingTime(4)), GO)),
         discarding(20),
     ),
+    "heard": (
+        FixedWindows(15),
+        OrFinally(AfterWatermark(early=Poll(2), late=AfterAny(Poll(1), AfterCount(3))), AfterAll(GO, AfterCount(9))),
+        retracting(25),
+    ),
+    "heard_by_sessions": (Sessions(6), AfterEach(Poll(3), AfterAny(Poll(0), AfterWatermark())), accumulating(20)),
     "own_windows": (Validity(10), AfterEach(Jump(10), Reminder(), AfterWatermark()), retracting(20)),
 }
 

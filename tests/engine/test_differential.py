@@ -46,6 +46,7 @@ pytestmark = pytest.mark.spark
 EARLY_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
 SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
     "fixed_retracting": (FixedWindows(10, 3), EARLY_LATE, retracting(25)),
+    "fixed_eliding": (FixedWindows(10, 3), EARLY_LATE, retracting(25, elide_unchanged=True)),
     "fixed_discarding_default": (FixedWindows(7), Default(), discarding(10, closing=Firing.ALWAYS)),
     "fixed_finishing": (FixedWindows(12), AfterCount(2), accumulating(30)),
     "fixed_processing_time": (

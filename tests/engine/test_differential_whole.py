@@ -297,6 +297,19 @@ def _behind(when: Trigger, how: How) -> Aggregation:
 
 GROWTH = AfterPattern("ab*c", {"a": col("total") < 20, "b": col("elements") == 1, "c": col("total") > 20})
 CHAINS = {
+    "elided": (
+        build(
+            FixedWindows(10),
+            AfterWatermark(AfterCount(1), AfterCount(1)),
+            retracting(25, elide_unchanged=True, timestamp=TimestampCombiner.LATEST),
+            then=(
+                replace(
+                    _behind(Repeatedly(AfterCount(2)), retracting(25, elide_unchanged=True)),
+                    what={"most": max_of(col("elements"))},
+                ),
+            ),
+        ),
+    ),
     "kept": (
         build(
             FixedWindows(5),

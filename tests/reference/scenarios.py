@@ -79,8 +79,8 @@ PLAIN_WINDOWS: st.SearchStrategy[WindowFn] = st.one_of(
 WINDOWS = PLAIN_WINDOWS | st.builds(ShiftedOutputTime, PLAIN_WINDOWS, st.integers(0, 9))
 
 HOWS = st.builds(
-    How,
-    st.sampled_from(Accumulation),
+    lambda how, *behaviour: How(how[0], *behaviour, elide_unchanged=how[1]),
+    st.sampled_from([*((accumulation, False) for accumulation in Accumulation), (Accumulation.RETRACTING, True)]),
     st.none() | st.integers(0, 30),
     st.sampled_from(Firing),
     st.sampled_from(Firing),
@@ -141,7 +141,9 @@ ROWS = st.fixed_dictionaries(
     }
 )
 
-SIGNALS = st.sampled_from([(), (), (Signal("go"),), (Signal("go", key=("ann",)),)])
+SIGNALS = st.sampled_from(
+    [(), (), (Signal("go"),), (Signal("go", key=("ann",)),), (Signal("go"), Signal("stop", key=("bob",)))]
+)
 
 
 @st.composite

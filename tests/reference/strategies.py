@@ -39,7 +39,7 @@ from headrace.model.triggers import (
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from headrace.reference import Contents, Element, Grouping, Operator, Output, combine
-from tests.own_triggers import Jump, Reminder
+from tests.own_triggers import Jump, Poll, Reminder
 
 _WANTED = os.environ.get("HEADRACE_EXAMPLES")
 
@@ -81,6 +81,7 @@ def leaves(condition: Expr, number: Column) -> st.SearchStrategy[Trigger]:
             ]
         ),
         st.builds(Jump, st.integers(0, 4), st.just(number.name)),
+        st.builds(Poll, st.integers(0, 3)),
         st.builds(Reminder, st.integers(0, 3), st.just(number.name)),
         st.builds(AfterCount, st.integers(1, 4)),
         st.builds(AfterBytes, st.integers(1, 30)),
@@ -175,7 +176,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
             Instant(time),
             Instant(mark),
             Instant(mark + draw(st.integers(0, 20))),
-            draw(st.sampled_from([(), (Signal("go"),), (Signal("go", key=("a",)),)])),
+            draw(st.sampled_from([(), (Signal("go"),), (Signal("go", key=("a",)),), (Signal("stop"), Signal("go"))])),
         )
         for time, mark in zip(times, marks, strict=True)
     ]

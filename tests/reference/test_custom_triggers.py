@@ -10,9 +10,12 @@ from headrace.errors import PipelineError
 from headrace.model.time import Instant
 from headrace.pipeline import (
     AfterAll,
+    AfterAny,
     AfterCount,
     AfterEach,
+    AfterSignal,
     AfterWatermark,
+    Aggregation,
     CustomTrigger,
     DataType,
     FixedWindows,
@@ -20,18 +23,23 @@ from headrace.pipeline import (
     Repeatedly,
     Sessions,
     ShiftedOutputTime,
+    Signal,
     State,
     Trigger,
     TriggerElement,
     TriggerMoment,
     accumulating,
+    col,
+    count,
+    discarding,
 )
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.reference import Epoch, PipelineRun
-from tests.own_triggers import Jump, Refusing, Reminder, Rising
+from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
 from tests.reference.test_new_triggers import Script, build
 
 JUMP = Jump(10, "x")
+N = {"n": count()}
 
 
 def values(run: PipelineRun, processing_time: int, *rows: tuple[int, int], is_last: bool = False) -> list[Any]:
@@ -83,6 +91,41 @@ def test_merged_windows_get_what_it_makes_of_their_states() -> None:
     assert values(run, 0, (0, 1), (15, 30)) == []
     assert values(run, 0, (8, 25)) == [(1, 25, 30)], "the last value before the merge was 30; 25 is no jump, 30 was one"
     assert values(run, 0, (20, 26), (21, 27), (22, 28)) == [(26, 27, 28)], "from 0, which it begins at, to 26"
+
+
+GO, STOP = Signal("go"), Signal("stop")
+
+
+def test_it_hears_of_its_signals_behind_the_bundle_and_is_asked() -> None:
+    step = Script(build(Repeatedly(Poll(2))))
+    assert step(1, signals=(GO,)) == [], "one element is too few"
+    assert step(2) == []
+    assert step(3, signals=(GO,)) == [(1, 2, 3)]
+    assert step(4, 5, signals=(Signal("ask"),)) == [], "it does not hear of others"
+    assert step(signals=(STOP, GO, GO)) == [], "each name once, in the order of names"
+    assert step(signals=(Signal("go", key=("bob",)),)) == []
+    assert step(signals=(Signal("go", key=("ann",)),)) == [(4, 5)]
+
+
+def test_a_signal_may_set_a_deadline() -> None:
+    run = PipelineRun(build(Poll(9), where=Sessions(10)))
+    row = {"user": "ann", "at": 1, "x": 7}
+    assert not run.run(Epoch(Instant(100), [row], signals=(STOP,))).panes
+    assert values(run, 104) == []
+    assert values(run, 105) == [(7,)]
+
+
+def test_a_pipeline_knows_the_signals_of_all_its_triggers() -> None:
+    behind = Aggregation(
+        {"all": col("n")}, FixedWindows(1000), Repeatedly(AfterAny(Poll(1), AfterSignal("ask"))), discarding(0), N
+    )
+    assert build(AfterWatermark(early=AfterSignal("early")), what=N, then=(behind,)).signals == [
+        "ask",
+        "early",
+        "go",
+        "stop",
+    ]
+    assert build(Repeatedly(JUMP)).signals == []
 
 
 @dataclass(frozen=True)
@@ -155,6 +198,21 @@ class Untyped(Plain):
 
 
 @dataclass(frozen=True)
+class Deaf(Plain):
+    signals = ("go",)
+
+
+@dataclass(frozen=True)
+class Spelled(Poll):
+    signals = "go"
+
+
+@dataclass(frozen=True)
+class Unheard(Poll):
+    signals = ()
+
+
+@dataclass(frozen=True)
 class Failing(Plain):
     def deadline(self, state: State) -> Instant | None:
         raise KeyError("at")
@@ -166,6 +224,9 @@ class Failing(Plain):
         (Plain(), FixedWindows(10), "must be a frozen dataclass"),
         (Misdeclared(), FixedWindows(10), "creates 0 as 'n', which is declared as string"),
         (Untyped(), FixedWindows(10), "declares <class 'int'> as the type of 'n'"),
+        (Deaf(), FixedWindows(10), "declares signals and has no on_signal"),
+        (Spelled(2), FixedWindows(10), "declares 'go' as its signals; use a tuple"),
+        (Unheard(2), FixedWindows(10), "has an on_signal and declares no signals="),
         (Failing(), FixedWindows(10), "could not create a state: KeyError"),
         (Repeatedly(AfterAll(AfterCount(2), Rising(1))), Sessions(10), "has no on_merge, and the windows merge"),
         (AfterWatermark(late=Rising(1)), ShiftedOutputTime(Sessions(10), 1), "has no on_merge"),
@@ -188,5 +249,8 @@ def test_a_fingerprint_tells_its_fields_and_its_state_apart(monkeypatch: pytest.
     found: Sequence[str] = [fingerprint(build(Repeatedly(t))) for t in (Jump(1), Jump(2), Jump(1, "x"), Reminder(1))]
     assert len(set(found)) == 4
     assert fingerprint(build(Repeatedly(Jump(1)))) == found[0]
+    before = fingerprint(build(Repeatedly(Poll(1))))
+    monkeypatch.setattr(Poll, "signals", ("go", "ask"))
+    assert fingerprint(build(Repeatedly(Poll(1)))) != before
     monkeypatch.setattr(Jump, "state_types", dict(reversed(Jump.state_types.items())))
     assert fingerprint(build(Repeatedly(Jump(1)))) != found[0]

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from hypothesis import given
@@ -13,7 +13,7 @@ from headrace.model.accumulation import Accumulation, Firing
 from headrace.model.panes import Pane, Timing
 from headrace.model.triggers import Trigger
 from headrace.model.windows import Sessions, Window, WindowFn
-from headrace.reference import DropCause, Element, Operator, Output
+from headrace.reference import Contents, DropCause, Element, Operator, Output
 from headrace.reference.windows import assign
 from tests.reference.strategies import (
     BEHAVIOURS,
@@ -25,6 +25,7 @@ from tests.reference.strategies import (
     examples,
     operator,
     scripts,
+    summing,
 )
 
 Place = tuple[tuple[Any, ...], Window]
@@ -100,6 +101,42 @@ def test_retracting_is_accumulating_with_what_it_replaces_withdrawn(
         assert withdrawn.drops == plain.drops
         for record in withdrawn.panes:
             live.apply(record)
+
+
+@examples(90)
+@given(FIXED_LIKE | SESSIONS, TRIGGERS, BEHAVIOURS, scripts())
+def test_eliding_what_is_unchanged_leaves_the_same_to_be_seen(
+    where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
+) -> None:
+    all_live, few_live = Live(), Live()
+    everything = run(steps, operator(where, when, Accumulation.RETRACTING, behaviour, parity))
+    eliding = {**behaviour, "elide_unchanged": True}
+    for said, fewer in zip(
+        everything, run(steps, operator(where, when, Accumulation.RETRACTING, eliding, parity)), strict=True
+    ):
+        for record in said.panes:
+            all_live.apply(record)
+        for before, record in pairwise([None, *fewer.panes]):
+            repeats = before is not None and before.is_retraction and content(before) == content(record)
+            assert not repeats or merged_meanwhile(fewer.panes, record)
+            few_live.apply(record)
+        assert {*map(content, all_live.panes.values())} == {*map(content, few_live.panes.values())}
+        assert len(fewer.panes) <= len(said.panes)
+        assert fewer.drops == said.drops
+
+
+def parity(contents: Contents) -> tuple[Any, ...]:
+    """A value that new elements may well leave as it is."""
+    return (summing(contents)[0] % 2,)
+
+
+def content(pane: Pane) -> tuple[Any, ...]:
+    return pane.key, pane.window, pane.values, pane.timestamp
+
+
+def merged_meanwhile(panes: Iterable[Pane], record: Pane) -> bool:
+    """Whether ``record`` replaces another window's pane too."""
+    return any(p.is_retraction and p.key == record.key and p.window != record.window for p in panes)
 
 
 @examples(60)

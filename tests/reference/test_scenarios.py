@@ -64,7 +64,8 @@ def test_retractions_withdraw_what_is_live(scenario: Scenario) -> None:
 @given(scenarios(stages=1))
 def test_every_record_is_accounted_for(scenario: Scenario) -> None:
     """Counted in a pane, dropped, or rejected; a window that never expires may keep some to itself."""
-    pipeline = replace(scenario.pipeline, how=replace(scenario.pipeline.how, accumulation=Accumulation.DISCARDING))
+    how = replace(scenario.pipeline.how, accumulation=Accumulation.DISCARDING, elide_unchanged=False)
+    pipeline = replace(scenario.pipeline, how=how)
     if pipeline.how.allowed_lateness is None or pipeline.filter is not None:
         return
     results = run_pipeline(pipeline, scenario.epochs)

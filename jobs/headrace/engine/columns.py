@@ -24,6 +24,9 @@ INDEX = "_index"  # index of the next pane
 NONSPECULATIVE = "_nonspec"  # index of the next pane that is not EARLY
 LIVE = "_live"  # the retractions of emitted, not yet retracted panes (retracting only)
 
+SAME = "_same"  # the only live pane has the window and the values that a pane would have now
+LIVE_TIME = "_live_time"  # ... and its timestamp
+
 COUNT = "_n"  # elements of the delta, retractions included
 RETRACTED = "_nr"  # retractions among the elements of the delta
 HELD = "_held"  # of the delta's elements that are not behind the output watermark the earliest or latest timestamp

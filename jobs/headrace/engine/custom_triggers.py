@@ -1,12 +1,13 @@
 """A user's own trigger in tasks (semantics 9.3): its methods over Arrow batches, a row for each window.
 
 Columns of a call: whether there is to be one, start and end of the window, the processing time, whether the end is
-passed, whether the trigger has finished, the fields of its state, and perhaps an argument. What comes back is a struct
+passed, whether the trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct
 of the new state, ``FINISHED`` and ``DEADLINE``, NULL where there was no call; of ``ready`` a bool.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +50,16 @@ class TriggerCalls:
         return self._changing(_InTasks(self.trigger).on_element)
 
     @property
+    def on_signals(self) -> Callable[..., SparkColumn]:
+        """The arguments: whether each of ``names`` came."""
+        return self._changing(_InTasks(self.trigger).on_signals)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The signals that it hears of, in the order in which it does."""
+        return tuple(sorted({*self.trigger.signals}))
+
+    @property
     def on_fire(self) -> Callable[..., SparkColumn]:
         """Without an argument."""
         return self._changing(_InTasks(self.trigger).on_fire)
@@ -89,6 +100,17 @@ class _InTasks:
             return Progress(checked_state(self.trigger, state), finished)
 
         return self._changed("look at an element", heard, columns)
+
+    def on_signals(self, *columns: pa.Array) -> pa.Array:
+        names = TriggerCalls(self.trigger).names
+
+        def told(progress: Progress, moment: TriggerMoment, *came: bool) -> Progress:
+            state, finished = progress
+            for name in compress(names, came):
+                state = self.trigger.on_signal(state, name, moment)
+            return Progress(checked_state(self.trigger, state), finished)
+
+        return self._changed("hear of a signal", told, columns)
 
     def on_fire(self, *columns: pa.Array) -> pa.Array:
         def fired(progress: Progress, moment: TriggerMoment) -> Progress:

@@ -6,12 +6,15 @@ where elements can be withdrawn, ``_order`` where the order of arrival counts, `
 functions and triggers.
 """
 
+from collections.abc import Iterable
+
 from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME
 from headrace.engine.expressions import compile_expr, named
 from headrace.engine.plan import Plan
+from headrace.engine.source_records import RAW, as_text
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Schema, lit
 from headrace.model.typing import type_of
@@ -36,10 +39,24 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
         *([record(schema)] if plan.reads_records else []),
         *[_computed(expr, schema).alias(name) for name, expr in [*keys.items(), *plan.inputs]],
     )
+    return judged.select(_null_key(keys), *[named(name) for name in judged.columns])
+
+
+def rejected(plan: Plan, rows: DataFrame) -> DataFrame:
+    """Those of ``rows`` that ``judge`` rejects, as ``_reject`` and ``_raw``: JSON of what they hold."""
+    schema, keys = plan.stage.schema, plan.stage.aggregation.key
+    sign = [(f.col(c.SIGN) < 0).alias("is_retraction")] if plan.stage.withdrawable else []
+    held = [*map(named, schema), f.timestamp_micros(EVENT_TIME).alias("pane_time"), *sign]
+    keyed = rows.select(as_text(held), *[_computed(expr, schema).alias(name) for name, expr in keys.items()])
+    return keyed.select(_null_key(keys), RAW).where(f.col(c.REJECT).isNotNull())
+
+
+def _null_key(keys: Iterable[str]) -> SparkColumn:
+    """Why a row takes no part, of columns that hold its key."""
     reason = f.lit(None).cast("string")
     for name in keys:
         reason = f.coalesce(reason, f.when(named(name).isNull(), f"key is null: {name}"))
-    return judged.select(reason.alias(c.REJECT), *[named(name) for name in judged.columns])
+    return reason.alias(c.REJECT)
 
 
 def _computed(expr: Expr, schema: Schema) -> SparkColumn:

@@ -51,7 +51,7 @@ class Emission:
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """Of ``rows`` those that changed: state columns, ``EMITS`` and ``COUNTS``, drops, the sources that vanished."""
-        for phase in self._phases:
+        for phase in [*self._compared, *self._phases]:
             rows = phase.of(rows)
         # without the barrier Spark would push the filter below all phases and put the whole program into it
         return self._emitted.of(rows.where(self._is_changed))
@@ -69,7 +69,31 @@ class Emission:
     def _through(self) -> list[str]:
         """Columns that the program does not touch."""
         live = [c.LIVE] if self.plan.retracting else []
-        return [*self.plan.identity, c.THIS_EPOCH, c.STORED, *live, *([SOURCES, GONE] if self.plan.merging else [])]
+        values = [_value(name) for name in self._values] if self.plan.how.elide_unchanged else []
+        known = [*self.plan.identity, c.THIS_EPOCH, c.STORED, *live, *values]
+        return [*known, *([SOURCES, GONE] if self.plan.merging else [])]
+
+    @cached_property
+    def _values(self) -> dict[str, t.DataType]:
+        return {name: accumulator.result_type for name, accumulator in self.plan.accumulators.items()}
+
+    @cached_property
+    def _compared(self) -> list[Columns]:
+        """Where unchanged panes are elided, the values of a pane beside the only live one: a retracting window holds
+        the same throughout an epoch (semantics 9.1).
+        """
+        if not self.plan.how.elide_unchanged:
+            return []
+        parts = self.plan.unpacked({part.name: f.col(part.name) for part in self.plan.parts})
+        results = {name: accumulator.result(parts) for name, accumulator in self.plan.accumulators.items()}
+        values = [results[name].cast(kind).alias(_value(name)) for name, kind in self._values.items()]
+        live = f.get(c.LIVE, f.lit(0))
+        same = (f.size(c.LIVE) == 1) & (live["window_start"] == f.col(c.WINDOW_START))
+        same = same & (live["window_end"] == f.col(c.WINDOW_END))
+        for name in self._values:
+            same = same & live[name].eqNullSafe(f.col(_value(name)))
+        compared = [f.coalesce(same, f.lit(False)).alias(c.SAME), live["pane_time"].alias(c.LIVE_TIME)]
+        return [Columns(["*", *values]), Columns(["*", *compared])]
 
     @cached_property
     def _phases(self) -> list[Columns]:
@@ -110,15 +134,21 @@ class Emission:
         and most rows emit one pane at most.
         """
         plan = self.plan
-        contents = {part.name: _left(part, final[f"_cleared{i}"]) for part in plan.parts}
-        parts = plan.unpacked(contents)
-        values = {name: accumulator.result(parts) for name, accumulator in plan.accumulators.items()}
+        values = self._contained(final[f"_cleared{i}"])
         fields = [
             values[field.name] if field.name in values else compile_expr(final.get(_field(i, field.name), _NONE))
             for field in plan.pane_type
         ]
         typed = zip(fields, plan.pane_type, strict=True)
         return [value.cast(field.dataType).alias(_field(i, field.name)) for value, field in typed]
+
+    def _contained(self, cleared: Expr) -> dict[str, SparkColumn]:
+        """What the aggregates of a pane are, of contents that may be cleared."""
+        plan = self.plan
+        if plan.how.elide_unchanged:
+            return {name: f.col(_value(name)) for name in self._values}
+        parts = plan.unpacked({part.name: _left(part, cleared) for part in plan.parts})
+        return {name: accumulator.result(parts) for name, accumulator in plan.accumulators.items()}
 
     @cached_property
     def _emitted(self) -> Columns:
@@ -172,6 +202,11 @@ class Emission:
         for i in range(1, len(self._outcome.panes) - 1):
             found = found.when(sequence < f.col(f"{_UPTO}{i}"), _SIGNAL)
         return found.otherwise(_WATERMARK)
+
+
+def _value(name: str) -> str:
+    """The column of an aggregate that is computed once."""
+    return f"_value_{name}"
 
 
 def _left(part: Part, cleared: Expr) -> SparkColumn:

@@ -5,8 +5,9 @@ reads is immutable (the ABS paper's asynchronous snapshots come free).
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pyspark.sql import functions as f
 
@@ -18,10 +19,10 @@ from headrace.engine.errors import spark_errors
 from headrace.engine.intake import Intake, Taken
 from headrace.engine.landing import ByInput, Landing, counted
 from headrace.engine.layers import Added, Layer
-from headrace.engine.operator import Operator, Stepped, due_after, run_stages
+from headrace.engine.operator import Operator, Stepped, due_after, entering, run_stages
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
-from headrace.engine.side_outputs import late_rows, rejected_rows
+from headrace.engine.side_outputs import late_rows, rejected_panes, rejected_rows
 from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import newest_records, read_panes
@@ -199,15 +200,16 @@ class EpochEngine:
             return () if rows is None else write_files(rows, self.store.uri, prefix, name)
 
         first, last, records = computed.stages[0], computed.stages[-1], computed.taken.records
-        panes = late = rejected = None
+        panes = late = None
         if last.step is not None and last.has_panes:
             panes = last.step.panes()
         fates = computed.accounting.rows
         if records is not None and (computed.accounting.late or fates.get(Fate.FORGOTTEN)):
             plan = self.operators[0].plan
             late = late_rows(plan, records.whole(), first.clocks.watermark_before, computed.epoch)
+        rejected = list(self._rejected_panes(computed))
         if records is not None and fates.get(Fate.REJECTED):
-            rejected = rejected_rows(records.numbered(), computed.epoch)
+            rejected.append(rejected_rows(records.numbered(), computed.epoch))
         return Written(
             state=tuple(
                 table(stage.state.rows, name)
@@ -216,8 +218,16 @@ class EpochEngine:
             ids=table(computed.remembered.rows, ids.TABLE),
             panes=table(panes, "panes"),
             late=table(late, "late"),
-            rejected=table(rejected, "rejected"),
+            rejected=table(states.union(rejected) if rejected else None, "rejected"),
         )
+
+    def _rejected_panes(self, computed: Computed) -> Iterator[DataFrame]:
+        """Of each aggregation behind the first the panes above it whose key is NULL there."""
+        for number, (above, stage) in enumerate(pairwise(computed.stages), start=1):
+            plan = self.operators[number].plan
+            panes = entering(plan, above) if stage.accounting.rows.get(Fate.REJECTED) else None
+            if panes is not None:
+                yield rejected_panes(plan, panes, number, computed.epoch)
 
     def fold_current(self, layers: Sequence[StoredLayer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
         """Merge layers of ``current``: of every (key, window) the newest record; retractions go when nothing is

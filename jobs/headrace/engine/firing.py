@@ -85,6 +85,8 @@ class _Window:
         self.nonspeculative: Expr = col(c.NONSPECULATIVE)
         self.cleared: Expr = FALSE
         self.exists: Expr = TRUE
+        self.same: Expr = col(c.SAME) if how.elide_unchanged else FALSE
+        self.live_time: Expr = col(c.LIVE_TIME) if how.elide_unchanged else NO_HOLD
 
     def merge_holds(self, merged: Expr) -> None:
         """The hold at the end of a window moves with the end when windows merge (6.4); the others are folded."""
@@ -115,13 +117,15 @@ class _Window:
             wanted.append(timing == _ON_TIME)
         if self.how.closing is Firing.ALWAYS:
             wanted.append(last)
-        emitted = let("emitted", all_of(fires, any_of(*wanted)))
+        time = coalesce(self.hold, self.max_timestamp)
+        unchanged = all_of(self.exists, self.same, self.live_time == time)
+        emitted = let("emitted", all_of(fires, any_of(*wanted), negate(unchanged)))
         exists = let("exists", all_of(emitted, self.exists))
         speculative = timing == _EARLY
         pane = PaneColumns(
             emitted=emitted,
             exists=exists,
-            time=coalesce(self.hold, self.max_timestamp),
+            time=time,
             timing=timing,
             index=self.index,
             nonspeculative_index=choose(speculative, -1, self.nonspeculative),
@@ -132,6 +136,9 @@ class _Window:
         self.nonspeculative = let(
             "nonspec", choose(all_of(exists, negate(speculative)), self.nonspeculative + 1, self.nonspeculative)
         )
+        if self.how.elide_unchanged:  # contents are the same at every moment of an epoch, so is a pane emitted in it
+            self.same = let("same", choose(emitted, self.exists, self.same))
+            self.live_time = let("live_time", choose(emitted, time, self.live_time))
         self.new = let("new", choose(fires, 0, self.new))
         self.hold = let("hold", choose(fires, NO_HOLD, self.hold))
         if self.how.accumulation is Accumulation.DISCARDING:
@@ -160,9 +167,9 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
 
     It reads these columns of the row: state columns of an open window (initial values where there is none),
     ``_has``, ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, the
-    window, ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window. If
-    elements are ``withdrawable``, also ``_nr``, and in retracting mode ``_net`` (delta included): a window of which
-    every element was withdrawn has no pane (9.1).
+    window, ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window, ``_same``
+    (never NULL) and ``_live_time`` where unchanged panes are elided. If elements are ``withdrawable``, also ``_nr``,
+    and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no pane (9.1).
     """
     program = Program()
     let = program.let

@@ -205,18 +205,20 @@ def run_stages(
     for operator in operators:
         if done:
             above = done[-1]
-            bundle = above.step.elements() if above.step is not None and above.has_panes else None
-            taken = EMPTY if bundle is None else operator.take_in(_entering(operator, bundle))
+            bundle = entering(operator.plan, above)
+            taken = EMPTY if bundle is None else operator.take_in(judge(operator.plan, bundle))
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
         done.append(operator.step(epoch, taken, processing_time, watermark, source, signals=signals))
     return tuple(done)
 
 
-def _entering(operator: Operator, panes: DataFrame) -> DataFrame:
-    """Panes of the stage above as judged rows of ``operator``."""
-    transform = operator.stage.aggregation.transform
-    return judge(operator.plan, panes if transform is None else applied(transform, panes))
+def entering(plan: Plan, above: Stepped) -> DataFrame | None:
+    """What an epoch of the stage above brings to the stage of ``plan``; None if it emitted nothing."""
+    if above.step is None or not above.has_panes:
+        return None
+    panes, transform = above.step.elements(), plan.stage.aggregation.transform
+    return panes if transform is None else applied(transform, panes)
 
 
 def due_after(operators: Sequence[Operator]) -> tuple[Instant, Instant]:

@@ -4,6 +4,7 @@ from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.delta import Fate, assigned
+from headrace.engine.elements import rejected
 from headrace.engine.plan import Plan
 from headrace.engine.source_records import POSITION, RAW
 from headrace.engine.types import DataFrame
@@ -29,6 +30,21 @@ def late_rows(plan: Plan, judged: DataFrame, watermark: Instant, epoch: int) -> 
         f.when(in_time, "window expired").otherwise("id beyond its horizon").alias("reason"),
         f.col(c.INPUT).alias("input"),
         f.col(c.FILE).alias("file"),
+        f.col(RAW).alias("raw"),
+        f.lit(epoch).cast("long").alias("epoch"),
+    )
+
+
+def rejected_panes(plan: Plan, panes: DataFrame, above: int, epoch: int) -> DataFrame:
+    """The dead letters among ``panes`` that come to the aggregation of ``plan``, as ``rejected_rows`` gives them.
+
+    Their input is the aggregation that emitted them, the number ``above`` of the pipeline; they have no file.
+    """
+    return rejected(plan, panes).select(
+        f.lit(f"aggregation {above}").alias("input"),
+        f.lit(None).cast("string").alias("file"),
+        f.lit(None).cast("long").alias("position"),
+        f.col(c.REJECT).alias("reason"),
         f.col(RAW).alias("raw"),
         f.lit(epoch).cast("long").alias("epoch"),
     )

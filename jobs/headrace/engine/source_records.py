@@ -18,7 +18,7 @@ type (``read_text``). A record has exactly as many fields as the header.
 to microseconds, UTC if they have no zone) and dates are timestamp.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
@@ -250,8 +250,13 @@ def _parquet(
     row = f.col("_metadata.row_index")
     place = [f.struct(f.lit(0).cast("long").alias(_BLOCK), row.alias(_ROW)).alias(PLACE)] if ordered else []
     unparsed = f.lit(None).cast("string").alias(UNPARSED)
-    raw = f.to_json(f.struct(*map(named, schema)), _RAW_OPTIONS).alias(RAW)
+    raw = as_text(map(named, schema))
     return found.select(_path(), unparsed, *position, *place, *values).select("*", raw)
+
+
+def as_text(values: Iterable[SparkColumn]) -> SparkColumn:
+    """``RAW`` of what never was text: JSON of ``values``, NULLs included, timestamps to the microsecond."""
+    return f.to_json(f.struct(*values), _RAW_OPTIONS).alias(RAW)
 
 
 def _stored_value(name: str, kind: DataType, stored: Mapping[str, str]) -> SparkColumn:

@@ -1,4 +1,5 @@
-"""Reading conformance cases from their neutral JSON schema (version 1).
+"""Reading conformance cases from their neutral JSON schema (version 1), and ``elide_unchanged``, a bool of a case or of
+one of its stages, for which the schema has no name (semantics 9.1).
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
@@ -202,6 +203,7 @@ def _stage(raw: Any) -> Stage:
         field(raw, "on_time_behavior", member_of(Firing), Firing.ALWAYS),
         field(raw, "closing_behavior", member_of(Firing), Firing.IF_NON_EMPTY),
         TimestampCombiner(stamp),
+        elide_unchanged=raw.get("elide_unchanged", False),
     )
     combine = field(raw, "combine", lambda name: None if name == "collect" else _combiner(name), None)
     return Stage(where, field(raw, "trigger", read_trigger), how, combine)

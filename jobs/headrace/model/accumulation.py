@@ -39,6 +39,10 @@ class How:
     ``allowed_lateness`` None means that a window never expires. ``on_time`` decides whether the ON_TIME pane is emitted
     without new elements, ``closing`` whether the last one is. With ``keep_last`` n a window holds no more than its last
     n elements in order of arrival (sliding count windows).
+
+    ``elide_unchanged``, when retracting: a pane with the window, values and timestamp of the only one that it would
+    withdraw is not emitted, nor is that one withdrawn, whatever its timing and whatever ``on_time`` and ``closing`` say
+    (semantics 9.1). For the trigger it is a firing like any other, but it has no index, and what is out stays out.
     """
 
     accumulation: Accumulation
@@ -47,6 +51,7 @@ class How:
     closing: Firing
     timestamp: TimestampCombiner
     keep_last: int | None
+    elide_unchanged: bool
 
     def __init__(
         self,
@@ -57,18 +62,22 @@ class How:
         timestamp: TimestampCombiner = TimestampCombiner.END_OF_WINDOW,
         *,
         keep_last: int | None = None,
+        elide_unchanged: bool = False,
     ) -> None:
         lateness = duration(allowed_lateness) if isinstance(allowed_lateness, timedelta) else allowed_lateness
         if lateness is not None and lateness < 0:
             raise PipelineError(f"allowed_lateness must not be negative: {allowed_lateness}")
         if keep_last is not None and keep_last < 1:
             raise PipelineError(f"keep_last keeps at least 1 element, not {keep_last}")
+        if elide_unchanged and accumulation is not Accumulation.RETRACTING:
+            raise PipelineError("elide_unchanged leaves out retractions and their panes: it needs retracting(...)")
         object.__setattr__(self, "accumulation", accumulation)
         object.__setattr__(self, "allowed_lateness", None if lateness is None else Duration(lateness))
         object.__setattr__(self, "on_time", on_time)
         object.__setattr__(self, "closing", closing)
         object.__setattr__(self, "timestamp", timestamp)
         object.__setattr__(self, "keep_last", keep_last)
+        object.__setattr__(self, "elide_unchanged", elide_unchanged)
 
 
 class Behaviour(TypedDict, total=False):
@@ -90,6 +99,8 @@ def accumulating(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpa
     return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
 
 
-def retracting(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:
+def retracting(
+    allowed_lateness: timedelta | int | None = 0, *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
+) -> How:
     """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3)."""
-    return How(Accumulation.RETRACTING, allowed_lateness, **behaviour)
+    return How(Accumulation.RETRACTING, allowed_lateness, elide_unchanged=elide_unchanged, **behaviour)

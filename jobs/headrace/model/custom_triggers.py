@@ -45,8 +45,8 @@ class CustomTrigger(Trigger, ABC):
 
     Its methods are pure functions of their arguments and the fields; they return a new state, of plain values (int,
     float, str, bool, Instants for timestamps) or None. It hears of every element of a window in order of arrival,
-    retractions too, and is asked once behind a bundle, when the watermark passes the end of the window, and when a
-    ``deadline`` is due; never besides (semantics 4.1).
+    retractions too, and is asked once behind a bundle, when the watermark passes the end of the window, when a
+    ``deadline`` is due, and behind the signals of an epoch if there is one of its ``signals``; never besides (4.1).
     """
 
     @property
@@ -81,6 +81,11 @@ class CustomTrigger(Trigger, ABC):
         del state
         return None
 
+    def on_signal(self, state: State, name: str, moment: TriggerMoment) -> State:
+        """The signal ``name`` came, which is one of ``signals``. Of an epoch it hears each name once, in the order of
+        names, behind the elements and the deadlines."""
+        raise NotImplementedError
+
     def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
         """What its progress in merged open windows, ordered by window, becomes in the merged one. Leave it out if that
         has no meaning; then it cannot stand over windows that merge."""
@@ -90,6 +95,11 @@ class CustomTrigger(Trigger, ABC):
     def merges(self) -> bool:
         """Whether it has an ``on_merge``."""
         return type(self).on_merge is not CustomTrigger.on_merge
+
+    @property
+    def hears(self) -> bool:
+        """Whether it has an ``on_signal``."""
+        return type(self).on_signal is not CustomTrigger.on_signal
 
     @property
     def continuation(self) -> Trigger:
@@ -102,6 +112,7 @@ def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
     for name, kind in trigger.state_types.items():
         if not isinstance(kind, DataType):
             raise PipelineError(f"{trigger!r} declares {kind!r} as the type of {name!r}; use a DataType")
+    _check_signals(trigger)
     with user_code(trigger, "create a state"):
         state = checked_state(trigger, trigger.create())
         trigger.deadline(state)
@@ -111,6 +122,16 @@ def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
             raise PipelineError(f"{trigger!r} creates {value!r} as {name!r}, which is declared as {kind}")
     if merging and not trigger.merges:
         raise PipelineError(f"{trigger!r} has no on_merge, and the windows merge; add it, or use other windows")
+
+
+def _check_signals(trigger: CustomTrigger) -> None:
+    names = trigger.signals
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise PipelineError(f"{trigger!r} declares {names!r} as its signals; use a tuple of their names")
+    if names and not trigger.hears:
+        raise PipelineError(f"{trigger!r} declares signals and has no on_signal, which hears of them")
+    if trigger.hears and not names:
+        raise PipelineError(f"{trigger!r} has an on_signal and declares no signals= that it could hear of")
 
 
 def _fits(value: object, kind: DataType) -> bool:

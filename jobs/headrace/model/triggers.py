@@ -5,7 +5,7 @@ in semantics 4.2. ``may_finish`` says whether the node can finish and so close t
 ``continuation`` is the trigger of a second grouping that has none of its own (4.7).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -42,6 +42,11 @@ class Trigger:
     def may_finish(self) -> bool:
         """Whether this node can finish; a finished root closes its window and later elements are dropped."""
         return True
+
+    @property
+    def signals(self) -> Collection[str]:
+        """Names of the signals that this node itself waits for (semantics 9.3)."""
+        return ()
 
     @property
     def continuation(self) -> "Trigger":
@@ -264,6 +269,10 @@ class AfterSignal(Trigger):
     """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3)."""
 
     name: str
+
+    @property
+    def signals(self) -> Collection[str]:
+        return (self.name,)
 
     @property
     def continuation(self) -> Trigger:

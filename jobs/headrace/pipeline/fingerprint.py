@@ -11,6 +11,9 @@ from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Expr, to_json
 from headrace.pipeline.graph import Aggregation, Pipeline
 
+_ADDED_LATER = frozenset({"elide_unchanged"})
+"""Switches that earlier versions did not know: off, they do not count."""
+
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means: inputs, event time, splits, duplicates, and of each
@@ -43,7 +46,7 @@ def _declared(value: Any) -> list[Any]:
         case CustomCombiner():
             return [_plain(value.accumulator_types), _plain(value.result_type)]
         case CustomTrigger():
-            return [_plain(value.state_types)]
+            return [_plain(value.state_types), *([sorted({*value.signals})] if value.signals else [])]
     return []
 
 
@@ -52,7 +55,8 @@ def _plain(value: Any) -> Any:
         return to_json(value)
     if is_dataclass(value) and not isinstance(value, type):
         values = {field.name: getattr(value, field.name) for field in fields(value)}
-        used = {name: _plain(part) for name, part in values.items() if part is not None}
+        unused = {name for name, part in values.items() if part is None or (name in _ADDED_LATER and not part)}
+        used = {name: _plain(part) for name, part in values.items() if name not in unused}
         return [type(value).__name__, used, *_declared(value)]
     if isinstance(value, Mapping):
         return [[name, _plain(part)] for name, part in value.items()]

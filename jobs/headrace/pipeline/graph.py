@@ -21,6 +21,7 @@ from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
 from headrace.pipeline.sources import FileSource, SparkFunction
+from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -31,9 +32,9 @@ class Aggregation:
     """One grouping: its key, *where*, *when*, *how* and *what*, over rows that pass ``filter``.
 
     Behind another one it reads the key, aggregates, ``window_start`` and ``window_end`` of that one's panes; their
-    event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes no further. ``when`` None,
-    behind another one, continues that one's trigger (4.7). ``transform`` makes other rows of the panes, before anything
-    else reads them.
+    event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the dead letters, which
+    ``max_rejected`` of a source does not count. ``when`` None, behind another one, continues that one's trigger (4.7).
+    ``transform`` makes other rows of the panes, before anything else reads them.
     """
 
     key: Mapping[str, Expr]
@@ -145,6 +146,12 @@ class Pipeline:
     def inputs(self) -> tuple[Input, ...]:
         """All inputs in the order in which their records arrive, its own first, under the name ``OWN``."""
         return (Input(OWN, self.source, self.event_time), *self.also)
+
+    @property
+    def signals(self) -> list[str]:
+        """The names of the signals that its triggers wait for."""
+        found = [node for stage in self.stages for node in nodes(stage.when)]
+        return sorted({name for node in found for name in node.signals})
 
     @property
     def key_types(self) -> Mapping[str, DataType]:

@@ -20,9 +20,10 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 
 from headrace.reference.chain import Between, Chain
 from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
+from headrace.reference.elements import Drop, DropCause, Element, Output
 from headrace.reference.evaluate import IntegerOverflowError, Record, evaluate
 from headrace.reference.intake import Rejected
-from headrace.reference.operator import Drop, DropCause, Element, Grouping, Operator, Output
+from headrace.reference.operator import Grouping, Operator
 from headrace.reference.pipeline import (
     Epoch,
     EpochResult,

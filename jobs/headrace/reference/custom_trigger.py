@@ -30,6 +30,12 @@ class OwnNode(Node):
         with user_code(self._trigger, "look at an element"):
             self._state = checked_state(self._trigger, self._trigger.on_element(self._state, seen, _visible(moment)))
 
+    def on_signal(self, moment: Moment, name: str) -> None:
+        if name in self._trigger.signals:
+            with user_code(self._trigger, "hear of a signal"):
+                state = self._trigger.on_signal(self._state, name, _visible(moment))
+                self._state = checked_state(self._trigger, state)
+
     def ready(self, moment: Moment) -> bool:
         with user_code(self._trigger, "say whether it is ready"):
             return bool(self._trigger.ready(self._state, _visible(moment)))
@@ -59,6 +65,10 @@ class OwnNode(Node):
             deadline = self._trigger.deadline(self._state)
         if deadline is not None:
             yield deadline
+
+    @property
+    def signals(self) -> Iterator[str]:
+        yield from self._trigger.signals
 
 
 def _visible(moment: Moment) -> TriggerMoment:

@@ -92,6 +92,13 @@ def ordered(value: Any) -> Any:
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
 
+def same(left: Any, right: Any) -> bool:
+    """Whether two values, or lists of them, are equal; NaN equals itself."""
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(ordered(left) == ordered(right))
+
+
 def _floor_mod(left: Any, right: Any) -> Any:
     if right == 0:
         return None

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from headrace.model.expr import Expr
 from headrace.model.time import Instant
 from headrace.pipeline.graph import Pipeline
+from headrace.reference.elements import Drop, DropCause, Element
 from headrace.reference.evaluate import Record, evaluate
-from headrace.reference.operator import Drop, DropCause, Element
 from headrace.reference.source_clock import SourceClock
 from headrace.reference.stages import Entrance
 

@@ -7,8 +7,6 @@ so the steps of section 3 are calls of it with one argument.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
@@ -19,52 +17,12 @@ from headrace.model.triggers import Signal, Trigger
 from headrace.model.windows import Window, WindowFn
 from headrace.reference import windows as windowing
 from headrace.reference.contents import Contents, Extract
+from headrace.reference.elements import Drop, DropCause, Element, Key, Output
+from headrace.reference.evaluate import same
 from headrace.reference.trigger_node import Arrival, Clocks, Moment, Node
 from headrace.reference.triggers import start
 
-Key = tuple[Any, ...]
 Place = tuple[Key, Window]
-
-
-@dataclass(frozen=True)
-class Element:
-    """What comes to an operator. ``value`` is what its ``extract`` reads, ``record`` what data-driven triggers do.
-
-    ``size`` is in bytes (9.5); a retraction withdraws an element of the same key, timestamp and value.
-    """
-
-    key: Key
-    timestamp: Instant
-    value: Any
-    is_retraction: bool = False
-    record: Mapping[str, Any] = field(default_factory=dict)
-    size: int = 0
-
-
-class DropCause(StrEnum):
-    """Why an element was not accepted into a window."""
-
-    LATE = "late"
-    CLOSED = "closed"
-    RETRACTION = "retraction"
-    DUPLICATE = "duplicate"
-
-
-@dataclass(frozen=True)
-class Drop:
-    """An element that was dropped from one of its windows (5.2), or before it had any (None; 12.10)."""
-
-    element: Element
-    window: Window | None
-    cause: DropCause
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a step gave, in order of emission."""
-
-    panes: tuple[Pane, ...] = ()
-    drops: tuple[Drop, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -272,13 +230,16 @@ class Operator:
         ]
 
     def _signalled(self, signals: Sequence[Signal]) -> list[Place]:
-        """Tell windows of signals; those with a trigger that waits for one are evaluated, once for all (9.3)."""
+        """Tell windows of signals; those with a trigger that waits for one are evaluated, once for all (9.3).
+
+        Each name counts once, in the order of names.
+        """
         heard = []
         for place, state in self._states():
-            names = [signal.name for signal in signals if signal.is_for(*place)]
-            for name in names:
-                state.trigger.on_signal(name)
-            if not set(names).isdisjoint(state.trigger.signals):
+            names = {signal.name for signal in signals if signal.is_for(*place)}
+            for name in sorted(names):
+                state.trigger.on_signal(self._moment(place[1]), name)
+            if not names.isdisjoint(state.trigger.signals):
                 heard.append(place)
         return heard
 
@@ -368,6 +329,8 @@ class Operator:
     def _emit(self, state: _Open, pane: Pane) -> list[Pane]:
         """The pane behind the retractions of what it replaces; these alone if every input was withdrawn (9.1)."""
         retracting = self.grouping.how.accumulation is Accumulation.RETRACTING
+        if self.grouping.how.elide_unchanged and _is_unchanged(state, pane):
+            return []
         withdrawn = [replace(old, is_retraction=True) for old in sorted(state.live, key=lambda old: old.window)]
         state.live = []
         if retracting and state.contents.is_empty:
@@ -387,6 +350,14 @@ class Operator:
 
     def _is_expired(self, window: Window) -> bool:
         return self.clocks.watermark > self.grouping.expiry(window)
+
+
+def _is_unchanged(state: _Open, pane: Pane) -> bool:
+    """Whether ``pane`` would say again what the only live one says; not if it would not exist (9.1)."""
+    if len(state.live) != 1 or state.contents.is_empty:
+        return False
+    (live,) = state.live
+    return (live.window, live.timestamp) == (pane.window, pane.timestamp) and same(live.values, pane.values)
 
 
 def _order(place: Place) -> tuple[Instant, Instant, Key]:

@@ -13,9 +13,9 @@ from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import OWN
 from headrace.reference.chain import Chain
+from headrace.reference.elements import Drop, Element
 from headrace.reference.evaluate import Record
 from headrace.reference.intake import Intake, Rejected, Taken
-from headrace.reference.operator import Drop, Element
 from headrace.reference.stages import Entrance, pane_record
 
 

@@ -8,8 +8,9 @@ from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
 from headrace.model.time import Instant, is_finite
 from headrace.pipeline.graph import Stage
 from headrace.reference.contents import extract_with, read
+from headrace.reference.elements import Element
 from headrace.reference.evaluate import Record, evaluate
-from headrace.reference.operator import Element, Grouping
+from headrace.reference.operator import Grouping
 
 
 @dataclass(frozen=True)

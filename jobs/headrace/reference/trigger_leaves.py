@@ -241,7 +241,7 @@ class OnceSignalled(Node):
         self._name = name
         self._came = False
 
-    def on_signal(self, name: str) -> None:
+    def on_signal(self, moment: Moment, name: str) -> None:
         self._came = self._came or name == self._name
 
     def ready(self, moment: Moment) -> bool:

@@ -65,10 +65,10 @@ class Node(ABC):
         for child in self.hearing:
             child.on_element(moment, element)
 
-    def on_signal(self, name: str) -> None:
+    def on_signal(self, moment: Moment, name: str) -> None:
         """A signal came."""
         for child in self.hearing:
-            child.on_signal(name)
+            child.on_signal(moment, name)
 
     @abstractmethod
     def ready(self, moment: Moment) -> bool:

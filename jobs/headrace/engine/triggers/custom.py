@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from headrace.engine import columns as c
 from headrace.engine.custom_triggers import DEADLINE, FINISHED, TriggerCalls, state_field
-from headrace.engine.program import FALSE, Call, Program, choose, is_literal
+from headrace.engine.program import FALSE, Call, Program, any_of, choose, is_literal
 from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, Sources, State
 from headrace.engine.types import SparkColumn
 from headrace.model.custom_triggers import CustomTrigger
@@ -29,6 +29,7 @@ class CustomNode(Node):
             for name, kind, value in zip(names, kinds, values, strict=True)
         }
         self.own = tuple(self._fields.values())
+        self.own_signals = self._calls.names
         self.own_measures = (Measure(self._elements, None, None, Fold.LIST),)
         if trigger.merges:
             progress = {name: field.name for name, field in self._fields.items() if name != DEADLINE}
@@ -45,7 +46,9 @@ class CustomNode(Node):
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         elements = Column(self._elements)
-        return self._changed(program, self._calls.on_element, state, bundle.arrived, moment, elements)
+        state = self._changed(program, self._calls.on_element, state, bundle.arrived, moment, elements)
+        came = [bundle.heard.get(name, FALSE) for name in self.own_signals]
+        return self._changed(program, self._calls.on_signals, state, any_of(*came), moment, *came)
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", coalesce(self._call(self._calls.ready, state, Literal(True), moment), False))

@@ -1,0 +1,70 @@
+"""Panes that go no further since their key is NULL in the aggregation behind them: dead letters like records."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.session import interpreting
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.model.time import instant
+from headrace.pipeline import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, if_, retracting
+from headrace.reference import Epoch, run_pipeline
+from tests.process.clicks import CLICKS, land, records
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+FILES = 3
+
+
+def by(spent: Mapping[str, Any]) -> Aggregation:
+    return Aggregation(spent, GlobalWindows(), Repeatedly(AfterCount(1)), retracting(), {"users": count()})
+
+
+MODEST = by({"spent": if_(col("spent") < 40, col("spent"), None), "user": col("user")})
+EVEN = by({"even": if_(col("spent") % 2 == 0, col("spent"), None)})
+
+
+def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = replace(CLICKS, then=(MODEST, EVEN))
+    land(tmp_path, 0, FILES)
+    with_null = [{"user": None, "at": "2026-01-01T00:00:00Z", "price": 1}]
+    (tmp_path / "landing/clicks" / "part-00001a.jsonl").write_text(json.dumps(with_null[0]) + "\n")
+    result = process(pipeline, tmp_path.as_uri(), RunOptions("run"), spark=interpreting(spark), now=lambda: NOW)
+    dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    found = Counter((row["epoch"], row["input"], row["reason"], *essence(json.loads(row["raw"]))) for row in dead)
+    assert found == Counter(expected(pipeline, [records(0), records(1), with_null, records(2)]))
+    assert {row["input"] for row in dead} == {"source", "aggregation 1", "aggregation 2"}
+    assert all((row["file"] is None) == (row["input"] != "source") for row in dead)
+    signs = Counter(json.loads(row["raw"])["is_retraction"] for row in dead if row["input"] == "aggregation 1")
+    assert signs[False] > signs[True] > 0, "what is withdrawn was a dead letter, too"
+    assert (result.rows["rejected"], result.rows["rejected_panes"]) == (1, len(dead) - 1)
+
+
+def expected(pipeline: Pipeline, files: list[list[dict[str, Any]]]) -> list[tuple[Any, ...]]:
+    """What the reference rejects."""
+    given = [[{**row, "at": instant(datetime.fromisoformat(row["at"]))} for row in rows] for rows in files]
+    results = run_pipeline(pipeline, [Epoch(instant(NOW), rows) for rows in given])
+    return [
+        (
+            epoch,
+            f"aggregation {rejected.stage}" if rejected.stage else "source",
+            f"key is null: {rejected.column}",
+            *essence(rejected.record),
+        )
+        for epoch, result in enumerate(results)
+        for rejected in result.rejected
+    ]
+
+
+def essence(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(record.get(name) for name in ("user", "price", "clicks", "spent", "users"))
