@@ -1,6 +1,5 @@
 """Physical plans of the engine: no Python per row, no shuffle of state, and as many keys after a union as before."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,17 +27,23 @@ def plan_of(rows: DataFrame) -> str:
     return str(execution.executedPlan().toString())
 
 
-@pytest.fixture(params=[CLICKS, SESSIONS], ids=lambda p: p.name)
-def engine(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[EpochEngine]:
-    """An engine with the state of all files but the last."""
-    pipeline: Pipeline = request.param
-    land(tmp_path)
-    store = open_store(tmp_path.as_uri())
+def engine_before(pipeline: Pipeline, spark: SparkSession, root: Path, left: int) -> EpochEngine:
+    """An engine with the state of all files but the last ``left``."""
+    land(root)
+    store = open_store(root.as_uri())
     landing = Landing(pipeline, store)
     made = EpochEngine(spark, pipeline, store, landing)
-    for file in landing.new_files({})[OWN][:-1]:
+    for file in landing.new_files({})[OWN][:-left]:
         made.compute({OWN: [file]}, Instant(0))
-    yield made
+    return made
+
+
+@pytest.fixture(scope="module", params=[CLICKS, SESSIONS], ids=lambda p: p.name)
+def engine(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> EpochEngine:
+    """With the state of all files but the last; tests only look at it."""
+    return engine_before(request.param, spark, tmp_path_factory.mktemp("plans"), left=1)
 
 
 def delta_of(engine: EpochEngine) -> DataFrame:
@@ -87,7 +92,8 @@ def test_unions_keep_every_key(engine: EpochEngine) -> None:
     assert changed.select("user").distinct().count() == USERS
 
 
-def test_an_epoch_without_rows_starts_no_job(engine: EpochEngine) -> None:
+def test_an_epoch_without_rows_starts_no_job(spark: SparkSession, tmp_path: Path) -> None:
+    engine = engine_before(CLICKS, spark, tmp_path, left=FILES - 1)
     info = engine.store.write(f"{engine.pipeline.source.path}/zz-nothing.json", b"")
     context = engine.spark.sparkContext
     context.setJobGroup("nothing", "an epoch of an empty file")

@@ -11,9 +11,6 @@ from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Expr, to_json
 from headrace.pipeline.graph import Aggregation, Pipeline
 
-_ADDED_LATER = frozenset({"elide_unchanged"})
-"""Switches that earlier versions did not know: off, they do not count."""
-
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means: inputs, event time, splits, duplicates, and of each
@@ -55,8 +52,7 @@ def _plain(value: Any) -> Any:
         return to_json(value)
     if is_dataclass(value) and not isinstance(value, type):
         values = {field.name: getattr(value, field.name) for field in fields(value)}
-        unused = {name for name, part in values.items() if part is None or (name in _ADDED_LATER and not part)}
-        used = {name: _plain(part) for name, part in values.items() if name not in unused}
+        used = {name: _plain(part) for name, part in values.items() if part is not None}
         return [type(value).__name__, used, *_declared(value)]
     if isinstance(value, Mapping):
         return [[name, _plain(part)] for name, part in value.items()]
