@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from headrace.entrypoints.conformance import (
     all_required_passed,
     conformance,
     main,
-    render_json,
     render_text,
     run_file,
 )
@@ -177,8 +176,25 @@ def test_exit_code_and_renderings(write: Callable[..., Path], capsys: pytest.Cap
     assert main([str(file), "--only", "*i*l*", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["skipped"], document["cases"][0]["name"]) == (1, "dialect")
-    results = run_file(file, ReferenceExecutor())
-    assert json.loads(render_json(results))["summary"] == render_text(results).splitlines()[-1]
+    wrong = next(result for result in run_file(file, ReferenceExecutor()) if result.name == "wrong")
+    assert render_text(wrong).splitlines()[0] == "FAILED  wrong"
+
+
+class CutOff:
+    """An executor that is stopped in its second case."""
+
+    def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
+        yield from ReferenceExecutor().replay(cases[:1])
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_is_cut_off_has_said_what_it_knows(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "EXECUTORS", {"reference": CutOff})
+    with pytest.raises(KeyboardInterrupt):
+        conformance(write(CASE, case(name="again")))
+    assert capsys.readouterr().out == f"PASSED  {CASE['name']}\n"
 
 
 def test_a_skipped_case_that_is_no_dialect_does_not_count_as_passed(write: Callable[..., Path]) -> None:

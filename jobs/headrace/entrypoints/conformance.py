@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -18,7 +19,7 @@ from textwrap import shorten
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 
 from headrace.entrypoints.cli_output import notice
 from headrace.entrypoints.conformance_cases import Case, ExpectState
@@ -71,9 +72,13 @@ class CaseResult:
 
 
 def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
-    """``replays`` as they finish; stderr says how many of ``total``: a bar in a terminal, else a line now and then."""
+    """``replays`` as they finish; stderr says how many of ``total``: a bar in a terminal (unless results appear there
+    too), else a line now and then.
+    """
     if sys.stderr.isatty():
-        yield from track(replays, "cases", total, console=Console(stderr=True), transient=True)
+        bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=False, disable=sys.stdout.isatty())
+        with bar:
+            yield from bar.track(replays, total, description="cases")
         return
     said = time.monotonic()
     for number, replay in enumerate(replays, start=1):
@@ -83,11 +88,18 @@ def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
             said = time.monotonic()
 
 
-def run_file(
+def run_file(path: Path, executor: Executor, only: str | None = None) -> list[CaseResult]:
+    """Run the cases of ``path`` whose names match the glob ``only`` (None: all); the results in the order of the file.
+
+    Raises CaseFormatError if the file is no file of cases, or none matches.
+    """
+    return [*results_of(path, executor, only)]
+
+
+def results_of(
     path: Path, executor: Executor, only: str | None = None, watch: Watch = lambda replays, _: replays
-) -> list[CaseResult]:
-    """Run the cases of ``path`` whose names match the glob ``only`` (None: all), in the order of the file. ``watch``
-    sees replays as they finish.
+) -> Iterator[CaseResult]:
+    """Those of ``run_file``, each as soon as it is there. ``watch`` sees replays as they finish.
 
     Raises CaseFormatError if the file is no file of cases, or none matches.
     """
@@ -101,8 +113,10 @@ def run_file(
         first.setdefault(name, number)
     read = [_read(*named[number], number, first[named[number][0]]) for number in wanted]
     cases = [case for case in read if isinstance(case, Case)]
-    replays = iter([*watch(executor.replay(cases), len(cases))])
-    return [case if isinstance(case, CaseResult) else _judge(case, next(replays)) for case in read]
+    replays = iter(watch(executor.replay(cases), len(cases)))
+    for case in read:
+        yield case if isinstance(case, CaseResult) else _judge(case, next(replays))
+    deque(replays, maxlen=0)  # so that the executor ends what it began
 
 
 def _load(path: Path) -> list[Any]:
@@ -175,13 +189,10 @@ def summary(results: list[CaseResult]) -> str:
     return ", ".join(f"{count} {status}" for count, status in zip(counts, Status, strict=True))
 
 
-def render_text(results: list[CaseResult]) -> str:
-    """One line per case, the reason below it, and the summary as the last line."""
-    lines: list[str] = []
-    for result in results:
-        lines.append(f"{result.status.upper():7} {result.name}")
-        lines += [f"        {line}" for line in result.reason.splitlines()]
-    return "\n".join([*lines, summary(results)])
+def render_text(result: CaseResult) -> str:
+    """A line with its name, the reason below it."""
+    reason = [f"        {line}" for line in result.reason.splitlines()]
+    return "\n".join([f"{result.status.upper():7} {result.name}", *reason])
 
 
 def render_json(results: list[CaseResult]) -> str:
@@ -198,8 +209,12 @@ def conformance(file: Path, engine: str = "reference", only: str | None = None, 
     """
     if engine not in EXECUTORS:
         raise FixConfigError(f"there is no engine {engine!r} for conformance cases; use one of {', '.join(EXECUTORS)}")
-    results = run_file(file, EXECUTORS[engine](), only, watched)
-    print(render_json(results) if output == "json" else render_text(results))
+    results: list[CaseResult] = []
+    for result in results_of(file, EXECUTORS[engine](), only, watched):
+        results.append(result)
+        if output == "text":  # a run that is cut off has said what it knows
+            print(render_text(result), flush=True)
+    print(summary(results) if output == "text" else render_json(results))
     return 0 if all_required_passed(results) else 1
 
 

@@ -42,6 +42,7 @@ from headrace.entrypoints.conformance_fields import (
     text,
     text_or_integer,
 )
+from headrace.entrypoints.conformance_unknown import unknown_fields
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Combiner
@@ -133,7 +134,7 @@ def _case(raw: Json) -> Case:
         initial_processing_time=field(initial, "processing_time", _instant, Instant(0)),
         strict=field(raw, "collect", one_of("strict", "at_end"), "strict") != "at_end",
         expect_failure=None if failure is None else field(failure, "message", text),
-        unknown_fields=tuple(_unknown_fields(raw)),
+        unknown_fields=tuple(unknown_fields(raw)),
     )
 
 
@@ -203,7 +204,7 @@ def _stage(raw: Any) -> Stage:
         field(raw, "on_time_behavior", member_of(Firing), Firing.ALWAYS),
         field(raw, "closing_behavior", member_of(Firing), Firing.IF_NON_EMPTY),
         TimestampCombiner(stamp),
-        elide_unchanged=raw.get("elide_unchanged", False),
+        elide_unchanged=field(raw, "elide_unchanged", flag, False),
     )
     combine = field(raw, "combine", lambda name: None if name == "collect" else _combiner(name), None)
     return Stage(where, field(raw, "trigger", read_trigger), how, combine)
@@ -392,86 +393,3 @@ def _step(raw: Any) -> Step:
     if op not in _STEPS:
         raise CaseFormatError(f"there is no step {op!r}; steps are {', '.join(_STEPS)}")
     return _STEPS[op](raw)
-
-
-# --- what is not of the schema ----------------------------------------------------------------------------------------
-
-_STAGE_FIELDS = frozenset(
-    {
-        "window",
-        "trigger",
-        "accumulation",
-        "timestamp_combiner",
-        "allowed_lateness",
-        "closing_behavior",
-        "on_time_behavior",
-        "combine",
-    }
-)
-_CASE_FIELDS = _STAGE_FIELDS | frozenset(
-    {
-        "name",
-        "source",
-        "features",
-        "kind",
-        "tick",
-        "initial",
-        "collect",
-        "expect_failure",
-        "steps",
-        "broken_on",
-        "notes",
-        "stages",
-        "between",
-    }
-)
-_WINDOW_FIELDS = frozenset({"type", "size", "offset", "period", "gap", "touching_merges", "transformed_output_time"})
-_STEP_FIELDS: Mapping[str, frozenset[str]] = {
-    "input": frozenset({"elements"}),
-    "watermark": frozenset({"to", "percentiles"}),
-    "processing_time": frozenset({"to"}),
-    "expect": frozenset({"panes", "ordered", "ordered_per_window"}),
-    "dropped": frozenset(_CAUSES),
-    "output_watermark": frozenset({"equals", "stage1", "stage2"}),
-    "state": frozenset({"present", "absent", "tombstone"}),
-    "assign": frozenset({"ts", "windows"}),
-    "merge": frozenset({"timestamps", "windows"}),
-    "combine": frozenset({"fn", "groups", "uncombine", "equals"}),
-}
-_TRIGGER_FIELDS = frozenset(
-    {
-        "type",
-        "early",
-        "late",
-        "delay",
-        "align",
-        "count",
-        "trigger",
-        "triggers",
-        "main",
-        "until",
-        "bytes",
-        "percentile",
-        "attribute",
-    }
-)
-
-
-def _unknown_fields(case: Json) -> list[str]:
-    """Fields that the schema does not have: they mean nothing here, so a slip of the pen would go unnoticed."""
-    unknown = [f"{name!r} of the case" for name in case if name not in _CASE_FIELDS]
-    stages = case["stages"] if case.get("kind") == "pipeline" else ()
-    for stage in stages or (case,):
-        unknown += [f"{name!r} of a window" for name in stage["window"] if name not in _WINDOW_FIELDS]
-        unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - _TRIGGER_FIELDS)]
-    for stage in stages:
-        unknown += [f"{name!r} of a stage" for name in stage if name not in _STAGE_FIELDS]
-    for place, step in enumerate(case["steps"], start=1):
-        known = _STEP_FIELDS[step["op"]] | {"op", "notes"}
-        unknown += [f"{name!r} of step {place} ({step['op']})" for name in step if name not in known]
-    return unknown
-
-
-def _trigger_fields(trigger: Json) -> set[str]:
-    children = [child for child in trigger.values() if isinstance(child, dict) and "type" in child]
-    return set(trigger).union(*map(_trigger_fields, [*children, *trigger.get("triggers", ())]))

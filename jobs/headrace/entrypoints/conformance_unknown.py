@@ -1,0 +1,86 @@
+"""Fields of conformance cases that nobody reads: neither of the schema nor ours (``elide_unchanged``)."""
+
+from collections.abc import Mapping
+
+from headrace.entrypoints.conformance_cases import Json
+
+_STAGE_FIELDS = frozenset(
+    {
+        "window",
+        "trigger",
+        "accumulation",
+        "timestamp_combiner",
+        "allowed_lateness",
+        "closing_behavior",
+        "on_time_behavior",
+        "combine",
+        "elide_unchanged",
+    }
+)
+_CASE_FIELDS = _STAGE_FIELDS | frozenset(
+    {
+        "name",
+        "source",
+        "features",
+        "kind",
+        "tick",
+        "initial",
+        "collect",
+        "expect_failure",
+        "steps",
+        "broken_on",
+        "notes",
+        "stages",
+        "between",
+    }
+)
+_WINDOW_FIELDS = frozenset({"type", "size", "offset", "period", "gap", "touching_merges", "transformed_output_time"})
+_STEP_FIELDS: Mapping[str, frozenset[str]] = {
+    "input": frozenset({"elements"}),
+    "watermark": frozenset({"to", "percentiles"}),
+    "processing_time": frozenset({"to"}),
+    "expect": frozenset({"panes", "ordered", "ordered_per_window"}),
+    "dropped": frozenset({"late", "closed", "retraction"}),
+    "output_watermark": frozenset({"equals", "stage1", "stage2"}),
+    "state": frozenset({"present", "absent", "tombstone"}),
+    "assign": frozenset({"ts", "windows"}),
+    "merge": frozenset({"timestamps", "windows"}),
+    "combine": frozenset({"fn", "groups", "uncombine", "equals"}),
+}
+_TRIGGER_FIELDS = frozenset(
+    {
+        "type",
+        "early",
+        "late",
+        "delay",
+        "align",
+        "count",
+        "trigger",
+        "triggers",
+        "main",
+        "until",
+        "bytes",
+        "percentile",
+        "attribute",
+    }
+)
+
+
+def unknown_fields(case: Json) -> list[str]:
+    """Fields that the schema does not have: they mean nothing here, so a slip of the pen would go unnoticed."""
+    unknown = [f"{name!r} of the case" for name in case if name not in _CASE_FIELDS]
+    stages = case["stages"] if case.get("kind") == "pipeline" else ()
+    for stage in stages or (case,):
+        unknown += [f"{name!r} of a window" for name in stage["window"] if name not in _WINDOW_FIELDS]
+        unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - _TRIGGER_FIELDS)]
+    for stage in stages:
+        unknown += [f"{name!r} of a stage" for name in stage if name not in _STAGE_FIELDS]
+    for place, step in enumerate(case["steps"], start=1):
+        known = _STEP_FIELDS[step["op"]] | {"op", "notes"}
+        unknown += [f"{name!r} of step {place} ({step['op']})" for name in step if name not in known]
+    return unknown
+
+
+def _trigger_fields(trigger: Json) -> set[str]:
+    children = [child for child in trigger.values() if isinstance(child, dict) and "type" in child]
+    return set(trigger).union(*map(_trigger_fields, [*children, *trigger.get("triggers", ())]))
