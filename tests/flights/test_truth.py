@@ -124,12 +124,12 @@ def test_two_months_in_three_runs(
 
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
-def test_a_month_in_forty_epochs(
+def test_a_month_in_twenty_epochs(
     pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, session: SparkSession, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
-    land_flights.land(root, files=40, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(pipeline, root, "forty", 1, session).epochs) == 40
+    land_flights.land(root, files=20, table=year[year["month"].isin(FEBRUARY)])
+    assert len(run(pipeline, root, "twenty", 1, session).epochs) == 20  # more layers than stay apart
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")

@@ -13,7 +13,7 @@ from headrace.engine.firing import Outcome, PaneColumns, compile_firing
 from headrace.engine.merging import GONE, SOURCES
 from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
-from headrace.engine.prepared import Columns
+from headrace.engine.prepared import Selection
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Literal, col
 from headrace.model.panes import Timing
@@ -78,7 +78,7 @@ class Emission:
         return {name: accumulator.result_type for name, accumulator in self.plan.accumulators.items()}
 
     @cached_property
-    def _compared(self) -> list[Columns]:
+    def _compared(self) -> list[Selection]:
         """Where unchanged panes are elided, the values of a pane beside the only live one: a retracting window holds
         the same throughout an epoch (semantics 9.1).
         """
@@ -93,10 +93,10 @@ class Emission:
         for name in self._values:
             same = same & live[name].eqNullSafe(f.col(_value(name)))
         compared = [f.coalesce(same, f.lit(False)).alias(c.SAME), live["pane_time"].alias(c.LIVE_TIME)]
-        return [Columns(["*", *values]), Columns(["*", *compared])]
+        return [Selection(["*", *values]), Selection(["*", *compared])]
 
     @cached_property
-    def _phases(self) -> list[Columns]:
+    def _phases(self) -> list[Selection]:
         outcome, parts = self._outcome, self.plan.parts
         outputs: dict[str, Expr] = {
             **outcome.state,
@@ -127,7 +127,7 @@ class Emission:
                 f.monotonically_increasing_id().alias(_BARRIER),
             ]
         )
-        return [Columns(select) for select in selects]
+        return [Selection(select) for select in selects]
 
     def _pane(self, i: int, final: dict[str, Expr]) -> list[SparkColumn]:
         """The fields of the pane of moment ``i``, flat: Spark makes an object of every struct and of all that is in it,
@@ -151,7 +151,7 @@ class Emission:
         return {name: accumulator.result(parts) for name, accumulator in plan.accumulators.items()}
 
     @cached_property
-    def _emitted(self) -> Columns:
+    def _emitted(self) -> Selection:
         """Panes in order, each after the retractions of what it replaces, and the live panes that result (9.1)."""
         plan = self.plan
         nothing = f.array().cast(t.ArrayType(plan.record_type))
@@ -191,7 +191,7 @@ class Emission:
         upto = [end.alias(f"{_UPTO}{i}") for i, end in enumerate(ends[:-1])]
         sources = [f.col(SOURCES), f.col(GONE)] if plan.merging else []
         emitted = f.concat(*emits).alias(EMITS)
-        return Columns([*fields, emitted, *counted, *dropped, kept, f.col(_TOUCHED), *upto, *sources])
+        return Selection([*fields, emitted, *counted, *dropped, kept, f.col(_TOUCHED), *upto, *sources])
 
     def moment(self, sequence: SparkColumn) -> SparkColumn:
         """At which moment of the epoch (semantics 12.1) the record at ``sequence`` in ``EMITS`` was emitted: numbers in

@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.expressions import compile_expr
 from headrace.engine.plan import Plan
-from headrace.engine.prepared import Columns
+from headrace.engine.prepared import Selection
 from headrace.engine.state import newest, union
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.time import NEVER
@@ -67,50 +67,50 @@ class Matching:
         return [part.name for part in self.plan.parts]
 
     @cached_property
-    def _from_state(self) -> Columns:
+    def _from_state(self) -> Selection:
         nothing = [f.lit(None).cast(kind).alias(name) for name, kind in self.plan.carried.items()]
         state = f.struct(*self.plan.bookkeeping.names).alias(STATE)
         nothing += [null(self.plan, name) for name in self._parts]
-        return Columns(
+        return Selection(
             [*self.plan.identity, c.EPOCH, *self.clocks, state, f.lit(0).cast("long").alias(c.COUNT), *nothing]
         )
 
     @cached_property
-    def _from_delta(self) -> Columns:
+    def _from_delta(self) -> Selection:
         absent = f.lit(None).cast(self.plan.bookkeeping).alias(STATE)
         epoch = f.lit(_DELTA_EPOCH).cast("long").alias(c.EPOCH)
-        return Columns([*self.plan.identity, epoch, *self.clocks, absent, *self._brings, *self._parts])
+        return Selection([*self.plan.identity, epoch, *self.clocks, absent, *self._brings, *self._parts])
 
     @cached_property
     def _is_newest(self) -> SparkColumn:
         return f.col("_rank") == 1
 
     @cached_property
-    def _ranked(self) -> Columns:
+    def _ranked(self) -> Selection:
         order = Window.partitionBy(*self.plan.identity).orderBy(f.col(c.EPOCH).desc())
-        return Columns(["*", f.row_number().over(order).alias("_rank"), f.lead(STATE).over(order).alias("_below")])
+        return Selection(["*", f.row_number().over(order).alias("_rank"), f.lead(STATE).over(order).alias("_below")])
 
     @cached_property
-    def _beside(self) -> Columns:
+    def _beside(self) -> Selection:
         is_delta = f.col(c.EPOCH) == _DELTA_EPOCH
         state = f.when(is_delta, f.col("_below")).otherwise(f.col(STATE)).alias(STATE)
-        return Columns([*self.plan.identity, *self.clocks, state, *self._brings, *self._parts])
+        return Selection([*self.plan.identity, *self.clocks, state, *self._brings, *self._parts])
 
     @cached_property
-    def _judged(self) -> Columns:
+    def _judged(self) -> Selection:
         status = f.col(f"{STATE}.{c.STATUS}")
         has = f.coalesce(status == c.OPEN, f.lit(False)).alias(c.HAS_STATE)
         closed = f.coalesce(status == c.CLOSED, f.lit(False)).alias(c.WAS_CLOSED)
         stored = f.coalesce(status != c.DELETED, f.lit(False)).alias(c.STORED)
         known = (*self.plan.identity, *self.clocks, STATE, *self._brings, *self._parts)
-        return Columns([*known, has, closed, stored])
+        return Selection([*known, has, closed, stored])
 
     @cached_property
-    def _restored(self) -> Columns:
+    def _restored(self) -> Selection:
         parts = {part.name: part for part in self.plan.parts}
         values = []
         for name, fresh in initial(self.plan).items():
             stored = f.when(f.col(c.HAS_STATE), f.col(f"{STATE}.{name}")).otherwise(fresh)
             values.append((parts[name].merge(stored, f.col(name)) if name in parts else stored).alias(name))
         known = (*self.plan.identity, *self.clocks, c.HAS_STATE, c.WAS_CLOSED, c.STORED, *self._brings)
-        return Columns([*known, *values])
+        return Selection([*known, *values])

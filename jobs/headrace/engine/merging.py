@@ -13,7 +13,7 @@ from headrace.engine.delta import in_order
 from headrace.engine.kept import KEPT_VALUE
 from headrace.engine.matching import initial, null
 from headrace.engine.plan import Plan
-from headrace.engine.prepared import Aggregates, Columns
+from headrace.engine.prepared import Aggregates, Selection
 from headrace.engine.state import newest, union
 from headrace.engine.triggers import Fold, Sources
 from headrace.engine.types import DataFrame, SparkColumn
@@ -58,7 +58,7 @@ class Merging:
         self.plan, self.clocks = plan, clocks
         self.by_result = plan.may_finish or plan.custom is not None
         self._lists = [measure.name for measure in plan.trigger.measures if measure.fold is Fold.LIST]
-        self._known: dict[bool, Columns] = {}
+        self._known: dict[bool, Selection] = {}
 
     def combine(self, found: DataFrame | None, touched: DataFrame | None, moment: list[SparkColumn]) -> DataFrame:
         """Rows for the program of ``firing``, and the windows that each replaces (``SOURCES``)."""
@@ -75,7 +75,7 @@ class Merging:
         groups = self._folded.of(rows)
         return self._after.of(groups.select("*", *self._itself))
 
-    def _from_state(self, touched: DataFrame | None) -> Columns:
+    def _from_state(self, touched: DataFrame | None) -> Selection:
         if (touched is None) not in self._known:
             types = dict(self.plan.carried)
             for name in self._lists:  # only the rows know what type the places in the order of arrival have
@@ -87,14 +87,14 @@ class Merging:
                     types[name] = touched.schema[name].dataType
             nothing = [f.lit(None).cast(kind).alias(name) for name, kind in types.items()]
             known = [f.lit(0).cast("long").alias(c.COUNT), *nothing, *map(f.col, self.plan.bookkeeping.names)]
-            self._known[touched is None] = Columns([*self.plan.identity, *self.clocks, *known])
+            self._known[touched is None] = Selection([*self.plan.identity, *self.clocks, *known])
         return self._known[touched is None]
 
     @cached_property
-    def _from_delta(self) -> Columns:
+    def _from_delta(self) -> Selection:
         parts = {part.name for part in self.plan.parts}
         fields = [f.col(n) if n in parts else null(self.plan, n) for n in self.plan.bookkeeping.names]
-        return Columns([*self.plan.identity, *self.clocks, c.COUNT, *self.plan.carried, *fields])
+        return Selection([*self.plan.identity, *self.clocks, c.COUNT, *self.plan.carried, *fields])
 
     # --- which rows become one window
 
@@ -171,7 +171,7 @@ class Merging:
         return (f.max(_KIND).over(same) == int(_Kind.CLOSED)).alias("_meets_closed")
 
     @cached_property
-    def _spared(self) -> Columns:
+    def _spared(self) -> Selection:
         """A merge that gives exactly a closed window does not happen: its new elements belong to the closed window,
         which drops them, and what is open stays as it is (3.1c, 3.5).
         """
@@ -179,7 +179,7 @@ class Merging:
         spared = meets & f.coalesce(f.col(c.STATUS) == c.OPEN, f.lit(False))
         kind = f.when(spared, int(_Kind.SPARED)).when(meets, int(_Kind.CLOSED)).otherwise(f.col(_KIND))
         names = [*self.plan.identity, *self.clocks, c.COUNT, *self.plan.carried, *self.plan.bookkeeping.names]
-        return Columns(
+        return Selection(
             [
                 *names,
                 f.when(spared, f.col(c.WINDOW_START)).otherwise(f.col(_FROM)).alias(_FROM),
@@ -269,7 +269,7 @@ class Merging:
         return f.array_min(ahead) if self.plan.how.timestamp is TimestampCombiner.EARLIEST else f.array_max(ahead)
 
     @cached_property
-    def _after(self) -> Columns:
+    def _after(self) -> Selection:
         """Pane counters survive only in a window that is one of its sources; the other sources leave tombstones."""
         plan = self.plan
         fresh = initial(plan)
@@ -295,4 +295,4 @@ class Merging:
         }
         known_of_sources = [sources.name for sources in plan.trigger.sources]
         rest = [n for n in (*self.clocks, c.COUNT, *plan.carried, *known_of_sources, *fresh) if n not in columns]
-        return Columns([*plan.keys, *rest, *[column.alias(name) for name, column in columns.items()]])
+        return Selection([*plan.keys, *rest, *[column.alias(name) for name, column in columns.items()]])

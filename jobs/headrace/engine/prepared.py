@@ -8,7 +8,7 @@ from typing import Any
 from headrace.engine.types import DataFrame, SparkColumn
 
 
-class Columns:
+class Selection:
     """Columns to select, or to group by, in the order given."""
 
     def __init__(self, columns: Iterable[SparkColumn | str]) -> None:
@@ -30,9 +30,9 @@ class Aggregates:
     """Aggregates over groups."""
 
     def __init__(self, by: Iterable[SparkColumn | str], aggregates: Iterable[SparkColumn]) -> None:
-        self._by = Columns(by)
+        self._by = Selection(by)
         self._first, *rest = aggregates
-        self._rest = Columns(rest)
+        self._rest = Selection(rest)
 
     def of(self, rows: DataFrame) -> DataFrame:
         """``rows.groupBy(*by).agg(*aggregates)``."""

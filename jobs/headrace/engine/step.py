@@ -17,7 +17,7 @@ from headrace.engine.firing import Clocks
 from headrace.engine.matching import Matching
 from headrace.engine.merging import GONE, SOURCES, Merging
 from headrace.engine.plan import Plan
-from headrace.engine.prepared import Aggregates, Columns
+from headrace.engine.prepared import Aggregates, Selection
 from headrace.engine.state import StateLayer, due_columns, hearing, lookup
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
@@ -37,14 +37,14 @@ class Changes:
         return f.size(EMITS) > 0
 
     @cached_property
-    def stored(self) -> Columns:
+    def stored(self) -> Selection:
         """A state row."""
-        return Columns(self.plan.state_schema.names)
+        return Selection(self.plan.state_schema.names)
 
     @cached_property
-    def gone(self) -> Columns:
+    def gone(self) -> Selection:
         """The windows that a window came out of."""
-        return Columns([*self.plan.identity, c.EPOCH, f.explode(SOURCES).alias("_gone")])
+        return Selection([*self.plan.identity, c.EPOCH, f.explode(SOURCES).alias("_gone")])
 
     @cached_property
     def is_other(self) -> SparkColumn:
@@ -53,23 +53,23 @@ class Changes:
         return ~is_result
 
     @cached_property
-    def tombstones(self) -> Columns:
+    def tombstones(self) -> Selection:
         """The state row of one of ``gone``."""
         known = {c.STATUS: f.lit(c.DELETED), c.DUE_EVENT: f.lit(2**62), c.DUE_TIME: f.lit(2**62)}
         known |= {c.WINDOW_START: f.col("_gone.ws"), c.WINDOW_END: f.col("_gone.we")}
         known |= {name: f.col(name) for name in (*self.plan.keys, c.EPOCH)}
-        return Columns(
+        return Selection(
             known.get(field.name, f.lit(None)).cast(field.dataType).alias(field.name)
             for field in self.plan.state_schema.fields
         )
 
     @cached_property
-    def records(self) -> Columns:
+    def records(self) -> Selection:
         """What a window emitted, a row each."""
-        return Columns([*self.plan.keys, c.EPOCH, f.posexplode(EMITS).alias("sequence", "p")])
+        return Selection([*self.plan.keys, c.EPOCH, f.posexplode(EMITS).alias("sequence", "p")])
 
     @cached_property
-    def panes(self) -> Columns:
+    def panes(self) -> Selection:
         """One of ``records`` as readers see it."""
         own = {name: f.col(name) for name in self.plan.keys}
         own["epoch"] = f.col(c.EPOCH)  # not a literal, which would make it new code in every epoch
@@ -80,10 +80,10 @@ class Changes:
             stamp = isinstance(field.dataType, t.TimestampType) and field.name in PANE_COLUMNS
             return _timestamp(found) if stamp else found
 
-        return Columns(column(field).alias(field.name) for field in self.plan.pane_schema)
+        return Selection(column(field).alias(field.name) for field in self.plan.pane_schema)
 
     @cached_property
-    def elements(self) -> Columns:
+    def elements(self) -> Selection:
         """What a window emitted as elements of the next stage."""
         plan = self.plan
         order = [
@@ -95,7 +95,7 @@ class Changes:
         names = [name for name in plan.stage.pane_schema if name not in plan.keys]
         stamps = (WINDOW_START, WINDOW_END)
         values = [_timestamp(f.col(f"p.{n}")) if n in stamps else f.col(f"p.`{n}`") for n in names]
-        return Columns(
+        return Selection(
             [
                 *plan.keys,
                 *[value.alias(name) for name, value in zip(names, values, strict=True)],
