@@ -42,13 +42,13 @@ def judge(plan: Plan, rows: DataFrame) -> DataFrame:
     return judged.select(_null_key(keys), *[named(name) for name in judged.columns])
 
 
-def rejected(plan: Plan, rows: DataFrame) -> DataFrame:
-    """Those of ``rows`` that ``judge`` rejects, as ``_reject`` and ``_raw``: JSON of what they hold."""
+def judged_as_text(plan: Plan, rows: DataFrame) -> DataFrame:
+    """Of each of ``rows`` why ``judge`` rejects it, and as text what it holds: ``_reject`` and ``_raw``."""
     schema, keys = plan.stage.schema, plan.stage.aggregation.key
     sign = [(f.col(c.SIGN) < 0).alias("is_retraction")] if plan.stage.withdrawable else []
     held = [*map(named, schema), f.timestamp_micros(EVENT_TIME).alias("pane_time"), *sign]
-    keyed = rows.select(as_text(held), *[_computed(expr, schema).alias(name) for name, expr in keys.items()])
-    return keyed.select(_null_key(keys), RAW).where(f.col(c.REJECT).isNotNull())
+    found = rows.select(as_text(held), *[_computed(expr, schema).alias(name) for name, expr in keys.items()])
+    return found.select(_null_key(keys), RAW)
 
 
 def _null_key(keys: Iterable[str]) -> SparkColumn:

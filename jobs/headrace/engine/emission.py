@@ -84,8 +84,7 @@ class Emission:
         """
         if not self.plan.how.elide_unchanged:
             return []
-        parts = self.plan.unpacked({part.name: f.col(part.name) for part in self.plan.parts})
-        results = {name: accumulator.result(parts) for name, accumulator in self.plan.accumulators.items()}
+        results = self._results({part.name: f.col(part.name) for part in self.plan.parts})
         values = [results[name].cast(kind).alias(_value(name)) for name, kind in self._values.items()]
         live = f.get(c.LIVE, f.lit(0))
         same = (f.size(c.LIVE) == 1) & (live["window_start"] == f.col(c.WINDOW_START))
@@ -144,11 +143,13 @@ class Emission:
 
     def _contained(self, cleared: Expr) -> dict[str, SparkColumn]:
         """What the aggregates of a pane are, of contents that may be cleared."""
-        plan = self.plan
-        if plan.how.elide_unchanged:
+        if self.plan.how.elide_unchanged:
             return {name: f.col(_value(name)) for name in self._values}
-        parts = plan.unpacked({part.name: _left(part, cleared) for part in plan.parts})
-        return {name: accumulator.result(parts) for name, accumulator in plan.accumulators.items()}
+        return self._results({part.name: _left(part, cleared) for part in self.plan.parts})
+
+    def _results(self, contents: Mapping[str, SparkColumn]) -> dict[str, SparkColumn]:
+        parts = self.plan.unpacked(contents)
+        return {name: accumulator.result(parts) for name, accumulator in self.plan.accumulators.items()}
 
     @cached_property
     def _emitted(self) -> Selection:

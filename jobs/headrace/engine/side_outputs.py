@@ -4,7 +4,7 @@ from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.delta import Fate, assigned
-from headrace.engine.elements import rejected
+from headrace.engine.elements import judged_as_text
 from headrace.engine.plan import Plan
 from headrace.engine.source_records import POSITION, RAW
 from headrace.engine.types import DataFrame
@@ -40,14 +40,13 @@ def rejected_panes(plan: Plan, panes: DataFrame, above: int, epoch: int) -> Data
 
     Their input is the aggregation that emitted them, the number ``above`` of the pipeline; they have no file.
     """
-    return rejected(plan, panes).select(
-        f.lit(f"aggregation {above}").alias("input"),
-        f.lit(None).cast("string").alias("file"),
-        f.lit(None).cast("long").alias("position"),
-        f.col(c.REJECT).alias("reason"),
-        f.col(RAW).alias("raw"),
-        f.lit(epoch).cast("long").alias("epoch"),
+    records = judged_as_text(plan, panes).select(
+        "*",
+        f.lit(f"aggregation {above}").alias(c.INPUT),
+        f.lit(None).cast("string").alias(c.FILE),
+        f.lit(None).cast("long").alias(POSITION),
     )
+    return rejected_rows(records, epoch)
 
 
 def rejected_rows(records: DataFrame, epoch: int) -> DataFrame:
