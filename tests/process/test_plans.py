@@ -1,5 +1,7 @@
 """Physical plans of the engine: no Python per row, no shuffle of state, and as many keys after a union as before."""
 
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,14 +11,16 @@ from headrace.engine.delta import aggregate, assigned
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.firing import Clocks
 from headrace.engine.landing import Landing
+from headrace.engine.session import interpreting
 from headrace.engine.source_planning import InputFile
 from headrace.engine.source_reading import open_batch, read_batches
 from headrace.engine.state import merge, union
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.model.time import Instant, instant
-from headrace.pipeline import Pipeline
+from headrace.pipeline import AfterCount, AfterWatermark, Pipeline, col, custom_of, retracting
 from headrace.pipeline.inputs import OWN
 from headrace_snapshots.store import open_store
+from tests.own_combiners import Span
 from tests.process.clicks import CLICKS, FILES, SESSIONS, START, USERS, land
 
 pytestmark = pytest.mark.spark
@@ -77,6 +81,18 @@ def test_state_is_never_shuffled_and_firing_has_no_python(engine: EpochEngine) -
         assert "Exchange" not in plan
         assert "Python" not in plan
         assert "Join" in plan, "the touched windows are looked up"
+
+
+def test_own_combiners_keep_the_program_out_of_the_aggregation(spark: SparkSession, tmp_path: Path) -> None:
+    """Else Spark writes each value of it wherever it is read: a plan of a million characters."""
+    trigger = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+    how = retracting(allowed_lateness=timedelta(hours=1))
+    sessions = replace(SESSIONS, when=trigger, how=how, what={"span": custom_of(Span(), col("price"))})
+    session = interpreting(spark)
+    session.conf.set("spark.sql.debug.maxToStringFields", "1000")
+    execution = step_of(engine_before(sessions, session, tmp_path, left=1)).rows._jdf.queryExecution()  # type: ignore[operator]
+    longest = max(str(execution.optimizedPlan().toString()).splitlines(), key=len)
+    assert len(longest) < 20_000, longest[:200]
 
 
 def test_unions_keep_every_key(engine: EpochEngine) -> None:

@@ -79,11 +79,11 @@ def test_a_named_place_without_jars_is_an_error(tmp_path: Path, monkeypatch: pyt
         s3a_jars()
 
 
-HUGE = "-XX:-DontCompileHugeMethods"
+ALWAYS = "-XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=512m"
 
 
-def test_long_methods_are_compiled_and_without_an_archive_there_is_no_other_option() -> None:
-    assert driver_java_options() == HUGE
+def test_long_methods_are_compiled_into_a_large_cache_and_without_an_archive_there_is_no_other_option() -> None:
+    assert driver_java_options() == ALWAYS
 
 
 def test_the_archive_in_the_cache_is_used_unless_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,12 +92,12 @@ def test_the_archive_in_the_cache_is_used_unless_switched_off(monkeypatch: pytes
     fill(archive.parent, [archive.name])
     assert f"-XX:SharedArchiveFile={archive}" in driver_java_options().split()
     monkeypatch.setenv("HEADRACE_SPARK_ARCHIVE", "off")
-    assert driver_java_options() == HUGE
+    assert driver_java_options() == ALWAYS
 
 
 def test_own_options_follow_those_of_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_JAVA_OPTIONS", "-XX:+UseSerialGC -Xss2m")
-    assert driver_java_options() == f"{HUGE} -XX:+UseSerialGC -Xss2m"
+    assert driver_java_options() == f"{ALWAYS} -XX:+UseSerialGC -Xss2m"
     archive = cached_archive()
     assert archive is not None
     fill(archive.parent, [archive.name])

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from headrace.engine import columns as c
 from headrace.engine.expressions import compile_expr
 from headrace.engine.firing import Outcome, PaneColumns, compile_firing
-from headrace.engine.merging import GONE, SOURCES
+from headrace.engine.merging import BARRIER, GONE, SOURCES
 from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
 from headrace.engine.prepared import Selection
@@ -109,11 +109,14 @@ class Emission:
             outputs |= {f"_emitted{i}": pane.emitted, f"_exists{i}": pane.exists, f"_cleared{i}": pane.cleared}
             outputs |= {_field(i, name): expr for name, expr in _pane_info(pane).items()}
         phases, final = outcome.program.compile(outputs)
-        through = [*self._through, *[part.name for part in parts]]
+        through = [*self._through, *[part.name for part in parts], *([BARRIER] if self.plan.merging else [])]
         selects = []
         for phase in phases:
             carried = map(f.col, [*through, *sorted(phase.carries - set(through))])
             selects.append([*carried, *[compile_expr(expr).alias(name) for name, expr in phase.computes.items()]])
+        barrier = f.monotonically_increasing_id()
+        if self.plan.merging:
+            barrier = barrier + f.col(BARRIER)
         flags = [f"{flag}{i}" for flag in ("_emitted", "_exists") for i in range(len(outcome.panes))]
         flags += [DROPPED, DROPPED_RETRACTIONS, _TOUCHED, _CHANGED]
         selects.append(
@@ -123,7 +126,7 @@ class Emission:
                 *[_left(part, final[_CLEARED]).alias(f"_new{part.name}") for part in parts],
                 *[compile_expr(final[name]).alias(name) for name in flags],
                 *[column for i in range(len(outcome.panes)) for column in self._pane(i, final)],
-                f.monotonically_increasing_id().alias(_BARRIER),
+                barrier.alias(_BARRIER),
             ]
         )
         return [Selection(select) for select in selects]

@@ -93,6 +93,8 @@ def s3a_jars() -> tuple[Path, ...]:
 
 # the generated code of firing is one method of more than 8,000 bytes, which HotSpot would only interpret
 _COMPILE_HUGE_METHODS = "-XX:-DontCompileHugeMethods"
+# a full code cache switches the compiler off for good, and with TieredStopAtLevel=1 it holds no more than 48 MB
+_CODE_CACHE = "-XX:ReservedCodeCacheSize=512m"
 
 
 def driver_java_options() -> str:
@@ -101,7 +103,7 @@ def driver_java_options() -> str:
     For epochs of some thousand rows ``-XX:TieredStopAtLevel=1 -XX:+UseSerialGC`` halves the CPU time of a run; for
     millions of rows it doubles it.
     """
-    parts = (_COMPILE_HUGE_METHODS, _archive_options(), os.environ.get(OPTIONS_VARIABLE, ""))
+    parts = (_COMPILE_HUGE_METHODS, _CODE_CACHE, _archive_options(), os.environ.get(OPTIONS_VARIABLE, ""))
     return " ".join(part for part in parts if part)
 
 

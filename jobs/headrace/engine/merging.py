@@ -28,6 +28,10 @@ SOURCES = "_sources"
 GONE = "_gone"
 """Column of how many of them are other windows, which vanished."""
 
+BARRIER = "_folds"
+"""Column that keeps the program of ``firing`` out of the aggregation. Beside a user's own combiner Spark would write
+each value of it wherever it is read: a million characters of expressions, planned for ten seconds."""
+
 _KIND, _FROM, _TO, _REACH, _STARTS, _GROUP = "_kind", "_from", "_to", "_reach", "_starts", "_group"
 _ITSELF, _LENGTH, _INDEX, _NONSPECULATIVE = "_itself", "_itself_length", "_itself_index", "_itself_nonspec"
 
@@ -295,4 +299,5 @@ class Merging:
         }
         known_of_sources = [sources.name for sources in plan.trigger.sources]
         rest = [n for n in (*self.clocks, c.COUNT, *plan.carried, *known_of_sources, *fresh) if n not in columns]
-        return Selection([*plan.keys, *rest, *[column.alias(name) for name, column in columns.items()]])
+        barrier = f.monotonically_increasing_id().alias(BARRIER)
+        return Selection([*plan.keys, *rest, *[column.alias(name) for name, column in columns.items()], barrier])

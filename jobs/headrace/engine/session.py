@@ -41,6 +41,9 @@ _CONF = {
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
         for rule in ("FoldablePropagation", "PushDownLeftSemiAntiJoin")
     ),
+    # every query would be written out in all detail for a UI, and looked over after each rule
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.lightweightPlanChangeValidation": "false",
     # plans of one shape share generated code, wherever in a plan it stands, and keep it
     "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.codegen.cache.maxEntries": "2000",
@@ -89,6 +92,7 @@ def spark_session(
         builder = builder.config(name, value)
     _silence_query_context()
     spark = builder.getOrCreate()
+    _remember_helpers(spark)
     if needs_s3:
         _check_s3a(spark)
     if "spark.sql.shuffle.partitions" not in settings:
@@ -168,6 +172,27 @@ def _check_s3a(spark: SparkSession) -> None:
         raise JarsMissingError(
             f"this Spark has no {_S3A_CLASS}: run `make setup`, and give spark-submit its jars (--jars)"
         ) from error
+
+
+class _Members:
+    """A class in the JVM whose members are looked up there once."""
+
+    def __init__(self, found: Any) -> None:
+        self._class = found
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._class, name)
+        setattr(self, name, member)
+        return member
+
+
+def _remember_helpers(spark: SparkSession) -> None:
+    """PySpark looks these classes and their members up anew for almost every column; and short names are looked for in
+    all jars, one package after another.
+    """
+    jvm = spark.sparkContext._jvm
+    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
+        setattr(jvm, name, _Members(getattr(jvm, name)))
 
 
 def _silence_query_context() -> None:
