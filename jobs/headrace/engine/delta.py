@@ -12,7 +12,8 @@ from pyspark.sql import functions as f
 
 from headrace.engine import columns as c
 from headrace.engine.custom_triggers import AT, RECORD
-from headrace.engine.expressions import by_reference
+from headrace.engine.expressions import by_reference, compile_expr
+from headrace.engine.firing import expiry
 from headrace.engine.kept import KEPT_AT, KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
@@ -20,7 +21,7 @@ from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.engine.windowing import FIRST, in_windows
 from headrace.model.accumulation import TimestampCombiner
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Sessions
 
 EVENT_TIME = c.EVENT_TIME
@@ -62,7 +63,7 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
     (3.1a).
     """
     windowed = in_windows(plan, judged)
-    expires = _expiry(plan)
+    expires = compile_expr(expiry(plan.how))
     late = (
         f.when(f.col(c.SIGN) < 0, Fate.LATE_RETRACTION).otherwise(Fate.LATE) if plan.stage.withdrawable else Fate.LATE
     )
@@ -77,13 +78,6 @@ def assigned(plan: Plan, judged: DataFrame, watermark: Instant) -> DataFrame:
         .otherwise(Fate.ACCEPTED)
     )
     return windowed.withColumn("_fate", fate.cast("int"))
-
-
-def _expiry(plan: Plan) -> SparkColumn:
-    lateness = plan.how.allowed_lateness
-    if lateness is None:
-        return f.lit(int(NEVER))
-    return f.least(f.col(c.WINDOW_END) + f.lit(int(lateness) - 1), f.lit(GLOBAL_WINDOW_END - 1))
 
 
 def aggregate(plan: Plan, records: DataFrame, partitions: int, output_watermark: Instant = MIN_INSTANT) -> DataFrame:

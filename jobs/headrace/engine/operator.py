@@ -176,7 +176,7 @@ class Operator:
         found = rows.agg(
             f.count(f.lit(1)).alias("rows"),
             f.min(c.HOLD).alias("hold"),
-            f.max(c.WINDOW_END).alias("latest_end"),
+            f.max(f.when(f.col(c.STATUS) != c.DELETED, f.col(c.WINDOW_END))).alias("latest_end"),
             *states.due_columns(self.plan),
         ).collect()[0]
         return self._layer(rows, found["rows"], (layers[0].first_epoch, layers[-1].last_epoch), found)

@@ -73,7 +73,7 @@ class Plan:
         lateness = self.how.allowed_lateness
         if end is None:
             return MIN_INSTANT
-        if lateness is None or (self.custom and self.merging):  # what merged away may end later than what it became
+        if lateness is None:
             return NEVER
         return Instant(min(end + lateness - 1, GLOBAL_WINDOW_END - 1))
 

@@ -108,15 +108,16 @@ class Changes:
     @cached_property
     def summary(self) -> Aggregates:
         """Of all changed windows."""
+        stays = f.col(c.STATUS) != c.DELETED
         gone = f.sum(GONE) if self.plan.merging else f.lit(0)
         names = {"retractions" if timing is None else timing.lower(): name for timing, name in COUNTS.items()}
         return Aggregates(
             [],
             [
                 f.count(f.lit(1)).alias("rows"),
-                f.count(f.when(f.col(c.STATUS) != c.DELETED, 1)).alias("stay"),
+                f.count(f.when(stays, 1)).alias("stay"),
                 (f.count(f.when(f.col(KEPT) & (f.col(c.STATUS) == c.DELETED), 1)) + gone).alias("tombstones"),
-                f.max(f.when(f.col(KEPT), f.col(c.WINDOW_END))).alias("latest_end"),
+                f.max(f.when(stays, f.col(c.WINDOW_END))).alias("latest_end"),
                 *[f.sum(column).alias(name) for name, column in names.items()],
                 f.sum(DROPPED).alias("dropped_closed"),
                 f.sum(DROPPED_RETRACTIONS).alias("dropped_retractions"),
