@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine import jvm
 from headrace.engine.jvm import (
     JarsMissingError,
     cached_archive,
@@ -79,7 +80,11 @@ def test_a_named_place_without_jars_is_an_error(tmp_path: Path, monkeypatch: pyt
         s3a_jars()
 
 
-ALWAYS = "-XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=512m"
+DIRECTIVES = Path(jvm.__file__).parent / "planning_code.directives"
+ALWAYS = (
+    "-XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=512m -XX:+UnlockDiagnosticVMOptions "
+    f"-XX:CompilerDirectivesFile={DIRECTIVES} -XX:+DisplayVMOutputToStderr"
+)
 
 
 def test_long_methods_are_compiled_into_a_large_cache_and_without_an_archive_there_is_no_other_option() -> None:

@@ -16,6 +16,7 @@ from headrace.errors import FixConfigError
 JARS_VARIABLE = "HEADRACE_SPARK_JARS"
 ARCHIVE_VARIABLE = "HEADRACE_SPARK_ARCHIVE"
 OPTIONS_VARIABLE = "HEADRACE_JAVA_OPTIONS"
+_PLANNING_CODE = "planning_code.directives"
 LOCK = "s3a_jars.lock"
 
 
@@ -103,8 +104,20 @@ def driver_java_options() -> str:
     For epochs of some thousand rows ``-XX:TieredStopAtLevel=1 -XX:+UseSerialGC`` halves the CPU time of a run; for
     millions of rows it doubles it.
     """
-    parts = (_COMPILE_HUGE_METHODS, _CODE_CACHE, _archive_options(), os.environ.get(OPTIONS_VARIABLE, ""))
+    parts = (
+        _COMPILE_HUGE_METHODS,
+        _CODE_CACHE,
+        _directives(),
+        _archive_options(),
+        os.environ.get(OPTIONS_VARIABLE, ""),
+    )
     return " ".join(part for part in parts if part)
+
+
+def _directives() -> str:
+    """What C2 need not compile. The JVM says on its output that it read them, which must not be the program's."""
+    file = resources.files("headrace.engine").joinpath(_PLANNING_CODE)
+    return f"-XX:+UnlockDiagnosticVMOptions -XX:CompilerDirectivesFile={file} -XX:+DisplayVMOutputToStderr"
 
 
 def _archive_options() -> str:
