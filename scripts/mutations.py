@@ -45,9 +45,9 @@ MUTATIONS = (
     ),
     Mutation(
         "lateness is one granule longer",
-        "delta.py",
-        "f.lit(int(lateness) - 1)",
-        "f.lit(int(lateness))",
+        "firing.py",
+        "(how.allowed_lateness - 1), Literal(GLOBAL_WINDOW_END - 1)",
+        "how.allowed_lateness, Literal(GLOBAL_WINDOW_END - 1)",
         ("lateness_and_triggers", "derived_late_drop_boundary_W30"),
     ),
     Mutation(
