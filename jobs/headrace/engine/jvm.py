@@ -1,4 +1,4 @@
-"""What the JVM of a Spark driver is started with: the jars for s3a:// and the class-data archive.
+"""What the JVM of a Spark driver is started with: jars for s3a://, how to compile, the class-data archive.
 
 Plain strings and paths from the environment and the cache, no pyspark: Airflow imports this while it parses DAGs.
 ``make setup`` fills the cache (scripts/spark_jars.py), ``make archive`` adds the archive (scripts/spark_archive.py).
@@ -99,7 +99,8 @@ _CODE_CACHE = "-XX:ReservedCodeCacheSize=512m"
 
 
 def driver_java_options() -> str:
-    """Options for ``spark.driver.extraJavaOptions``: the class-data archive if there is one, HEADRACE_JAVA_OPTIONS.
+    """Options for ``spark.driver.extraJavaOptions``: how to compile, the class-data archive if there is one, and last
+    HEADRACE_JAVA_OPTIONS.
 
     For epochs of some thousand rows ``-XX:TieredStopAtLevel=1 -XX:+UseSerialGC`` halves the CPU time of a run; for
     millions of rows it doubles it.

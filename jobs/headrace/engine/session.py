@@ -41,9 +41,8 @@ _CONF = {
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
         for rule in ("FoldablePropagation", "PushDownLeftSemiAntiJoin")
     ),
-    # every query would be written out in all detail for a UI, and looked over after each rule
+    # every query would be written out in all detail for a UI
     "spark.sql.ui.explainMode": "simple",
-    "spark.sql.lightweightPlanChangeValidation": "false",
     # plans of one shape share generated code, wherever in a plan it stands, and keep it
     "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.codegen.cache.maxEntries": "2000",
@@ -192,7 +191,8 @@ def _remember_helpers(spark: SparkSession) -> None:
     """
     jvm = spark.sparkContext._jvm
     for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils"):
-        setattr(jvm, name, _Members(getattr(jvm, name)))
+        if name not in vars(jvm):  # the JVM outlives a session
+            setattr(jvm, name, _Members(getattr(jvm, name)))
 
 
 def _silence_query_context() -> None:
