@@ -13,6 +13,7 @@ from headrace.engine.errors import (
     OutOfMemoryError,
     SparkJobError,
     SparkStoppedError,
+    StorageFailedError,
     UnreadableFileError,
     VanishedFileError,
     readable_uri,
@@ -90,6 +91,26 @@ def test_what_cannot_be_provoked_here_is_told_by_its_text() -> None:
     )
     assert isinstance(unknown, SparkJobError)
     assert str(unknown) == "a Spark job failed: C: broken pipe"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.net.SocketTimeoutException: Read timed out",
+        "java.net.SocketException: Connection reset",
+        "org.apache.hadoop.fs.s3a.AWSServiceThrottledException: re-open s3a://b/x.json at 0: SlowDown (503)",
+        "java.io.IOException: Input/output error",
+    ],
+)
+@pytest.mark.parametrize("known", [None, "x.json"])
+def test_a_store_that_does_not_answer_says_nothing_about_the_file(cause: str, known: str | None) -> None:
+    # as a dead letter the file would be lost for good
+    text = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file s3a://b/x.json.  SQLSTATE: K\n"
+    text += f"Caused by: {cause}\n"
+    found = translate_spark_error(RuntimeError(text), known)
+    assert isinstance(found, StorageFailedError)
+    assert found.remedy == "retry"
+    assert "x.json" in str(found)
 
 
 def test_a_typed_error_is_itself() -> None:

@@ -83,6 +83,12 @@ class AccessDeniedError(FixConfigError):
     code = "config.access_denied"
 
 
+class StorageFailedError(RetryError):
+    """Storage did not answer, or not in time, while a file was read: that says nothing about the file."""
+
+    code = "retry.storage"
+
+
 class SparkStoppedError(RetryError):
     """The JVM or its Spark context went away."""
 
@@ -137,6 +143,13 @@ _UNKNOWN_FILE = "(Spark does not say which)"
 _MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
 _REFUSED = re.compile(r"headrace\.errors\.PipelineError: (?P<message>[^\n]*)")  # what runs in Python raised it
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
+_NO_ANSWER = re.compile(
+    r"\b(SocketException|SocketTimeoutException|InterruptedIOException|ConnectException|UnknownHostException"
+    r"|NoRouteToHostException|SSLException|NoHttpResponseException|ConnectTimeoutException|ConnectionPoolTimeoutException"
+    r"|ConnectionClosedException|HttpChannelEOFException|AWSNoResponseException|AWSServiceThrottledException"
+    r"|AWSStatus500Exception|AWSApiCallTimeoutException|ApiCallTimeoutException|ApiCallAttemptTimeoutException"
+    r"|Too many open files|Input/output error|Stale file handle)\b"
+)
 _CONDITION = re.compile(r"\[(?P<condition>[A-Z][A-Z_0-9]*(?:\.[A-Z_0-9]+)*)\] ?(?P<message>[^\n]*)")
 
 
@@ -178,7 +191,10 @@ def readable_uri(uri: str) -> str:
 
 
 def _unreadable(failure: _Failure) -> HeadraceError:
-    return UnreadableFileError(failure.file or _UNKNOWN_FILE, failure.cause or failure.summary)
+    file, reason = failure.file or _UNKNOWN_FILE, failure.cause or failure.summary
+    if _NO_ANSWER.search(failure.text):  # Spark takes it for a fault of the file
+        return StorageFailedError(f"storage did not give file {file}: {reason}. Run again")
+    return UnreadableFileError(file, reason)
 
 
 def _vanished(failure: _Failure) -> HeadraceError:
