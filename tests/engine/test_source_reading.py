@@ -348,6 +348,12 @@ BROKEN: dict[str, tuple[FileFormat, Callable[[Landing], object], type[Unreadable
         FileColumnsError,
         "its header names column user 2 times",
     ),
+    "a column twice in a schema": (
+        PARQUET,
+        lambda at: land_parquet(at, "bad.x", pa.table([*table().columns, ["v"]], names=["time", "user", "user"])),
+        FileColumnsError,
+        "its schema names column user 2 times",
+    ),
     "torn gzip header": (
         CSV,
         lambda at: at.write("bad.csv.gz", gzip.compress(b"time,user\n")[:12]),

@@ -136,6 +136,8 @@ def _parquet_columns(
     for name, wanted in source.schema.items():
         if name not in schema.names:
             continue
+        if schema.names.count(name) > 1:
+            raise FileColumnsError(file.path, f"its schema names column {name} {schema.names.count(name)} times")
         found = schema.field(name).type
         if pa.types.is_null(found):  # a column without any value: as good as missing
             continue
