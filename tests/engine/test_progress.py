@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.engine.progress import Progress
-from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, NEVER, Instant, instant
 
 
 @pytest.mark.parametrize("due", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
@@ -19,3 +19,10 @@ def test_a_due_beyond_the_calendar_comes_back_as_a_lower_bound_of_it(due: Instan
 def test_other_dues_come_back_as_they_were(due: Instant) -> None:
     progress = Progress(due_event=due, due_time=due)
     assert Progress.from_json(progress.to_json()) == progress
+
+
+@pytest.mark.parametrize("hold", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
+def test_so_does_an_output_watermark(hold: Instant) -> None:
+    restored = Progress.from_json(Progress(output_watermarks=(hold, Instant(0), MAX_INSTANT)).to_json())
+    assert instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.output_watermarks[0] <= hold
+    assert restored.output_watermarks[1:] == (Instant(0), MAX_INSTANT)

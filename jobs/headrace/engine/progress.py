@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.engine.source_planning import Offsets
-from headrace.model.time import MIN_INSTANT, NEVER, Instant, instant, parse, render
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, instant, parse, render
 from headrace.model.watermarks import Split
 
 _END_OF_CALENDAR = instant(datetime.max.replace(tzinfo=UTC))
@@ -83,7 +83,7 @@ class Progress:
             "inputs": {name: each.to_json() for name, each in self.inputs.items()},
             "watermark": render(self.watermark),
             "processing_time": render(self.processing_time),
-            "output_watermarks": [render(value) for value in self.output_watermarks],
+            "output_watermarks": [render(_in_calendar(value)) for value in self.output_watermarks],
             "next_event_time_deadline": _due_to_json(self.due_event),
             "next_processing_time_deadline": _due_to_json(self.due_time),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
@@ -107,6 +107,11 @@ class Progress:
             min_event_time=optional("min_event_time"),
             max_event_time=optional("max_event_time"),
         )
+
+
+def _in_calendar(watermark: Instant) -> Instant:
+    """``watermark``, or if it is that of a global window that is still open, the lower bound of it that has a name."""
+    return min(watermark, _END_OF_CALENDAR) if watermark < GLOBAL_WINDOW_END else watermark
 
 
 def _due_to_json(due: Instant) -> str | None:
