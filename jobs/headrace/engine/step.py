@@ -24,6 +24,9 @@ from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER
 from headrace.model.triggers import Signal
 
+_RECORD = "_emitted"
+"""Column of one of the records that a window emitted."""
+
 
 class Changes:
     """Columns of what is asked of the changed windows of an epoch, made once for all epochs of an application."""
@@ -66,7 +69,7 @@ class Changes:
     @cached_property
     def records(self) -> Selection:
         """What a window emitted, a row each."""
-        return Selection([*self.plan.keys, c.EPOCH, f.posexplode(EMITS).alias("sequence", "p")])
+        return Selection([*self.plan.keys, c.EPOCH, f.posexplode(EMITS).alias("sequence", _RECORD)])
 
     @cached_property
     def panes(self) -> Selection:
@@ -76,7 +79,7 @@ class Changes:
         own["sequence"] = f.col("sequence").cast("long")
 
         def column(field: t.StructField) -> SparkColumn:
-            found = own.get(field.name, f.col(f"p.`{field.name}`"))
+            found = own.get(field.name, f.col(f"{_RECORD}.`{field.name}`"))
             stamp = isinstance(field.dataType, t.TimestampType) and field.name in PANE_COLUMNS
             return _timestamp(found) if stamp else found
 
@@ -94,14 +97,14 @@ class Changes:
         ]
         names = [name for name in plan.stage.pane_schema if name not in plan.keys]
         stamps = (WINDOW_START, WINDOW_END)
-        values = [_timestamp(f.col(f"p.{n}")) if n in stamps else f.col(f"p.`{n}`") for n in names]
+        values = [_timestamp(f.col(f"{_RECORD}.{n}")) if n in stamps else f.col(f"{_RECORD}.`{n}`") for n in names]
         return Selection(
             [
                 *plan.keys,
                 *[value.alias(name) for name, value in zip(names, values, strict=True)],
-                f.col("p.pane_time").alias(EVENT_TIME),
+                f.col(f"{_RECORD}.pane_time").alias(EVENT_TIME),
                 f.struct(*[at.alias(f"_{i}") for i, at in enumerate([*order, f.col("sequence")])]).alias(c.ORDER),
-                f.when(f.col("p.is_retraction"), -1).otherwise(1).cast("long").alias(c.SIGN),
+                f.when(f.col(f"{_RECORD}.is_retraction"), -1).otherwise(1).cast("long").alias(c.SIGN),
             ]
         )
 
@@ -150,7 +153,7 @@ class Step:
         """The panes of the epoch in order as elements of the next stage: its columns are those of ``Stage.pane_schema``
         with ``_event_time`` (granules), ``_sign`` and ``_order`` (by moment, window and key; semantics 3.2, 12.1).
         """
-        rows = self.rows.where(self.changes.emits).select("*", f.posexplode(EMITS).alias("sequence", "p"))
+        rows = self.rows.where(self.changes.emits).select("*", f.posexplode(EMITS).alias("sequence", _RECORD))
         return self.changes.elements.of(rows)
 
     def summary(self) -> DataFrame:

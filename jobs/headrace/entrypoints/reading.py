@@ -74,9 +74,9 @@ _ORIGIN = [("reason", pa.string()), ("input", pa.string()), ("file", pa.string()
 _RAW = [("raw", pa.string()), ("epoch", pa.int64())]
 
 CURRENT = """
-select * exclude (newest) from (
-  select *, row_number() over (partition by {identity} order by epoch desc, sequence desc) as newest from rows
-) where newest = 1 and not is_retraction"""
+select * exclude (_newest) from (
+  select *, row_number() over (partition by {identity} order by epoch desc, sequence desc) as _newest from rows
+) where _newest = 1 and not is_retraction"""
 """How ``current`` is folded from its files; ``identity``: the key columns and the two ends of the window."""
 
 

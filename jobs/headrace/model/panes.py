@@ -53,3 +53,6 @@ PANE_COLUMNS: tuple[str, ...] = (
 )
 """Columns of every pane, after the key's and the aggregates': timestamps in UTC (NULL for the global window's ends),
 ``epoch`` the micro-batch that emitted it, ``sequence`` its order within (epoch, key)."""
+
+LATE_COLUMNS: tuple[str, ...] = ("event_time", "reason", "input", "file", "raw")
+"""Columns of every late record, after the key's, that are no pane columns."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
 from headrace.model.expr import DataType, Expr, Schema
-from headrace.model.panes import PANE_COLUMNS
+from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.triggers import Default, Trigger
 from headrace.model.typing import type_of
 from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
@@ -45,6 +45,12 @@ def check(pipeline: "Pipeline") -> None:
         except PipelineError as error:
             place = f"aggregation {number} of " if pipeline.then else ""
             raise PipelineError(f"{place}pipeline {pipeline.name}: {error}") from None
+    for name in pipeline.key:
+        if name.lower() in LATE_COLUMNS:
+            raise PipelineError(
+                f"pipeline {pipeline.name}: key {name!r} is a column of late records; choose another name than "
+                f"{', '.join(LATE_COLUMNS)}"
+            )
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 
@@ -116,13 +122,21 @@ def _check_columns(stage: "Stage") -> None:
         )
     if not what:
         raise PipelineError("nothing is computed; give what={name: count(), ...}")
+    spellings: dict[str, str] = {}
     for name in (*key, *what):
         if name.startswith("_"):
             raise PipelineError(f"column {name!r}: names that start with _ belong to Headrace")
-        if name in PANE_COLUMNS:
+        if not name or {".", "`"} & {*name}:
+            raise PipelineError(f"column {name!r}: a name is not empty and has no dots or backticks; rename it")
+        if name.lower() in PANE_COLUMNS:
             raise PipelineError(f"column {name!r} is a pane column; choose another name than {', '.join(PANE_COLUMNS)}")
         if name in key and name in what:
             raise PipelineError(f"column {name!r} is both a key and an aggregate; rename one of them")
+        if spellings.setdefault(name.lower(), name) != name:
+            raise PipelineError(
+                f"columns {spellings[name.lower()]!r} and {name!r} differ only in case, which readers do not tell "
+                "apart; rename one of them"
+            )
     for name, expr in key.items():
         kind = type_of(expr, stage.schema)
         if kind is None:
