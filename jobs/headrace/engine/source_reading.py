@@ -37,7 +37,8 @@ from headrace.pipeline.inputs import EventTime, Input
 from headrace.pipeline.sources import OnUnreadable
 
 EARLIEST, LATEST = -2_208_988_800_000_000, 253_402_300_799_999_999
-"""Event times are of the years 1900 to 9999: what lies outside is a mistake, and would move the watermark there."""
+"""Event times and marks are of the years 1900 to 9999: what lies outside is a mistake, and would move the watermark
+there."""
 
 _FOOTER_READERS = 8
 
@@ -234,8 +235,10 @@ class _Judge:
         if marks(self.input.event_time) is None:
             return reason
         # a record that only asserts the watermark is no data, and no dead letter (semantics 9.4)
-        control = f.col(UNPARSED).isNull() & event_time.isNull() & f.col(c.MARK).isNotNull()
-        return f.when(~control, reason)
+        mark = f.col(c.MARK)
+        control = f.col(UNPARSED).isNull() & event_time.isNull() & mark.isNotNull()
+        outside = f.when(~mark.between(EARLIEST, LATEST), "asserted watermark is outside the years 1900 to 9999")
+        return f.coalesce(outside, f.when(~control, reason))
 
     def _order(self) -> SparkColumn:
         """Where a record stands in the order of arrival (semantics 12.3): inputs as they are declared, files of an

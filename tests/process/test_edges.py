@@ -1,0 +1,81 @@
+"""Pipelines at the edge of what is allowed: odd names, marks beyond the calendar, windows open as input ends."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.session import interpreting
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import Mode, RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.entrypoints.results import RunResult
+from headrace.pipeline import (
+    AfterCount,
+    DataType,
+    EventTime,
+    FileFormat,
+    FileSource,
+    GlobalWindows,
+    Pipeline,
+    Punctuated,
+    Repeatedly,
+    accumulating,
+    col,
+    count,
+)
+from tests.process.clicks import CLICKS, FILES, USERS, land, truth
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def run(spark: SparkSession, pipeline: Pipeline, root: Path, mode: Mode = Mode.MICRO_BATCH) -> RunResult:
+    options = RunOptions("run", mode=mode)
+    return process(pipeline, root.as_uri(), options, spark=interpreting(spark), now=lambda: NOW)
+
+
+def test_a_column_may_have_a_name_that_is_short_for_something(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = replace(CLICKS, key={"p": col("user")}, what={"newest": count()})
+    land(tmp_path, 0, 2)
+    run(spark, pipeline, tmp_path)
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert {(row["p"], row["window_start"]): row["newest"] for row in rows} == {
+        place: clicks for place, (clicks, _) in truth(2).items()
+    }
+
+
+def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT, "until": DataType.TIMESTAMP}
+    asserting = replace(
+        CLICKS,
+        source=FileSource("landing", FileFormat.JSON, kinds),
+        event_time=EventTime(col("at"), Punctuated(col("until"))),
+    )
+    lines: list[Mapping[str, Any]] = [
+        {"user": "u", "at": "2026-01-01T00:00:00Z", "until": "2026-01-01T02:00:00Z"},
+        {"until": "9999-12-31T23:59:59-10:00"},
+        {"user": "u", "at": "2026-01-01T00:00:00Z", "until": "0000-12-31T00:00:00Z"},
+    ]
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "a.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run(spark, asserting, tmp_path)
+    assert result.watermark == "2026-01-01T02:00:00Z"
+    dead = read(asserting, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    reason = "asserted watermark is outside the years 1900 to 9999"
+    assert [(row["position"], row["reason"]) for row in dead] == [(1, reason), (2, reason)]
+
+
+def test_a_window_that_never_expires_may_hold_elements_when_input_ends(spark: SparkSession, tmp_path: Path) -> None:
+    when = Repeatedly(AfterCount(FILES * USERS * 4 + 1))
+    how = accumulating(allowed_lateness=None)
+    pipeline = replace(CLICKS, where=GlobalWindows(), when=when, how=how, allow_finishing=True)
+    land(tmp_path)
+    result = run(spark, pipeline, tmp_path, Mode.BATCH)
+    assert (result.status, result.watermark, result.rows["panes"]) == ("succeeded", "+inf", 0)
