@@ -3,8 +3,9 @@
 Combiners that cannot take a value back keep a bag of the values where values can be withdrawn (12.5).
 """
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -24,7 +25,7 @@ from headrace.engine.parts import (
 )
 from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.combiners import Aggregate, Combiner, Outer
-from headrace.model.expr import DataType, Schema
+from headrace.model.expr import DataType, Schema, if_
 from headrace.model.value_types import ListType, PairsType, ValueType
 
 Parts = Mapping[str, SparkColumn]
@@ -81,10 +82,11 @@ class _Compiler:
             case Combiner.COUNT:
                 return self._of(self._count, lambda part: f.coalesce(part, f.lit(0).cast("long")))
             case Combiner.SUM:
-                return self._of(self._sum, lambda part: f.coalesce(part, f.lit(0).cast(self.result_type)))
+                parts, total = self._total
+                return self._made(parts, lambda p: f.coalesce(total(p), f.lit(0).cast(self.result_type)))
             case Combiner.MEAN:
-                total, number = self._sum, self._count
-                return self._made((total, number), lambda p: _ratio(p[total.name].cast("double"), p[number.name]))
+                (parts, total), number = self._total, self._count
+                return self._made((*parts, number), lambda p: _ratio(total(p).cast("double"), p[number.name]))
             case Combiner.VARIANCE:
                 return self._variance()
             case Combiner.COLLECT:
@@ -106,6 +108,29 @@ class _Compiler:
     @property
     def _sum(self) -> FoldPart:
         return FoldPart(f"{self.prefix}_sum", SPARK_TYPES[self.kind], self.aggregate.input, Fold.SUM)
+
+    @property
+    def _total(self) -> tuple[tuple[Part, ...], Callable[[Parts], SparkColumn]]:
+        """A sum: its parts, and what they come to. Floats that are not finite cannot be taken back from a sum, which
+        would be NaN for good: where values can be withdrawn, it has the finite ones, and the others are counted.
+        """
+        finite, value = self._sum, self.aggregate.input
+        if not self.withdrawable or self.kind is not DataType.FLOAT or value is None:
+            return (finite,), lambda parts: parts[finite.name]
+        finite = replace(finite, input=if_(value - value == 0.0, value, None))
+        others = {"nan": value > math.inf, "above": value == math.inf, "below": value == -math.inf}
+        counts = [
+            FoldPart(f"{self.prefix}_{name}", _LONG, if_(is_it, value, None), Fold.COUNT)
+            for name, is_it in others.items()
+        ]
+
+        def total(parts: Parts) -> SparkColumn:
+            found = f.coalesce(parts[finite.name], f.lit(0.0))
+            for count, other in zip(counts, (math.nan, math.inf, -math.inf), strict=True):
+                found = found + f.when(parts[count.name] != 0, parts[count.name] * f.lit(other)).otherwise(0.0)
+            return found
+
+        return (finite, *counts), total
 
     @property
     def _timed_type(self) -> t.StructType:
