@@ -29,7 +29,7 @@ from benchmarks.throughput import common_arguments
 from benchmarks.workloads import Side, Workload, pipeline
 from headrace.engine.session import spark_session
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace_snapshots.format.manifest import Manifest
 
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch", action="store_true", help="all input in one epoch")
     parser.add_argument("--plans", type=Path)
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark, to try it out")
     common_arguments(parser)
@@ -120,11 +121,11 @@ def main() -> None:
 
 def _run(spark: SparkSession, given: argparse.Namespace, source: Path, root: Path) -> None:
     jvm: Any = spark.sparkContext._jvm
-    made = pipeline(given.workload, Side.STRUCTURED_STREAMING, source)
+    made = pipeline(given.workload, Side.SPARK_BATCH if given.batch else Side.STRUCTURED_STREAMING, source)
     listener = Counters(jvm=jvm)
     before = listener.read()
-    options = RunOptions("profile", files_per_epoch=1)
-    seconds = timed(lambda: process(made, root.as_uri(), options, listener=listener, spark=spark))
+    mode = RunOptions("profile", mode=Mode.BATCH) if given.batch else RunOptions("profile", files_per_epoch=1)
+    seconds = timed(lambda: process(made, root.as_uri(), mode, listener=listener, spark=spark))
     table = Table(title=f"{given.workload}: {seconds:.1f} s, load {os.getloadavg()[0]:.1f}", title_justify="left")
     names = list(before)
     stages = ["read_seconds", "fire_seconds", "write_seconds"]

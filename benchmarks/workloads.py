@@ -14,6 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from headrace.model.accumulation import How
 from headrace.pipeline import (
     AfterCount,
     AfterWatermark,
@@ -89,6 +90,11 @@ def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
     return replace(made, when=Default(), then=tuple(replace(stage, when=Default()) for stage in made.then))
 
 
+def _updating(how: Callable[..., How], lateness: timedelta = LATENESS) -> How:
+    """Results when they change, and only then."""
+    return how(allowed_lateness=lateness, on_time=Firing.IF_NON_EMPTY)
+
+
 def _fixed(source: Path) -> Pipeline:
     return Pipeline(
         name="benchmark",
@@ -103,7 +109,7 @@ def _fixed(source: Path) -> Pipeline:
         key={"user": col("user")},
         where=FixedWindows(SIZE),
         when=_EARLY_AND_LATE,
-        how=accumulating(allowed_lateness=LATENESS, on_time=Firing.IF_NON_EMPTY),
+        how=_updating(accumulating),
         what={"payments": count(), "amount": sum_of(col("amount"))},
     )
 
@@ -113,9 +119,7 @@ def _sliding(source: Path) -> Pipeline:
 
 
 def _sessions(source: Path) -> Pipeline:
-    return replace(
-        _fixed(source), where=Sessions(GAP), how=retracting(allowed_lateness=LATENESS, on_time=Firing.IF_NON_EMPTY)
-    )
+    return replace(_fixed(source), where=Sessions(GAP), how=_updating(retracting))
 
 
 def _two_stage(source: Path) -> Pipeline:
@@ -123,18 +127,16 @@ def _two_stage(source: Path) -> Pipeline:
         key={"all": lit("all")},
         where=FixedWindows(SIZE),
         when=_EARLY_AND_LATE,
-        how=accumulating(allowed_lateness=LATENESS, on_time=Firing.IF_NON_EMPTY),
+        how=_updating(accumulating),
         what={"users": count()},
         filter=col("payments") > lit(BUSY),
     )
-    return replace(_fixed(source), how=retracting(allowed_lateness=LATENESS, on_time=Firing.IF_NON_EMPTY), then=(busy,))
+    return replace(_fixed(source), how=_updating(retracting), then=(busy,))
 
 
 def _live_keys(source: Path) -> Pipeline:
     day = timedelta(days=1)
-    return replace(
-        _fixed(source), where=FixedWindows(day), how=accumulating(allowed_lateness=day, on_time=Firing.IF_NON_EMPTY)
-    )
+    return replace(_fixed(source), where=FixedWindows(day), how=_updating(accumulating, day))
 
 
 _PIPELINES: Mapping[Workload, Callable[[Path], Pipeline]] = {

@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,43 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
 def _drops(result: EpochResult) -> tuple[int, int]:
     causes = Counter(drop.cause for drop in result.drops)
     return causes[DropCause.DUPLICATE], causes[DropCause.LATE]
+
+
+def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(spark: SparkSession, tmp_path: Path) -> None:
+    waits = Monotonic(idle_timeout=60 * SECOND)
+    pipeline = build(also=(Input("clicks", build().also[0].source, EventTime(col("day"), waits), COLUMNS),))
+    begin = datetime(2026, 1, 2, tzinfo=UTC)
+    epochs = []
+
+    def run(seconds: int, orders: list[int], clicks: list[int]) -> None:
+        number, at = len(epochs), begin + timedelta(seconds=seconds)
+        ours = [{"id": "o", "user": "ann", "at": START + second * SECOND, "amount": 1} for second in orders]
+        theirs = [{"click": "c", "who": "ann", "day": START + second * SECOND, "cents": "1"} for second in clicks]
+        if ours:
+            land(tmp_path / "landing/orders", number, ours)
+        if theirs:
+            land(tmp_path / "landing/clicks", number, theirs)
+        options = RunOptions(f"run-{number}")
+        process(pipeline, tmp_path.as_uri(), options, spark=interpreting(spark), now=lambda: at)
+        epochs.append(Epoch(instant(at), ours, also={"clicks": theirs}))
+
+    run(0, [40], [])
+    run(10, [], [12])
+    run(70, [], [])
+    run(80, [], [13, 36])
+    run(300, [90], [])
+    manifests, results = lineage(pipeline, tmp_path), run_pipeline(pipeline, epochs)
+    assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
+    assert [result.watermark for result in results[1:]] == [START + at * SECOND for at in (12, 35, 35, 85)]
+    assert found(pipeline, tmp_path, len(epochs)) == expected(pipeline, results)
+    since = [render(instant(begin + timedelta(seconds=seconds))) for seconds in (10, 0, 80, 300)]
+    assert [m.progress["held_back_by"] for m in manifests] == [
+        {"input": "clicks", "split": None, "since": None},
+        {"input": "clicks", "split": "", "since": since[0]},
+        {"input": "source", "split": "", "since": since[1]},
+        {"input": "source", "split": "", "since": since[1]},
+        {"input": "source", "split": "", "since": since[3]},
+    ]
 
 
 def test_a_budget_is_held_input_by_input(spark: SparkSession, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def assert_same_panes(found: list[Pane], expected: list[Pane]) -> None:
 @given(scenarios())
 @settings(examples(8), suppress_health_check=list(HealthCheck))
 def test_spark_gives_what_the_reference_gives(spark: SparkSession, scenario: Scenario) -> None:
-    pipeline = replace(scenario.pipeline, deduplicate=None)  # which the engine does not run yet
+    pipeline = replace(scenario.pipeline, deduplicate=None)  # operators come behind it
     note(f"{pipeline!r}")
     expected = run_pipeline(pipeline, scenario.epochs)
     found = run_on_spark(interpreting(spark), pipeline, scenario.epochs)

@@ -53,6 +53,8 @@ def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrateg
     splits = heard({}, {"x": SplitFacts(Instant(70)), "y": SplitFacts(Instant(40))}, Instant(100))
     splits = heard(splits, {"x": SplitFacts(Instant(80))}, Instant(105))
     assert strategy.idle_deadline(splits, Instant(105)) == 110
+    assert [strategy.is_idle(splits, Instant(at)) for at in (110, 114, 115)] == [False, False, True]
+    assert not strategy.is_idle({}, Instant(10**9)), "what never spoke is not idle"
     assert (after(strategy, 109, **splits), strategy.slowest(splits, Instant(109))) == (40, "y")
     assert (after(strategy, 110, **splits), strategy.slowest(splits, Instant(110))) == (80, "x")
     assert strategy.idle_deadline(splits, Instant(110)) == 115

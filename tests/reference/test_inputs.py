@@ -176,6 +176,23 @@ def test_inputs_are_united_and_the_slowest_is_the_watermark() -> None:
     assert results[1].rejected == (Rejected(refund(None, "1"), "event_time"),)
 
 
+def test_an_idle_input_holds_back_no_other_until_it_speaks_again() -> None:
+    patient = Input("refunds", REFUNDS.source, EventTime(col("day"), Monotonic(idle_timeout=10)), REFUNDS.columns)
+    pipeline = build(also=(patient,), what=SUMS)
+    results = run_pipeline(
+        pipeline,
+        [
+            epoch(0, row("a", 3, 50), row("b", 40, 7)),
+            epoch(1, refunds=[refund(4, "20")]),
+            epoch(10),
+            epoch(11),
+            epoch(12, refunds=[refund(6, "1"), refund(36, "1")]),
+            epoch(30, row("c", 60, 1)),
+        ],
+    )
+    assert [result.watermark for result in results] == [-(2**61), 4, 4, 35, 35, 55]
+
+
 def test_duplicates_are_told_across_inputs() -> None:
     pipeline = build(also=(REFUNDS,), what=SUMS, deduplicate=Deduplicate(col("id"), 10))
     (result,) = run_pipeline(

@@ -174,6 +174,7 @@ class EpochEngine:
             due_time=Instant(min(due_time, clocks.idle_deadline)),
             min_event_time=taken.bundle.accounting.min_accepted,
             max_event_time=taken.bundle.accounting.max_accepted,
+            held_back_by=None if is_last else clocks.held_back_by,
         )
         self.epoch = epoch
         remembered = self.intake.remember(epoch, taken, self.progress.watermark)

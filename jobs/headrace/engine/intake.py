@@ -15,7 +15,7 @@ from headrace.engine.errors import UnreadableFileError, spark_errors
 from headrace.engine.landing import ByInput
 from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import EMPTY, Operator, TakenIn
-from headrace.engine.progress import InputProgress
+from headrace.engine.progress import HeldBack, InputProgress
 from headrace.engine.source_clock import SourceClock
 from headrace.engine.source_planning import advance
 from headrace.engine.source_reading import Batch, numbered_records, open_batch, read_batches
@@ -176,15 +176,24 @@ class Intake:
 
     def advance(self, files: ByInput, taken: Taken, processing_time: Instant) -> "Clocks":
         """Move offsets and clocks on behind an epoch."""
-        deadlines: list[Instant] = []
+        clocks: dict[str, SourceClock] = {}
         for each in self.pipeline.inputs:
             name = each.name
-            clock = self._clock(name).after(taken.facts.get(name, {}), processing_time, self._percentiles)
+            clock = clocks[name] = self._clock(name).after(
+                taken.facts.get(name, {}), processing_time, self._percentiles
+            )
             offsets = advance(self.progress[name].offsets, files.get(name, ()), each.source.look_back)
             self.progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
-            deadlines.append(clock.idle_deadline(processing_time))
-        watermark = min(progress.watermark for progress in self.progress.values())
-        return Clocks(watermark, self.percentiles, min(deadlines))
+        speaking = {name: clock for name, clock in clocks.items() if not clock.is_idle(processing_time)} or clocks
+        slowest = min(speaking, key=lambda name: speaking[name].watermark)
+        split = speaking[slowest].slowest(processing_time)
+        since = None if split is None else speaking[slowest].splits[split].since
+        return Clocks(
+            speaking[slowest].watermark,
+            self.percentiles,
+            min(clock.idle_deadline(processing_time) for clock in clocks.values()),
+            HeldBack(slowest, split, since),
+        )
 
     def remember(self, epoch: int, taken: Taken, watermark: Instant) -> Added:
         """Remember the ids of an epoch that came to ``watermark``; what that means for those stored."""
@@ -197,11 +206,14 @@ class Intake:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The least of all inputs: watermark, percentile watermarks, the processing time at which a split falls idle."""
+    """The least of all inputs: watermark (of those that are not idle), percentile watermarks, the processing time at
+    which a split falls idle; and who holds the watermark back.
+    """
 
     watermark: Instant = MIN_INSTANT
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
     idle_deadline: Instant = MIN_INSTANT
+    held_back_by: HeldBack | None = None
 
 
 def _without(batches: Sequence[Batch], torn: UnreadableFileError) -> list[Batch]:

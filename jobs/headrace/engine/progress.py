@@ -45,9 +45,29 @@ class InputProgress:
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """Who holds a watermark back: the input with the least one, its slowest split and the processing time at which that
+    one's mark last rose; None where nothing was heard of any split, or all are idle.
+    """
+
+    input: str
+    split: str | None
+    since: Instant | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return {"input": self.input, "split": self.split, "since": None if self.since is None else render(self.since)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "HeldBack":
+        """The inverse of ``to_json``."""
+        return cls(value["input"], value["split"], None if value["since"] is None else parse(value["since"]))
+
+
+@dataclass(frozen=True)
 class Progress:
     """Inputs by name, clocks (the watermark is the least of all inputs; an output watermark for each stage), and lower
-    bounds of the next activations that windows want.
+    bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none.
@@ -61,6 +81,7 @@ class Progress:
     due_time: Instant = NEVER
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
+    held_back_by: HeldBack | None = None
 
     @property
     def offsets(self) -> dict[str, Offsets]:
@@ -82,6 +103,7 @@ class Progress:
         return {
             "inputs": {name: each.to_json() for name, each in self.inputs.items()},
             "watermark": render(self.watermark),
+            "held_back_by": None if self.held_back_by is None else self.held_back_by.to_json(),
             "processing_time": render(self.processing_time),
             "output_watermarks": [render(_in_calendar(value)) for value in self.output_watermarks],
             "next_event_time_deadline": _due_to_json(self.due_event),
@@ -106,6 +128,7 @@ class Progress:
             due_time=_due_from_json(value["next_processing_time_deadline"]),
             min_event_time=optional("min_event_time"),
             max_event_time=optional("max_event_time"),
+            held_back_by=None if value["held_back_by"] is None else HeldBack.from_json(value["held_back_by"]),
         )
 
 

@@ -57,6 +57,15 @@ class SourceClock:
             return NEVER
         return strategy.idle_deadline(self.splits, processing_time)
 
+    def is_idle(self, processing_time: Instant) -> bool:
+        """Whether all its splits are idle: then it holds back no other input."""
+        return self.event_time.watermark.is_idle(self.splits, processing_time)
+
+    def slowest(self, processing_time: Instant) -> str | None:
+        """The split that holds it back, None if there is none."""
+        strategy = self.event_time.watermark
+        return strategy.slowest(self.splits, processing_time) if isinstance(strategy, SplitStrategy) else None
+
     def follows_event_times(self, wanted: Iterable[float]) -> bool:
         """Whether the largest event time is all that it wants to know of records."""
         strategy = self.event_time.watermark

@@ -64,6 +64,10 @@ class WatermarkStrategy(ABC):
     def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
         """The source's watermark at the end of an epoch; never below ``previous``."""
 
+    def is_idle(self, splits: Mapping[str, Split], processing_time: Instant) -> bool:
+        """Whether all that was ever heard of the source is idle: then it holds back no others (12.9, 12.11)."""
+        return False
+
 
 @dataclass(frozen=True)
 class Ingestion(WatermarkStrategy):
@@ -91,6 +95,9 @@ class SplitStrategy(WatermarkStrategy):
     def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
         bounds = [self._bound(split) for split in self._speaking(splits, processing_time).values()]
         return max(previous, min(bounds, default=previous))
+
+    def is_idle(self, splits: Mapping[str, Split], processing_time: Instant) -> bool:
+        return bool(splits) and not self._speaking(splits, processing_time)
 
     def idle_deadline(self, splits: Mapping[str, Split], processing_time: Instant) -> Instant:
         """The processing time at which the next split becomes idle, NEVER if none does: then a timer epoch may move

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.model.expr import Expr
-from headrace.model.time import Instant
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Pipeline
 from headrace.reference.elements import Drop, DropCause, Element
 from headrace.reference.evaluate import Record, evaluate
@@ -51,11 +51,8 @@ class Intake:
             for each in pipeline.inputs
         }
         self._ids: dict[object, Instant] = {}
-
-    @property
-    def watermark(self) -> Instant:
-        """The minimum over inputs."""
-        return min(reader.clock.watermark for reader in self._inputs.values())
+        self.watermark = MIN_INSTANT
+        """The minimum over inputs that are not idle (12.9, 12.11)."""
 
     @property
     def percentiles(self) -> dict[float, Instant]:
@@ -73,6 +70,8 @@ class Intake:
         """The end of an epoch: clocks move, ids behind the horizon are forgotten."""
         for reader in self._inputs.values():
             reader.clock.advance(processing_time, is_last)
+        speaking = [reader.clock.watermark for reader in self._inputs.values() if not reader.clock.is_idle]
+        self.watermark = max(self.watermark, min(speaking, default=self.watermark))
         self._ids = {known: at for known, at in self._ids.items() if not self._is_beyond_the_horizon(at)}
 
     def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:

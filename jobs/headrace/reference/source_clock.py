@@ -21,6 +21,7 @@ class SourceClock:
         self.splits: dict[str, Split] = {}
         self._marks: dict[str, list[Instant]] = {}
         self._lags: dict[str, Counter[int]] = {}
+        self.is_idle = False
 
     def percentile(self, q: float) -> Instant:
         """The watermark of the fastest ``q`` % of the input, never below the watermark."""
@@ -63,6 +64,7 @@ class SourceClock:
         strategy = self._event_time.watermark
         after = strategy.watermark_after(self.splits, processing_time, self.watermark)
         self.watermark = MAX_INSTANT if is_last else after
+        self.is_idle = strategy.is_idle(self.splits, processing_time) and not is_last
         if isinstance(strategy, BoundedOutOfOrderness):
             for q, old in self.percentiles.items():
                 self.percentiles[q] = strategy.percentile_after(q, self.splits, processing_time, old)
