@@ -115,6 +115,7 @@ class Deployment:
             created_at="2026-03-01T12:00:00Z",
             progress={
                 "watermark": f"2026-03-01T{epoch:02}:50:00Z",
+                "held_back_by": {"input": "source", "split": "JFK", "since": "2026-03-02T00:00:00Z"},
                 "processing_time": f"2026-03-02T00:00:{epoch:02}Z",
                 "min_event_time": f"2026-03-01T{epoch:02}:00:00Z",
                 "max_event_time": f"2026-03-01T{epoch + 1:02}:00:00Z",

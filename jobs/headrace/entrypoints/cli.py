@@ -239,6 +239,8 @@ def show(
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
     clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
+    if holder := clocks["held_back_by"]:
+        clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.items() if value)
     print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
