@@ -5,6 +5,7 @@ Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for w
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.entrypoints.conformance_cases import (
@@ -44,7 +45,7 @@ from headrace.entrypoints.conformance_fields import (
 )
 from headrace.entrypoints.conformance_unknown import unknown_fields
 from headrace.errors import FixConfigError
-from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
 from headrace.model.combiners import Combiner
 from headrace.model.expr import col
 from headrace.model.panes import Timing
@@ -141,7 +142,9 @@ def _chained(raw: Any) -> tuple[Stage, ...]:
     if len(objects) != 2:
         raise CaseFormatError(f"a pipeline has two stages, not {len(objects)}")
     first, second = objects
-    return list_of(_stage, "stage")([first, {**second, "trigger": _without_punctuation(second.get("trigger"))}])
+    second = {**second, "trigger": _without_punctuation(second.get("trigger"))}
+    upper, lower = list_of(_stage, "stage")([first, second])
+    return upper, replace(lower, how=behind(upper.how, lower.how))
 
 
 def _without_punctuation(raw: Any) -> Any:
