@@ -273,6 +273,20 @@ def test_a_field_that_the_schema_does_not_have_is_told(write: Callable[..., Path
     assert "Unmatched output" in failed.reason
 
 
+@pytest.mark.parametrize(("same", "other"), [("NaN", "1.0"), ("Infinity", "-Infinity"), ("-Infinity", "NaN")])
+def test_floats_that_are_no_numbers(same: str, other: str, tmp_path: Path) -> None:
+    given = {"op": "input", "elements": [{"value": float(same), "ts": 1}]}
+    raws = []
+    for wanted in (float(same), float(other)):
+        for combine, seen in (("sum", {"result": wanted}), ("collect", {"values": [wanted]})):
+            expected = {"op": "expect", "panes": [{"window": [0, 10], **seen}]}
+            raws.append(case(name=f"{combine} is {wanted}", combine=combine, steps=[given, expected]))
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"schema_version": 1, "cases": raws}))
+    statuses = [result.status for result in run_file(file, ReferenceExecutor())]
+    assert statuses == [Status.PASSED, Status.PASSED, Status.FAILED, Status.FAILED]
+
+
 def test_a_name_is_of_one_case(write: Callable[..., Path]) -> None:
     first, second = run_file(write(CASE, CASE), ReferenceExecutor())
     assert (first.status, second.status) == (Status.PASSED, Status.FAILED)
@@ -296,3 +310,46 @@ def test_whatever_an_executor_dies_of_is_the_failure_of_its_case_alone(write: Ca
     wrong, good = run_file(write(mixed, case(name="good")), ReferenceExecutor())
     assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
     assert "TypeError" in wrong.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"broken_on": 5}, "TypeError"),
+        ({"combine": ["sum"]}, "unhashable"),
+        ({"steps": steps(5, stage2=10)}, "expected output watermarks"),
+        (
+            {
+                "combine": "sum",
+                "collect": "at_end",
+                "steps": [
+                    {"op": "input", "elements": [{"value": 1.5, "ts": 1}]},
+                    {"op": "expect", "panes": [{"window": [0, 10], "result": 10**400}]},
+                ],
+            },
+            "OverflowError",
+        ),
+    ],
+)
+def test_a_case_that_makes_no_sense_is_a_failure_of_its_own(
+    changes: Any, reason: str, write: Callable[..., Path]
+) -> None:
+    wrong, good = run_file(write(case(**changes), case(name="good")), ReferenceExecutor())
+    assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert reason in wrong.reason
+
+
+def test_a_second_stage_sees_no_attributes(write: Callable[..., Path]) -> None:
+    marked = {"type": "after_punctuation", "attribute": "end"}
+    stage = {"window": {"type": "global"}, "trigger": {"type": "always"}, "accumulation": "DISCARDING"}
+    nested = {"type": "or_finally", "main": {"type": "repeatedly", "trigger": marked}, "until": {"type": "after_any"}}
+    nested["until"]["triggers"] = [marked, {"type": "after_count", "count": 2}]  # type: ignore[index]
+    given = {"op": "input", "elements": [{"value": 1, "ts": 1, "end": True}]}
+    raw = case(
+        kind="pipeline",
+        stages=[{**stage, "combine": "sum"}, {**stage, "combine": "sum", "trigger": nested}],
+        between={"key": "constant", "value": "sum"},
+        steps=[given, given, {"op": "expect", "panes": [{"window": ["-inf", "+inf"], "result": 2}]}],
+    )
+    (result,) = run_file(write(raw), ReferenceExecutor())
+    assert result.status is Status.PASSED, result.reason

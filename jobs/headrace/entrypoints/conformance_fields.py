@@ -39,8 +39,10 @@ def field(raw: Json, name: str, read: Callable[[Any], _T], default: _D) -> _T | 
 
 
 def field(raw: Json, name: str, read: Callable[[Any], _T], default: Any = REQUIRED) -> _T | Any:
-    """The field ``name`` of ``raw`` as ``read`` takes it; if it is not there, ``default``, or an error without one."""
-    if name not in raw or (raw[name] is None and default is None):
+    """The field ``name`` of ``raw`` as ``read`` takes it; if it is not there or null, ``default``. Without a default it
+    must be there.
+    """
+    if name not in raw or (raw[name] is None and default is not REQUIRED):
         if default is REQUIRED:
             raise CaseFormatError(f"there is no field {name!r}")
         return default

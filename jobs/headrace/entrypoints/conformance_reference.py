@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.entrypoints.conformance_cases import (
     DEFAULT_KEY,
@@ -81,7 +82,7 @@ def _answer(case: Case, step: Step) -> object:
             bag = Contents([(value, 1) for group in groups for value in group])
             for value in uncombine:
                 bag.add(value, -1)
-            return combine(Aggregate(combiner), bag.net)
+            return _combined(combiner, bag)
     return None
 
 
@@ -91,7 +92,14 @@ def _grouping(stage: Stage) -> Grouping:
 
 
 def _extract(combiner: Combiner) -> Extract:
-    return lambda contents: (combine(Aggregate(combiner), contents.net),)
+    return lambda contents: (_combined(combiner, contents),)
+
+
+def _combined(combiner: Combiner, contents: Contents) -> Any:
+    kept = contents.net
+    if combiner is Combiner.COUNT:  # of elements, whatever their value: null too
+        kept = tuple((True, times) for _, times in kept)
+    return combine(Aggregate(combiner), kept)
 
 
 def _element(element: CaseElement) -> Element:

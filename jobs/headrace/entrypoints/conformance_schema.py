@@ -5,6 +5,7 @@ Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for w
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.entrypoints.conformance_cases import (
@@ -44,7 +45,7 @@ from headrace.entrypoints.conformance_fields import (
 )
 from headrace.entrypoints.conformance_unknown import unknown_fields
 from headrace.errors import FixConfigError
-from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
 from headrace.model.combiners import Combiner
 from headrace.model.expr import col
 from headrace.model.panes import Timing
@@ -120,9 +121,7 @@ def _case(raw: Json) -> Case:
     is_pipeline = field(raw, "kind", one_of("grouping", "pipeline"), "grouping") == "pipeline"
     initial = field(raw, "initial", an_object, _NOTHING)
     failure = field(raw, "expect_failure", an_object, None)
-    stages = field(raw, "stages", list_of(_stage, "stage")) if is_pipeline else (_stage(raw),)
-    if is_pipeline and len(stages) != 2:
-        raise CaseFormatError(f"a pipeline has two stages, not {len(stages)}")
+    stages = field(raw, "stages", _chained) if is_pipeline else (_stage(raw),)
     steps = field(raw, "steps", list_of(_step, "step"))
     _check_values(stages[0], steps)
     return Case(
@@ -136,6 +135,27 @@ def _case(raw: Json) -> Case:
         expect_failure=None if failure is None else field(failure, "message", text),
         unknown_fields=tuple(unknown_fields(raw)),
     )
+
+
+def _chained(raw: Any) -> tuple[Stage, ...]:
+    objects = list_of(an_object, "stage")(raw)
+    if len(objects) != 2:
+        raise CaseFormatError(f"a pipeline has two stages, not {len(objects)}")
+    first, second = objects
+    second = {**second, "trigger": _without_punctuation(second.get("trigger"))}
+    upper, lower = list_of(_stage, "stage")([first, second])
+    return upper, replace(lower, how=behind(upper.how, lower.how))
+
+
+def _without_punctuation(raw: Any) -> Any:
+    """The trigger ``raw`` of a second stage: panes have no attributes, so none of them is a punctuation."""
+    if isinstance(raw, list):
+        return [_without_punctuation(each) for each in raw]
+    if not isinstance(raw, dict):
+        return raw
+    if raw.get("type") == "after_punctuation":
+        return {"type": "never"}
+    return {name: _without_punctuation(value) for name, value in raw.items()}
 
 
 def _between(raw: Any) -> Between:
@@ -153,7 +173,7 @@ def _instant(raw: Any) -> Instant:
         return MIN_INSTANT
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise CaseFormatError(f"{raw!r} is no instant; instants are integer ticks, +inf or -inf")
-    return Instant(raw)
+    return Instant(min(max(raw, MIN_INSTANT), MAX_INSTANT))
 
 
 def _timestamp(raw: Any) -> Instant:
@@ -294,7 +314,7 @@ def _value(raw: Any) -> Any:
 
 def _element(raw: Any) -> CaseElement:
     return CaseElement(
-        key=str(field(an_object(raw), "key", _key, DEFAULT_KEY)),
+        key=str(field(raw, "key", _key)) if "key" in an_object(raw) else DEFAULT_KEY,
         value=field(raw, "value", _value),
         timestamp=field(raw, "ts", _timestamp),
         is_retraction=field(raw, "retraction", flag, False),
@@ -344,10 +364,11 @@ def _dropped(raw: Json) -> Step:
     unknown = [cause for cause in counts if cause not in _CAUSES]
     if unknown:
         raise CaseFormatError(f"{unknown[0]!r} is no cause of a drop; causes are {', '.join(_CAUSES)}")
-    return ExpectDropped(counts)
+    return ExpectDropped({_CAUSES[cause]: count for cause, count in counts.items()})
 
 
-_CAUSES = ("late", "closed", "retraction")
+_CAUSES = {"late": "late", "closed": "closed", "retraction": "retraction", "dropped_retraction": "retraction"}
+"""Drops by the names that cases give them: a retraction that is dropped has two (semantics 9.1)."""
 
 
 def _output_watermark(raw: Json) -> Step:

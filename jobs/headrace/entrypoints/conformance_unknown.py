@@ -40,7 +40,7 @@ _STEP_FIELDS: Mapping[str, frozenset[str]] = {
     "watermark": frozenset({"to", "percentiles"}),
     "processing_time": frozenset({"to"}),
     "expect": frozenset({"panes", "ordered", "ordered_per_window"}),
-    "dropped": frozenset({"late", "closed", "retraction"}),
+    "dropped": frozenset({"late", "closed", "retraction", "dropped_retraction"}),
     "output_watermark": frozenset({"equals", "stage1", "stage2"}),
     "state": frozenset({"present", "absent", "tombstone"}),
     "assign": frozenset({"ts", "windows"}),

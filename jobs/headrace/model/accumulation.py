@@ -1,6 +1,6 @@
 """How refinements relate: accumulation, lateness and the behaviours at the end of a window (semantics, section 5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypedDict, Unpack
@@ -78,6 +78,14 @@ class How:
         object.__setattr__(self, "timestamp", timestamp)
         object.__setattr__(self, "keep_last", keep_last)
         object.__setattr__(self, "elide_unchanged", elide_unchanged)
+
+
+def behind(above: How, how: How) -> How:
+    """``how`` of an aggregation behind one of ``above``: its allowed lateness is no less than that (semantics 5.2)."""
+    lateness = None
+    if how.allowed_lateness is not None and above.allowed_lateness is not None:
+        lateness = max(how.allowed_lateness, above.allowed_lateness)
+    return replace(how, allowed_lateness=lateness)
 
 
 class Behaviour(TypedDict, total=False):

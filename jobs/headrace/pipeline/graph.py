@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, How
+from headrace.model.accumulation import Accumulation, How, behind
 from headrace.model.combiners import Aggregate, readable_types
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
@@ -67,12 +67,9 @@ class Stage:
     def followed_by(self, aggregation: Aggregation) -> "Stage":
         """The stage behind this one. It continues the trigger if it has none (4.7), and its allowed lateness is at
         least that of this one (5.2)."""
-        how, above = aggregation.how, self.aggregation.how
-        lateness = None
-        if how.allowed_lateness is not None and above.allowed_lateness is not None:
-            lateness = max(how.allowed_lateness, above.allowed_lateness)
+        above = self.aggregation.how
         settled = replace(
-            aggregation, when=aggregation.when or self.when.continuation, how=replace(how, allowed_lateness=lateness)
+            aggregation, when=aggregation.when or self.when.continuation, how=behind(above, aggregation.how)
         )
         schema = self.pane_schema if aggregation.transform is None else aggregation.transform.returns
         return Stage(settled, schema, above.accumulation is Accumulation.RETRACTING)

@@ -9,15 +9,13 @@ from headrace.model.expr import Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Window
 
-_START_OF_PROCESSING_TIME = Instant(0)
-
 
 @dataclass(frozen=True)
 class Clocks:
     """The watermark, the percentile watermarks and the processing-time clock of an operator."""
 
     watermark: Instant = MIN_INSTANT
-    processing_time: Instant = _START_OF_PROCESSING_TIME
+    processing_time: Instant = MIN_INSTANT
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
 
     def percentile(self, q: float) -> Instant:
