@@ -74,7 +74,7 @@ def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> No
     by_branch = headrace(deployment, "show", "main", "--pipeline", deployment.reference)
     assert head in by_branch.stdout
     assert "2026-03-01T01:50:00Z" in by_branch.stdout
-    assert "input source, split JFK," in by_branch.stdout
+    assert "input source, split JFK, since 2026-03-02T00:00:00Z" in by_branch.stdout
 
 
 def test_show_finds_the_pipeline_of_a_snapshot_among_the_registered(

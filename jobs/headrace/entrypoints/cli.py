@@ -240,7 +240,9 @@ def show(
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
     clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
     if holder := clocks["held_back_by"]:
-        clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.items() if value)
+        clocks["held_back_by"] = ", ".join(
+            f"{name} {holder[name]}" for name in ("input", "split", "since") if holder[name]
+        )
     print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
