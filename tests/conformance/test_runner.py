@@ -343,7 +343,7 @@ def test_a_second_stage_sees_no_attributes(write: Callable[..., Path]) -> None:
     marked = {"type": "after_punctuation", "attribute": "end"}
     stage = {"window": {"type": "global"}, "trigger": {"type": "always"}, "accumulation": "DISCARDING"}
     nested = {"type": "or_finally", "main": {"type": "repeatedly", "trigger": marked}, "until": {"type": "after_any"}}
-    nested["until"]["triggers"] = [marked, {"type": "after_count", "count": 2}]  # type: ignore[index]
+    nested["until"]["triggers"] = [marked, {"type": "after_bytes", "bytes": 1}, {"type": "after_count", "count": 2}]  # type: ignore[index]
     given = {"op": "input", "elements": [{"value": 1, "ts": 1, "end": True}]}
     raw = case(
         kind="pipeline",

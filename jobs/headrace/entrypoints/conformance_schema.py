@@ -142,20 +142,22 @@ def _chained(raw: Any) -> tuple[Stage, ...]:
     if len(objects) != 2:
         raise CaseFormatError(f"a pipeline has two stages, not {len(objects)}")
     first, second = objects
-    second = {**second, "trigger": _without_punctuation(second.get("trigger"))}
+    second = {**second, "trigger": _for_panes(second.get("trigger"))}
     upper, lower = list_of(_stage, "stage")([first, second])
     return upper, replace(lower, how=behind(upper.how, lower.how))
 
 
-def _without_punctuation(raw: Any) -> Any:
-    """The trigger ``raw`` of a second stage: panes have no attributes, so none of them is a punctuation."""
+def _for_panes(raw: Any) -> Any:
+    """The trigger ``raw`` of a second stage: panes carry no attributes and no ``bytes``, so none of them is a punctuation
+    and all together have no size.
+    """
     if isinstance(raw, list):
-        return [_without_punctuation(each) for each in raw]
+        return [_for_panes(each) for each in raw]
     if not isinstance(raw, dict):
         return raw
-    if raw.get("type") == "after_punctuation":
+    if raw.get("type") in ("after_punctuation", "after_bytes"):
         return {"type": "never"}
-    return {name: _without_punctuation(value) for name, value in raw.items()}
+    return {name: _for_panes(value) for name, value in raw.items()}
 
 
 def _between(raw: Any) -> Between:
