@@ -148,8 +148,8 @@ def _chained(raw: Any) -> tuple[Stage, ...]:
 
 
 def _for_panes(raw: Any) -> Any:
-    """The trigger ``raw`` of a second stage: panes carry no attributes and no ``bytes``, so none of them is a punctuation
-    and all together have no size.
+    """The trigger ``raw`` of a second stage: panes carry no attributes and no ``bytes``, so none of them is a
+    punctuation and all together have no size.
     """
     if isinstance(raw, list):
         return [_for_panes(each) for each in raw]
