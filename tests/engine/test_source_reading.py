@@ -163,7 +163,8 @@ REJECTED_JSON = [
     ("no event time", json.dumps({"user": "u"}), "event time is null"),
     ("null event time", record(time=None), "event time is null"),
     ("no key", json.dumps({"time": T}), "key is null: user"),
-    ("before 1900", record(time="1899-12-31T23:59:59.999999Z"), "event time is outside the years 1900 to 9999"),
+    ("before 1900", record(time="1899-12-31T23:59:59.999999Z"), "event time is outside the years 1900 to 9998"),
+    ("for never", record(time="9999-12-31T00:00:00Z"), "event time is outside the years 1900 to 9998"),
     ("after 9999", record(time="+10000-01-01T00:00:00Z"), "column time: not a timestamp"),
 ]
 
@@ -191,10 +192,11 @@ def test_column_names_may_hold_anything(landing: Landing) -> None:
     schema = {"time": DataType.TIMESTAMP, "a.b": DataType.STRING, "c`d": DataType.INT, 'q"': DataType.STRING}
     values = {"a.b": "1", "c`d": 2, 'q"': "3"}
     landing.write("a.json", json.dumps({"time": T, **values}))
-    tested = pipeline(JSON, schema={**SCHEMA, **schema}, key={name: col(name) for name in values})
+    keys = {name: f"key_{number}" for number, name in enumerate(values)}
+    tested = pipeline(JSON, schema={**SCHEMA, **schema}, key={key: col(name) for name, key in keys.items()})
     (row,) = landing.read(tested)
     assert row["_reject"] is None
-    assert {name: row[name] for name in values} == values
+    assert {name: row[key] for name, key in keys.items()} == values
 
 
 # --- positions

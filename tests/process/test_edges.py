@@ -68,7 +68,7 @@ def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(spark: SparkSessi
     result = run(spark, asserting, tmp_path)
     assert result.watermark == "2026-01-01T02:00:00Z"
     dead = read(asserting, tmp_path.as_uri(), "rejected", "main").to_pylist()
-    reason = "asserted watermark is outside the years 1900 to 9999"
+    reason = "asserted watermark is outside the years 1900 to 9998"
     assert [(row["position"], row["reason"]) for row in dead] == [(1, reason), (2, reason)]
 
 

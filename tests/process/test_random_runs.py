@@ -5,6 +5,7 @@ CI runs a seeded part; ``make fuzz EXAMPLES=1000`` runs as many fresh ones as on
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -102,8 +103,8 @@ def run(
         clock = Instant(max(clock, epoch.processing_time))
         name = f"{number:04}.json"
         if epoch.records:
-            landed[name] = epoch.records
-            (landing / name).write_text("".join(f"{json.dumps(written(row))}\n" for row in epoch.records))
+            landed[name] = [finite(row) for row in epoch.records]
+            (landing / name).write_text("".join(f"{json.dumps(written(row))}\n" for row in landed[name]))
         is_last = number == len(epochs) - 1
         is_batch = schedule.mode is Mode.BATCH
         if is_last or (schedule.runs[number] and not is_batch):
@@ -112,6 +113,11 @@ def run(
             options = RunOptions(f"run-{number}", mode=schedule.mode, files_per_epoch=limit, signals=signals)
             process(pipeline, root.as_uri(), options, spark=spark, now=lambda: moment(clock))  # noqa: B023 - run at once
     return landed
+
+
+def finite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as JSON can tell it: that knows no NaN and no infinity."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 def written(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Random whole pipelines of one and two aggregations with input for them: what any executor must give alike."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,8 +89,10 @@ HOWS = st.builds(
 )
 
 
-def aggregates(number: Expr, text: Expr) -> st.SearchStrategy[Mapping[str, Aggregate]]:
-    """A count ``n`` and a sum ``total``, and some of the other combiners over an int and a string."""
+def aggregates(number: Expr, text: Expr, fraction: Expr) -> st.SearchStrategy[Mapping[str, Aggregate]]:
+    """A count ``n``, a sum ``total`` and a float ``share``, and some of the other combiners over an int, a string and a
+    float.
+    """
     others = [
         count(number),
         min_of(number),
@@ -107,10 +110,21 @@ def aggregates(number: Expr, text: Expr) -> st.SearchStrategy[Mapping[str, Aggre
         custom_of(Span(), number),
         custom_of(Bins(3), number),
         custom_of(Longest(), text),
+        *[of(fraction) for of in (count, min_of, max_of, mean_of, variance_of, first_of, collect_of, distinct_of)],
+        top_of(fraction, 2),
+        quantile_of(fraction, 0.5),
     ]
+    share = st.sampled_from([sum_of(fraction), mean_of(fraction), last_of(fraction)])
     some = st.lists(st.sampled_from(others), max_size=3, unique_by=id)
-    return some.map(
-        lambda picked: {"n": count(), "total": sum_of(number), **{f"a{i}": a for i, a in enumerate(picked)}}
+    return st.builds(
+        lambda picked, share: {
+            "n": count(),
+            "total": sum_of(number),
+            "share": share,
+            **{f"a{i}": a for i, a in enumerate(picked)},
+        },
+        some,
+        share,
     )
 
 
@@ -125,7 +139,7 @@ SECOND = st.builds(
     where=WINDOWS,
     when=st.none() | triggers(col("n") > 1, col("total")),
     how=HOWS,
-    what=aggregates(col("total"), col("user")),
+    what=aggregates(col("total"), col("user"), col("share")),
     filter=st.none() | st.just(col("n") < 5),
 )
 
@@ -134,7 +148,7 @@ ROWS = st.fixed_dictionaries(
         "user": st.sampled_from(["ann", "bob", None]),
         "at": st.integers(-20, 60) | st.none(),
         "x": st.none() | st.integers(-3, 9),
-        "part": st.none() | st.floats(-4, 4, width=16),
+        "part": st.none() | st.floats(-4, 4, width=16) | st.sampled_from([-0.0, math.inf, -math.inf, math.nan]),
         "word": st.none() | st.sampled_from(["", "a", "b", "ä"]),
         "end": st.none() | st.booleans(),
         "id": st.sampled_from("abcdefgh"),
@@ -168,7 +182,7 @@ def scenarios(draw: st.DrawFn, stages: int = 2) -> Scenario:
         "where": draw(WINDOWS),
         "when": draw(triggers(col("end"), col("x"))),
         "how": draw(HOWS),
-        "what": draw(aggregates(col("x"), col("word"))),
+        "what": draw(aggregates(col("x"), col("word"), col("part"))),
         "filter": draw(st.none() | st.just(col("x") != 0)),
         "deduplicate": draw(st.none() | st.builds(Deduplicate, st.just(col("id")), st.integers(0, 40))),
         "then": tuple(draw(st.lists(SECOND, max_size=stages - 1))),

@@ -36,9 +36,9 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import EventTime, Input
 from headrace.pipeline.sources import OnUnreadable
 
-EARLIEST, LATEST = -2_208_988_800_000_000, 253_402_300_799_999_999
-"""Event times and marks are of the years 1900 to 9999: what lies outside is a mistake, and would move the watermark
-there."""
+EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
+"""Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
+and would move the watermark there."""
 
 _FOOTER_READERS = 8
 
@@ -226,7 +226,7 @@ class _Judge:
         reason = (
             f.when(f.col(UNPARSED).isNotNull(), f.col(UNPARSED))
             .when(event_time.isNull(), "event time is null")
-            .when(~event_time.between(EARLIEST, LATEST), "event time is outside the years 1900 to 9999")
+            .when(~event_time.between(EARLIEST, LATEST), "event time is outside the years 1900 to 9998")
         )
         if self.pipeline.deduplicate is not None:
             reason = reason.when(f.col(c.ID).isNull(), "id is null")
@@ -237,7 +237,7 @@ class _Judge:
         # a record that only asserts the watermark is no data, and no dead letter (semantics 9.4)
         mark = f.col(c.MARK)
         control = f.col(UNPARSED).isNull() & event_time.isNull() & mark.isNotNull()
-        outside = f.when(~mark.between(EARLIEST, LATEST), "asserted watermark is outside the years 1900 to 9999")
+        outside = f.when(~mark.between(EARLIEST, LATEST), "asserted watermark is outside the years 1900 to 9998")
         return f.coalesce(outside, f.when(~control, reason))
 
     def _order(self) -> SparkColumn:

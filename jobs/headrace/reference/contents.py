@@ -13,8 +13,9 @@ from typing import Any
 from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.custom import user_code
 from headrace.model.custom_combiners import CustomCombiner
-from headrace.model.expr import Schema
+from headrace.model.expr import DataType, Schema
 from headrace.model.time import Instant
+from headrace.model.value_types import ValueType
 from headrace.reference.evaluate import Record, evaluate, ordered, whole
 
 Weighted = tuple[Any, int]
@@ -62,13 +63,18 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     """
     if aggregate.input is None:
         return True
-    value = evaluate(aggregate.input, record, schema)
+    value = _known(evaluate(aggregate.input, record, schema))
     if aggregate.other is not None:
-        pair = value, evaluate(aggregate.other, record, schema)
+        pair = value, _known(evaluate(aggregate.other, record, schema))
         return None if pair == (None, None) else pair
     if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
         return timestamp, value
     return value
+
+
+def _known(value: Any) -> Any:
+    """``value`` as it is found again among others: NaN is no other than itself only where it is the same object."""
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: PLR0911, PLR0912 (one line for each combiner)
@@ -164,13 +170,21 @@ def collect(contents: Contents) -> tuple[Any, ...]:
     return (tuple(value for value, times in contents.net for _ in range(times)),)
 
 
-def extract_with(aggregates: Sequence[Aggregate]) -> Extract:
-    """The pane values of ``aggregates``, in order; the values of the window are tuples of what each one ``read``."""
+def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
+    """The pane values of ``aggregates`` over columns of ``schema``, in order; the values of the window are tuples of
+    what each one ``read``.
+    """
+    kinds = [aggregate.output_type(schema) for aggregate in aggregates]
+
+    def typed(value: Any, kind: ValueType) -> Any:
+        # a sum of nothing is a zero of its type
+        return float(value) if kind is DataType.FLOAT and value is not None else value
 
     def extract(contents: Contents) -> tuple[Any, ...]:
         bag = contents.net
         return tuple(
-            combine(aggregate, [(value[i], times) for value, times in bag]) for i, aggregate in enumerate(aggregates)
+            typed(combine(aggregate, [(value[i], times) for value, times in bag]), kind)
+            for i, (aggregate, kind) in enumerate(zip(aggregates, kinds, strict=True))
         )
 
     return extract

@@ -23,7 +23,8 @@ class Entrance:
     def grouping(self) -> Grouping:
         """Its where, when, how and what."""
         a, stage = self.stage.aggregation, self.stage
-        return Grouping(a.where, stage.when, a.how, extract_with(list(a.what.values())), stage.schema, stage.key_types)
+        extract = extract_with(list(a.what.values()), stage.schema)
+        return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types)
 
     def missing(self, record: Record) -> str | None:
         """The first key column that is NULL."""
