@@ -1,9 +1,12 @@
 """Backfill: replay everything into a new branch with the pipeline as it is now, audit that, and cut over to it.
 
 Main goes on undisturbed until the cut-over, which is one catalog entry: main and published become the branch's head.
-It is refused while the branch is behind main's input, so that nothing that was visible is lost.
+It is refused while main has read files that the branch has not, so that nothing that was visible is lost.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -20,6 +23,9 @@ from headrace.model.time import instant, render
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
 
@@ -58,7 +64,9 @@ def backfill(
     catalog = Catalog(open_store(root), pipeline.name)
     if branch not in catalog.head().generations:
         catalog.fork(branch, None)
-    result = process(pipeline, root, replace(options, branch=branch, publish=False), listener=listener, spark=spark)
+    # What a full sweep has found for main meanwhile is below the mark of the branch.
+    options = replace(options, branch=branch, publish=False, full_sweep=True)
+    result = process(pipeline, root, options, listener=listener, spark=spark)
     return replace(result, action="backfill")
 
 
@@ -91,12 +99,7 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
             "with an earlier --clock, or run a backfill"
         )
     if old_main is not None:
-        wanted = Progress.from_json(catalog.manifest(old_main).progress)
-        if (taken.files, taken.bytes) < (wanted.files, wanted.bytes):
-            raise BranchBehindError(
-                f"branch {branch} has read {taken.files} files and main {wanted.files}: main went on meanwhile. "
-                f"Run the backfill again with branch {branch}; it goes on where it stopped"
-            )
+        _check_caught_up(catalog, manifest, old_main)
     replayed = list(catalog.ancestry(head))
     catalog.promote(branch, expected_main=old_main)
     return RunResult(
@@ -114,3 +117,42 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
         rows=total_counts(replayed),
         watermark=manifest.progress["watermark"],
     )
+
+
+def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str) -> None:
+    """Raise BranchBehindError if main has read files that the branch of ``manifest`` has not, by name.
+
+    Inputs that the branch does not have any more do not count; of one that reads from another place now only numbers
+    can be compared.
+    """
+    taken, wanted = _files_read(catalog, manifest), _files_main_read(catalog, old_main)
+    behind: list[str] = []
+    for name in Progress.from_json(manifest.progress).inputs:
+        here, there = taken[name], wanted[name]
+        if here & there or len(here) < len(there):
+            behind += sorted(there - here)
+    if behind:
+        raise BranchBehindError(
+            f"branch {manifest.branch} of {catalog.pipeline} has not read {len(behind)} files that main has, such as "
+            f"{behind[0]}. Run the backfill again with branch {manifest.branch}; it goes on where it stopped. Files "
+            "that are gone from where they landed have to be put back before"
+        )
+
+
+def _files_main_read(catalog: Catalog, head: str) -> Mapping[str, set[str]]:
+    """As far as that can still be told: a main whose newest snapshots are broken is what a backfill replaces."""
+    for link in catalog.lineage(head):
+        with suppress(BrokenObjectError):
+            if link.manifest is not None:
+                return _files_read(catalog, link.manifest)
+    return defaultdict(set)
+
+
+def _files_read(catalog: Catalog, manifest: Manifest) -> Mapping[str, set[str]]:
+    """The paths of all files that were read up to ``manifest``, by input."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in catalog.files(manifest.logs["inputs"]):
+        for file in record.files:
+            if isinstance(file, InputFile):
+                found[file.input].add(file.path)
+    return found
