@@ -12,6 +12,7 @@ from headrace.engine.progress import InputProgress, Progress
 from headrace.engine.source_planning import Offsets
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
 from headrace.entrypoints.backfill import BranchBehindError, ClockAheadError, cut_over
+from headrace.entrypoints.options import UnknownBranchError
 from headrace.entrypoints.publish import AuditMissingError, publish_audited
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
@@ -181,3 +182,22 @@ def test_a_broken_head_of_main_does_not_stop_the_cut_over_that_replaces_it(root:
     replayed = audited.commit(1, "replay", files=landed("a"))
     audited.audit(None, replayed)
     assert cut_over("p", root, "replay").published == replayed
+
+
+def test_a_cut_over_that_was_done_is_told_again(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1)
+    audited.audit(None, audited.commit(3, "replay"))
+    told = cut_over("p", root, "replay")
+    audited.commit(1)
+    again = cut_over("p", root, "replay")
+    assert replace(again, started_at=told.started_at, finished_at=told.finished_at) == told
+    with pytest.raises(UnknownBranchError):
+        cut_over("p", root, "another")
+    audited.catalog.fork("replay", None)
+    with pytest.raises(UnknownBranchError):
+        cut_over("p", root, "replay")
+    audited.catalog.drop("replay")
+    audited.catalog.rollback("main", None, "back")
+    with pytest.raises(UnknownBranchError):
+        cut_over("p", root, "replay")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from headrace.engine.progress import Progress
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.audit_store import AuditFailedError, failure_message, read_audit
+from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.entrypoints.options import MAIN, RunOptions, UnknownBranchError
 from headrace.entrypoints.process import Listener, process
 from headrace.entrypoints.publish import AuditMissingError, reference, total_counts
@@ -22,11 +22,16 @@ from headrace.errors import FixConfigError, RetryError
 from headrace.model.time import instant, render
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
+
+
+_CUT_OVER_SEARCH = 1000
+"""Entries of the log: an attempt that comes again comes soon."""
 
 
 class ClockAheadError(FixConfigError):
@@ -73,35 +78,32 @@ def backfill(
 def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over") -> RunResult:
     """Make ``branch`` main and published, if its whole audit succeeded and it has taken in all that main has.
 
-    ``epochs`` and ``rows`` of the result are those of the whole branch: all that becomes visible.
+    ``epochs`` and ``rows`` of the result are those of the whole branch: all that becomes visible. When the branch was
+    cut over to already nothing happens, and the result is that of then, for the sake of a caller that died before it
+    could tell.
     Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, BranchBehindError. No Spark.
     """
     started_at = timestamp()
     store = open_store(root)
     catalog = Catalog(store, pipeline)
-    refs = catalog.head().refs
-    head, old_main = refs.get(branch), refs.get(MAIN)
+    now = catalog.head()
+    done = None if branch in now.generations else _cut_over_before(catalog, now, branch)
+    head = now.refs.get(branch) or done
     if head is None:
         raise UnknownBranchError(
-            f"pipeline {pipeline} has no snapshot on a branch {branch!r}; branches: {', '.join(sorted(refs)) or 'none'}"
+            f"pipeline {pipeline} has no snapshot on a branch {branch!r}; "
+            f"branches: {', '.join(sorted(now.refs)) or 'none'}"
         )
     outcome = read_audit(store, pipeline, None, head)
-    if outcome is None:
-        raise AuditMissingError(f"branch {branch} of {pipeline} at {head} has no audit; run the backfill again")
-    if not outcome.success:
-        raise AuditFailedError(failure_message(outcome))
     manifest = catalog.manifest(head)
-    taken = Progress.from_json(manifest.progress)
-    if taken.processing_time > instant(datetime.now(UTC)):
-        raise ClockAheadError(
-            f"branch {branch} of {pipeline} is a replay whose clock stands at {render(taken.processing_time)}, which "
-            "is still to come: clocks never go back, so main would do nothing by processing time until then. Replay "
-            "with an earlier --clock, or run a backfill"
-        )
-    if old_main is not None:
-        _check_caught_up(catalog, manifest, old_main)
     replayed = list(catalog.ancestry(head))
-    catalog.promote(branch, expected_main=old_main)
+    if done is None:
+        _check_audit(pipeline, branch, head, outcome)
+        _check_clock(pipeline, branch, manifest)
+        old_main = now.refs.get(MAIN)
+        if old_main is not None:
+            _check_caught_up(catalog, manifest, old_main)
+        catalog.promote(branch, expected_main=old_main)
     return RunResult(
         run_id=run_id,
         pipeline=pipeline,
@@ -109,14 +111,40 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
         status="succeeded",
         started_at=started_at,
         finished_at=timestamp(),
-        epochs=tuple(reversed([done.epoch for done in replayed])),
+        epochs=tuple(reversed([each.epoch for each in replayed])),
         snapshot=head,
         epoch=manifest.epoch,
         published=head,
-        audit=reference(outcome),
+        audit=None if outcome is None else reference(outcome),
         rows=total_counts(replayed),
         watermark=manifest.progress["watermark"],
     )
+
+
+def _cut_over_before(catalog: Catalog, now: Head, branch: str) -> str | None:
+    """The snapshot that ``branch`` ended with, if nothing but commits has moved main since it became main."""
+    for number in range(now.entry, max(-1, now.entry - _CUT_OVER_SEARCH), -1):
+        (entry,) = catalog.log(before=number + 1, limit=1)
+        if MAIN in entry.moves and entry.kind is not Kind.COMMIT:
+            return entry.refs.get(MAIN) if entry.detail == {"branch": branch} else None
+    return None
+
+
+def _check_audit(pipeline: str, branch: str, head: str, outcome: AuditOutcome | None) -> None:
+    if outcome is None:
+        raise AuditMissingError(f"branch {branch} of {pipeline} at {head} has no audit; run the backfill again")
+    if not outcome.success:
+        raise AuditFailedError(failure_message(outcome))
+
+
+def _check_clock(pipeline: str, branch: str, manifest: Manifest) -> None:
+    clock = Progress.from_json(manifest.progress).processing_time
+    if clock > instant(datetime.now(UTC)):
+        raise ClockAheadError(
+            f"branch {branch} of {pipeline} is a replay whose clock stands at {render(clock)}, which is still to come: "
+            "clocks never go back, so main would do nothing by processing time until then. Replay with an earlier "
+            "--clock, or run a backfill"
+        )
 
 
 def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str) -> None:
