@@ -29,7 +29,6 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
-
 _CUT_OVER_SEARCH = 1000
 """Entries of the log: an attempt that comes again comes soon."""
 
