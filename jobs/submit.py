@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
-from headrace.entrypoints.results import Action, RunError, RunResult, now, write
+from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.store import open_store
@@ -47,9 +47,9 @@ def main(arguments: list[str]) -> int:
 def _report(error: Exception) -> int:
     """Say on stderr what went wrong; the exit code of ``error``."""
     if not isinstance(error, HeadraceError):
-        traceback.print_exception(error)
+        print(redacted("".join(traceback.format_exception(error))), file=sys.stderr)
         return HeadraceError.exit_code
-    print(f"{error.code}: {error}", file=sys.stderr)
+    print(redacted(f"{error.code}: {error}"), file=sys.stderr)
     return error.exit_code
 
 
