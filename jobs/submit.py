@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
-from headrace.entrypoints.results import Action, RunError, RunResult, now, write
+from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.store import open_store
@@ -47,9 +47,9 @@ def main(arguments: list[str]) -> int:
 def _report(error: Exception) -> int:
     """Say on stderr what went wrong; the exit code of ``error``."""
     if not isinstance(error, HeadraceError):
-        traceback.print_exception(error)
+        print(redacted("".join(traceback.format_exception(error))), file=sys.stderr)
         return HeadraceError.exit_code
-    print(f"{error.code}: {error}", file=sys.stderr)
+    print(redacted(f"{error.code}: {error}"), file=sys.stderr)
     return error.exit_code
 
 
@@ -60,6 +60,7 @@ def _entry_point(action: Action) -> EntryPoint:
 def _options(given: argparse.Namespace) -> RunOptions:
     return RunOptions(
         run_id=given.run_id,
+        request=given.request,
         max_epochs=given.max_epochs,
         files_per_epoch=given.files_per_epoch,
         bytes_per_epoch=given.bytes_per_epoch,
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pipeline", required=True, help="a registered name, or path/to/file.py[:name]")
     parser.add_argument("--root", required=True, help="URI of the deployment's root")
     parser.add_argument("--run-id", required=True, help="names the result object; new for every attempt")
+    parser.add_argument("--request", help="names what the run is for; the same in every attempt")
     parser.add_argument("--max-epochs", type=int)
     parser.add_argument("--files-per-epoch", type=int)
     parser.add_argument("--bytes-per-epoch", type=int)

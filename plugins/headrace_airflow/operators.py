@@ -106,7 +106,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         arguments = ["--pipeline", self.registered.reference, "--root", where, "--run-id", run_id]
-        arguments += ["--branch", self.branch(context)]
+        arguments += ["--request", request_of(context), "--branch", self.branch(context)]
         for flag, param in self.flags.items():
             value = context["params"].get(param)
             if value is True:
@@ -232,6 +232,13 @@ def run_id_of(context: Context) -> str:
     """A run id that no other attempt of any task has."""
     task = context["ti"]
     return _plain_name(f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", 200, unique=str(task.id))
+
+
+def request_of(context: Context) -> str:
+    """What every attempt of a task is for: a name that no other task of any DAG run has."""
+    task = context["ti"]
+    name = f"{task.dag_id}.{task.run_id}.{task.task_id}"
+    return _plain_name(name, 200, unique=name)
 
 
 def backfill_branch(context: Context) -> str:

@@ -54,7 +54,7 @@ def run(case):
     with open(os.environ["CASE"], "w") as file:
         json.dump(case, file)
     operator = HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags)
-    ti = types.SimpleNamespace(**task, try_number=1, id=uuid.uuid4())
+    ti = types.SimpleNamespace(**task, try_number=1 + ("second" in case["name"]), id=uuid.uuid4())
     try:
         return {"xcom": operator.execute({"ti": ti, "params": params})}
     except Exception as error:
@@ -100,6 +100,7 @@ CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...]]] = {
     "no result, exit code 10": (None, 10, ()),
     "no result, exit code 137": (None, 137, ()),
     "succeeded, exit code 137": (SUCCEEDED, 137, ()),
+    "succeeded at the second attempt": (SUCCEEDED, 0, ()),
     "no root": (SUCCEEDED, 0, ("HEADRACE_ROOT",)),
     "no connection": (SUCCEEDED, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
 }
@@ -157,6 +158,15 @@ def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: P
     assert "--files-per-epoch" not in given
     assert given[given.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
     assert not any("hunter2" in argument for argument in argv)
+
+
+def test_attempts_have_results_of_their_own_and_one_request(answers: Any, folder: Path) -> None:
+    cases = ("succeeded", "succeeded at the second attempt")
+    assert all("xcom" in answers[case] for case in cases)
+    first, second = (json.loads((folder / f"case.{case}.argv").read_text()) for case in cases)
+    requests = [argv[argv.index("--request") + 1] for argv in (first, second)]
+    assert requests[0] == requests[1]
+    assert first[first.index("--run-id") + 1] != second[second.index("--run-id") + 1]
 
 
 @pytest.mark.parametrize("branch", BRANCHES)

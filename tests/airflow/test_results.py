@@ -105,12 +105,17 @@ def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_submit_leaves_a_result_of_an_error_nobody_expected(tmp_path: Path) -> None:
+def test_submit_leaves_a_result_of_an_error_nobody_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
     file = write_pipeline(tmp_path, "clicks")
-    file.write_text(file.read_text() + "\n1 / 0\n")
+    text = "\nimport os\nraise ValueError(f'GET https://x?sig={os.environ[\"AWS_SECRET_ACCESS_KEY\"]} failed')\n"
+    file.write_text(file.read_text() + text)
     exit_code, stderr = submit(tmp_path / "root", "process", "--pipeline", f"{file}:clicks")
     result = read(open_store((tmp_path / "root").as_uri()), "clicks", "r1")
     assert exit_code == 1
     assert result.error is not None
-    assert (result.error.code, result.error.message) == ("unexpected", "ZeroDivisionError: division by zero")
+    message = "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"
+    assert (result.error.code, result.error.message) == ("unexpected", message)
     assert "Traceback" in stderr
+    assert message in stderr
+    assert "hunter2" not in stderr

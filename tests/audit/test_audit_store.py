@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 
 import pytest
 
@@ -16,6 +17,7 @@ from headrace.entrypoints.audit_store import (
     read_audit,
     write_audit,
 )
+from headrace.errors import PipelineError
 from headrace.pipeline import expect
 from headrace.pipeline.expectations import View
 from headrace_snapshots.store import MemoryStore
@@ -114,6 +116,17 @@ def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() 
     assert not made.covers([declared])
     assert not made.covers([declared, expect("column_values_to_not_be_null", view="panes", column="delay")])
     assert not made.covers([expect("column_values_to_be_between", column="flights", min_value=1), nulls])
+
+
+def test_arguments_are_compared_as_they_are_kept(store: MemoryStore) -> None:
+    declared = expect("column_values_to_be_in_set", column="airport", value_set=("JFK", "LGA"))  # type: ignore[arg-type]
+    finding = Finding(declared.name, declared.arguments, declared.view, success=True)
+    write_audit(store, AuditOutcome("flights", None, "s1", True, (finding,), "2026-01-01T00:00:00Z"))
+    kept = read_audit(store, "flights", None, "s1")
+    assert kept is not None
+    assert kept.covers([declared])
+    with pytest.raises(PipelineError, match="datetime"):
+        expect("column_values_to_be_between", column="at", min_value=datetime(2026, 1, 1))  # type: ignore[arg-type]
 
 
 def test_what_publish_imports_brings_neither_spark_nor_great_expectations() -> None:

@@ -103,14 +103,17 @@ def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Depl
     )
 
 
-def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment) -> None:
+@pytest.mark.parametrize("suffix", [".jsonl", "_clean.jsonl", "beef"])
+def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment, suffix: str) -> None:
+    source = replace(deployment.pipeline.source, suffixes=(suffix,))
+    pipeline = replace(deployment.pipeline, source=source)
     first = deployment.commit(late=[late(raw(1))])
     second = deployment.commit(late=[late(raw(2))])
-    land(deployment)
+    land(deployment, pipeline)
     deployment.catalog.rollback("main", first, "why")
-    with pytest.raises(LateReplayError, match=rf"1 files .*late-00000001-{second}.jsonl.* main does not have"):
-        land(deployment)
-    assert land(deployment, to="elsewhere").records == 1
+    with pytest.raises(LateReplayError, match=rf"1 files .*late-00000001-{second}{suffix}.* main does not have"):
+        land(deployment, pipeline)
+    assert land(deployment, pipeline, to="elsewhere").records == 1
 
 
 def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path: Path) -> None:

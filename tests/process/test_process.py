@@ -14,7 +14,7 @@ from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import process as processing
 from headrace.entrypoints.audit_store import AuditFailedError, read_audit
-from headrace.entrypoints.backfill import backfill, cut_over
+from headrace.entrypoints.backfill import BranchBehindError, backfill, cut_over
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import ChangedPipelineError, Silent, audit, process
@@ -226,6 +226,21 @@ def test_a_changed_pipeline_needs_a_backfill(spark: SparkSession, tmp_path: Path
     assert sum(number for number, _ in hours.values()) == sum(number for number, _ in truth(4).values())
     assert all(start.hour % 2 == 0 for _, start in hours)
     assert process(changed, root, RunOptions("on"), spark=spark).epochs == ()
+
+
+def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path.as_uri()
+    pipeline = replace(CLICKS, source=replace(CLICKS.source, look_back=0))
+    land(tmp_path, 1, 3)
+    process(pipeline, root, RunOptions("main"), spark=spark)
+    backfill(pipeline, root, RunOptions("replay", branch="next"), spark=spark)
+    land(tmp_path, 0, 1)
+    process(pipeline, root, RunOptions("sweep", full_sweep=True), spark=spark)
+    with pytest.raises(BranchBehindError, match="part-00000"):
+        cut_over(pipeline.name, root, "next")
+    backfill(pipeline, root, RunOptions("again", branch="next"), spark=spark)
+    cut_over(pipeline.name, root, "next")
+    assert current(pipeline, tmp_path, "published") == truth(3)
 
 
 def test_recovery_moves_back_and_replays(spark: SparkSession, tmp_path: Path) -> None:

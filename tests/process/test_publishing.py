@@ -1,17 +1,24 @@
 """What a publish and a cut-over say became visible: everything of the range, not its newest epoch alone. No Spark."""
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from headrace.engine.progress import Progress
+from headrace.engine.progress import InputProgress, Progress
+from headrace.engine.source_planning import Offsets
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
-from headrace.entrypoints.backfill import ClockAheadError, cut_over
+from headrace.entrypoints.backfill import BranchBehindError, ClockAheadError, cut_over
+from headrace.entrypoints.options import UnknownBranchError
 from headrace.entrypoints.publish import AuditMissingError, publish_audited
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
+from headrace.pipeline.inputs import OWN
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
+from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
@@ -23,11 +30,19 @@ class Audited:
         self.store = open_store(root)
         self.catalog = Catalog(self.store, "p")
 
-    def commit(self, epochs: int, branch: str = "main", clock: Instant = MIN_INSTANT) -> str:
+    def commit(
+        self, epochs: int, branch: str = "main", clock: Instant = MIN_INSTANT, files: Iterable[InputFile] = ()
+    ) -> str:
+        """Commit ``epochs`` epochs, the first of which reads ``files``; the id of the last."""
         claim = self.catalog.claim(branch, "test")
         head = claim.snapshot_id
+        inputs = FileLog() if head is None else self.catalog.manifest(head).logs["inputs"]
+        progress = Progress() if head is None else Progress.from_json(self.catalog.manifest(head).progress)
+        progress = Progress(_read(progress, files), processing_time=clock)
         for _ in range(epochs):
             epoch = 0 if head is None else self.catalog.manifest(head).epoch + 1
+            if files:
+                inputs, files = self.catalog.append_record(inputs, FileRecord(epoch, tuple(files))), ()
             manifest = Manifest(
                 snapshot_id=self.catalog.new_snapshot_id(),
                 pipeline="p",
@@ -37,7 +52,8 @@ class Audited:
                 parent=head,
                 generation=claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress=Progress(processing_time=clock).to_json(),
+                progress=progress.to_json(),
+                logs={"inputs": inputs},
                 counts={"panes": epoch + 1, **({"late_dropped": 1} if epoch == 0 else {})},
             )
             self.catalog.commit(claim, manifest)
@@ -47,6 +63,15 @@ class Audited:
 
     def audit(self, after: str | None, until: str) -> None:
         write_audit(self.store, AuditOutcome("p", after, until, True, (), "2026-01-01T00:00:00Z"))
+
+
+def _read(progress: Progress, files: Iterable[InputFile]) -> dict[str, InputProgress]:
+    """The inputs of ``progress`` after ``files``."""
+    counts = {OWN: Offsets()} | progress.offsets
+    for file in files:
+        before = counts.get(file.input, Offsets())
+        counts[file.input] = replace(before, files=before.files + 1, bytes=before.bytes + file.size)
+    return {name: InputProgress(offsets) for name, offsets in counts.items()}
 
 
 @pytest.fixture
@@ -101,4 +126,78 @@ def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
     ahead = instant(datetime.now(UTC) + timedelta(hours=1))
     audited.audit(None, audited.commit(1, "replay", ahead))
     with pytest.raises(ClockAheadError, match=re.escape(render(ahead))):
+        cut_over("p", root, "replay")
+
+
+def landed(*names: str, size: int = 10, of: str = OWN) -> list[InputFile]:
+    return [InputFile(f"landing/{name}", size, "etag", of) for name in names]
+
+
+def test_a_branch_that_lacks_a_file_of_main_does_not_become_main_however_many_others_it_has(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1, files=landed("b", "a straggler that a full sweep found"))
+    audited.audit(None, audited.commit(1, "replay", files=landed("b", "c", "d")))
+    with pytest.raises(BranchBehindError, match=r"1 files .* landing/a straggler"):
+        cut_over("p", root, "replay")
+    caught_up = audited.commit(1, "replay", files=landed("a straggler that a full sweep found"))
+    audited.audit(None, caught_up)
+    assert cut_over("p", root, "replay").published == caught_up
+
+
+def test_a_corrected_file_may_be_smaller_than_the_one_that_main_read(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1, files=landed("a", size=100))
+    corrected = audited.commit(1, "replay", files=landed("a", size=90))
+    audited.audit(None, corrected)
+    assert cut_over("p", root, "replay").published == corrected
+
+
+def test_an_input_that_the_pipeline_does_not_have_any_more_holds_nothing_up(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1, files=[*landed("a"), *landed("b", of="dropped")])
+    without = audited.commit(1, "replay", files=landed("a"))
+    audited.audit(None, without)
+    assert cut_over("p", root, "replay").published == without
+
+
+def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1, files=landed("a", "b"))
+    audited.audit(None, audited.commit(1, "replay", files=landed("elsewhere/a")))
+    with pytest.raises(BranchBehindError):
+        cut_over("p", root, "replay")
+    moved = audited.commit(1, "replay", files=landed("elsewhere/b"))
+    audited.audit(None, moved)
+    assert cut_over("p", root, "replay").published == moved
+
+
+@pytest.mark.parametrize("kind", ["manifests", "index"])
+def test_a_broken_head_of_main_does_not_stop_the_cut_over_that_replaces_it(root: str, kind: str) -> None:
+    audited = Audited(root)
+    whole = audited.commit(1, files=landed("a"))
+    audited.commit(1, files=landed(*"a" * RADIX))
+    for broken in [*audited.store.list(f"p/{kind}/")]:
+        if whole not in broken.path:
+            audited.store.delete(broken.path)
+    replayed = audited.commit(1, "replay", files=landed("a"))
+    audited.audit(None, replayed)
+    assert cut_over("p", root, "replay").published == replayed
+
+
+def test_a_cut_over_that_was_done_is_told_again(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1)
+    audited.audit(None, audited.commit(3, "replay"))
+    told = cut_over("p", root, "replay")
+    audited.commit(1)
+    again = cut_over("p", root, "replay")
+    assert replace(again, started_at=told.started_at, finished_at=told.finished_at) == told
+    with pytest.raises(UnknownBranchError):
+        cut_over("p", root, "another")
+    audited.catalog.fork("replay", None)
+    with pytest.raises(UnknownBranchError):
+        cut_over("p", root, "replay")
+    audited.catalog.drop("replay")
+    audited.catalog.rollback("main", None, "back")
+    with pytest.raises(UnknownBranchError):
         cut_over("p", root, "replay")

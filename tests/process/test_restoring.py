@@ -50,7 +50,7 @@ class Line:
                 parent=self.ids[-1] if self.ids else None,
                 generation=self.claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress={},
+                progress={"signals": [{"name": f"go-{epoch}", "key": None, "window": None}]},
                 tables={"state": layers},
                 logs={"inputs": inputs},
             )
@@ -157,6 +157,13 @@ def test_several_broken_things_on_the_way_back(line: Line) -> None:
     assert restored.warning is not None
     assert line.states[1].path in restored.warning
     assert "nobody can tell" not in restored.warning  # the manifest of epoch 3 names the input of all
+
+
+def test_signals_that_are_undone_are_named(line: Line) -> None:
+    flip(line.store, line.states[EPOCHS - 2].path)
+    warning = line.restore().warning
+    assert warning is not None
+    assert f"give them anew: go-{EPOCHS - 2}; go-{EPOCHS - 1}." in warning
 
 
 def test_no_state_file_is_read_twice(line: Line) -> None:

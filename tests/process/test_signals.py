@@ -33,7 +33,9 @@ def test_a_run_without_input_hears_its_signals_once(spark: SparkSession, tmp_pat
     land(tmp_path, 0, 1)
     first = process(pipeline, tmp_path.as_uri(), RunOptions("first"), spark=spark)
     told = process(pipeline, tmp_path.as_uri(), RunOptions("told", signals=(Signal("go", ("u1",)),)), spark=spark)
-    again = process(pipeline, tmp_path.as_uri(), RunOptions("again", signals=(Signal("go"),)), spark=spark)
-    assert [result.epochs for result in (first, told, again)] == [(0,), (1,), (2,)]
+    asked = RunOptions("again", signals=(Signal("go"),), request="again")
+    again = process(pipeline, tmp_path.as_uri(), asked, spark=spark)
+    attempt = process(pipeline, tmp_path.as_uri(), replace(asked, run_id="attempt"), spark=spark)
+    assert [result.epochs for result in (first, told, again, attempt)] == [(0,), (1,), (2,), ()]
     assert 0 < told.rows["panes_early"] < again.rows["panes_early"]
     assert again.rows["panes_early"] >= USERS - 1

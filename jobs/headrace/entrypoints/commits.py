@@ -17,6 +17,7 @@ from headrace.entrypoints.recorded import signals_to_json
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.layers import plan_merge
@@ -31,7 +32,8 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
-    ``counted``: requests of the store that the first epoch is not charged for.
+    ``request``: whose signals the epochs hear. ``counted``: requests of the store that the first epoch is not charged
+    for.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class Committer:
         base: Manifest | None,
         on_commit: Callable[[Manifest], None],
         *,
+        request: str | None = None,
         counted: Mapping[str, int] | None = None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
         self.fingerprint = fingerprint(engine.pipeline)
         self.on_commit = on_commit
+        self.request = request
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
@@ -105,7 +109,7 @@ class Committer:
             parent=None if parent is None else parent.snapshot_id,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            progress={**computed.progress.to_json(), "signals": signals_to_json(computed.signals)},
+            progress={**computed.progress.to_json(), **self._signals(parent, computed)},
             tables={**self._state_layers(parent, computed, written), "current": current},
             logs=logs,
             counts=computed.counts,
@@ -116,6 +120,12 @@ class Committer:
         self.head = manifest
         self.committed.append(manifest)
         self.on_commit(manifest)
+
+    def _signals(self, parent: Manifest | None, computed: Computed) -> dict[str, JSON]:
+        """The signals that the epoch heard, and whose the last ones were that any epoch has heard."""
+        before = None if parent is None else parent.progress.get("signals_of")
+        heard = signals_to_json(computed.signals)
+        return {"signals": heard, "signals_of": self.request if heard else before}
 
     def _requests(self, written: Written) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), and one put per data file, made by tasks.

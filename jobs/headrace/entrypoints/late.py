@@ -41,7 +41,7 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, ObjectStore, open_store
 
-_NAME = re.compile(r"late-(\d{8}-[0-9a-f]+)(?:-\d+)?\.")
+_NAME = re.compile(r"late-(\d{8}-[0-9a-f]{16})")  # as land_late begins them, whatever the suffix
 _SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
 _GZIP = ".gz"
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")

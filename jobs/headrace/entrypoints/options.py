@@ -100,13 +100,14 @@ class Mode(StrEnum):
 class RunOptions:
     """Options of one run; a limit of None is the pipeline's own.
 
-    ``run_id`` names the result object, so it is new for every attempt. ``branch`` is what the run moves; a backfill
-    forks to it, and there ``main`` stands for a branch named after the run. ``publish`` ends the run with a publish if
-    its audit succeeded. ``snapshot`` is where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing
-    prefix instead of only its newest part. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes
-    to +inf: every window closes. ``signals`` are heard in the run's first epoch (semantics 9.3); a new attempt of a run
-    that committed it must not give them again. ``mode`` REPLAY fills an empty branch with the epochs that the branch
-    (or tag) ``of`` recorded, default main; or under ``clock`` with what has landed. It publishes nothing.
+    ``run_id`` names the result object, so it is new for every attempt; ``request`` names what every attempt of it is
+    for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
+    for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
+    where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing prefix instead of only its newest
+    part. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes to +inf: every window closes.
+    ``signals`` are heard in the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
+    whose signals were the last to be heard. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
+    tag) ``of`` recorded, default main; or under ``clock`` with what has landed. It publishes nothing.
     Raises RunOptionsError.
     """
 
@@ -122,6 +123,7 @@ class RunOptions:
     signals: tuple[Signal, ...] = ()
     of: str | None = None
     clock: ReplayClock | None = None
+    request: str | None = None
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):

@@ -7,6 +7,7 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from headrace.engine.epochs import EpochEngine
@@ -28,6 +29,7 @@ from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixConfigError
 from headrace.model.time import instant
+from headrace.model.triggers import Signal
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
@@ -93,6 +95,17 @@ def process(
         run.close()
 
 
+def check_unchanged(pipeline: Pipeline, manifest: Manifest) -> Manifest:
+    """``manifest``, if ``pipeline`` can go on from its state. Raises ChangedPipelineError."""
+    if manifest.fingerprint != fingerprint(pipeline):
+        raise ChangedPipelineError(
+            f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): its "
+            "state means something else now. Run the backfill DAG, which replays all input into a new branch and cuts "
+            "over, or take the change back"
+        )
+    return manifest
+
+
 def audit(pipeline: Pipeline, root: str, options: RunOptions, *, spark: SparkSession | None = None) -> RunResult:
     """Audit what the branch holds beyond ``published`` and keep the result, without taking in anything new.
 
@@ -120,7 +133,7 @@ class _Run:
         self.store = open_store(self.root)
         self.landing = Landing(self.pipeline, self.store)
         self.catalog = Catalog(self.store, self.pipeline.name)
-        self.fingerprint = fingerprint(self.pipeline)
+        self.checked = partial(check_unchanged, self.pipeline)
         self.started_at = timestamp()
         self.warnings: list[str] = []
         self._looked: tuple[str | None, ByInput] | None = None
@@ -151,15 +164,6 @@ class _Run:
             publish_range(self.catalog, outcome)
         return self.result(committed, outcome)
 
-    def _checked(self, manifest: Manifest) -> Manifest:
-        if manifest.fingerprint != self.fingerprint:
-            raise ChangedPipelineError(
-                f"pipeline {self.pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch "
-                f"{manifest.epoch}): its state means something else now. Run the backfill DAG, which replays all "
-                "input into a new branch and cuts over, or take the change back"
-            )
-        return manifest
-
     def _progress(self, manifest: Manifest | None) -> Progress:
         return Progress() if manifest is None else Progress.from_json(manifest.progress)
 
@@ -169,12 +173,17 @@ class _Run:
             return bool(self._replay.epochs)
         snapshot = self.catalog.head().refs.get(self.options.branch)
         try:
-            manifest = None if snapshot is None else self._checked(self.catalog.manifest(snapshot))
+            manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
         except (BrokenObjectError, MissingSnapshotError):
             return True  # restoring names what is broken, and falls back
         progress = self._progress(manifest)
         self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
-        return bool(self._looked[1] or self.options.signals) or progress.due_time <= instant(self.now())
+        return bool(self._looked[1] or self._unheard(manifest)) or progress.due_time <= instant(self.now())
+
+    def _unheard(self, manifest: Manifest | None) -> tuple[Signal, ...]:
+        """The signals to hear behind ``manifest``: none if an attempt before this one has committed them."""
+        heard = None if manifest is None else manifest.progress.get("signals_of")
+        return self.options.signals if heard is None or heard != self.options.request else ()
 
     def _new_files(self, manifest: Manifest | None, sweep: bool) -> ByInput:
         """What has landed and was not read by ``manifest`` or before; ``sweep``: also where nobody looks any more."""
@@ -197,14 +206,16 @@ class _Run:
         sweep = self.options.full_sweep
         for attempt in range(MAX_RESTORES + 1):
             counted = self.store.requests.snapshot()
-            restored = restore(self.catalog, claim, self._checked, lambda manifest: self._new_files(manifest, True))
+            restored = restore(self.catalog, claim, self.checked, lambda manifest: self._new_files(manifest, True))
             claim, head = restored.claim, restored.head
             if restored.warning is not None:
                 self.warnings.append(restored.warning)
                 committed[:] = [done for done in committed if head is not None and done.epoch <= head.epoch]
                 sweep = True  # files that a full sweep had found are below the mark of older snapshots too
             files = self._listed(head, sweep) if self._replay is None else {}
-            committer = Committer(self._engine(), self.catalog, claim, head, on_commit, counted=counted)
+            committer = Committer(
+                self._engine(), self.catalog, claim, head, on_commit, request=self.options.request, counted=counted
+            )
             try:
                 self._epochs(committer, files, len(committed))
                 committer.drain()
@@ -240,7 +251,7 @@ class _Run:
             return
         self.listener.planned(counted(files))
         limit = self.options.max_epochs
-        signals = () if done else self.options.signals
+        signals = () if done else self._unheard(head)
         while limit is None or done < limit:
             clock = instant(self.now())
             batch, files = self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)

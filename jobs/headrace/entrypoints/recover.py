@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import Listener, process
+from headrace.entrypoints.process import Listener, check_unchanged, process
 from headrace.entrypoints.results import RunResult
 from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
 
@@ -36,14 +37,30 @@ def recover(
 ) -> RunResult:
     """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there.
 
-    If ``published`` is newer than the snapshot it moves back too, in the same entry. A retry of the same recovery
-    finds main already at (or past) the snapshot by its own entry and only goes on replaying.
+    If ``published`` is newer than the snapshot it moves back too, in the same entry. Another attempt of the same
+    request finds that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not go on
+    from there.
     """
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     catalog = Catalog(open_store(root), pipeline.name)
+    message = f"recovery {options.request or options.run_id}"
     if catalog.head().refs.get(options.branch) != options.snapshot:
-        catalog.rollback(options.branch, options.snapshot, message=f"recovery {options.run_id}")
+        check_unchanged(pipeline, catalog.manifest(options.snapshot))
+        if not _moved_back(catalog, options.snapshot, message):
+            catalog.rollback(options.branch, options.snapshot, message)
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(pipeline, root, replace(options, full_sweep=True), listener=listener, spark=spark)
     return replace(result, action="recover")
+
+
+def _moved_back(catalog: Catalog, snapshot: str, message: str) -> bool:
+    """Whether a rollback to ``snapshot`` with that ``message`` came after its commit; a request per entry since."""
+    for number in range(catalog.head().entry, -1, -1):
+        (entry,) = catalog.log(before=number + 1, limit=1)
+        reached = any(after == snapshot for _, after in entry.moves.values())
+        if reached and entry.kind is Kind.ROLLBACK and entry.message == message:
+            return True
+        if reached and entry.kind is Kind.COMMIT:
+            return False
+    return False

@@ -81,6 +81,8 @@ def restore(
     warning = f"{catalog.pipeline}: {reason}"
     if not _check_input(catalog, broken, whole, landed, reason):
         warning += "; the manifest that named its input is broken, so nobody can tell whether all of it is still there"
+    if signals := _signals(broken):
+        warning += f"; signals that were heard since are not heard again, give them anew: {_joined(signals)}"
     to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
     claim = catalog.step_back(
         claim, None if whole is None else whole.snapshot_id, f"fell back to the newest whole snapshot: {reason}"
@@ -171,6 +173,12 @@ def _check_input(
             "bring the broken object back from a backup; or give their records up with `headrace rollback`"
         )
     return newest.epoch == broken[0].epoch
+
+
+def _signals(links: list[Link]) -> list[str]:
+    """The names of the signals that the epochs of ``links`` heard, as far as that can be read; oldest first."""
+    manifests = [link.manifest for link in reversed(links) if link.manifest is not None]
+    return list(dict.fromkeys(each["name"] for m in manifests for each in m.progress.get("signals", ())))
 
 
 def _joined(names: list[str]) -> str:

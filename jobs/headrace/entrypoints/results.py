@@ -45,8 +45,8 @@ class RunError:
     def of(cls, error: BaseException) -> "RunError":
         """``error`` as data. One that Headrace did not raise is ``unexpected``, and worth one more attempt."""
         if isinstance(error, HeadraceError):
-            return cls(error.code, error.remedy, _redacted(str(error)))
-        return cls("unexpected", "retry", _redacted(f"{type(error).__name__}: {error}"))
+            return cls(error.code, error.remedy, redacted(str(error)))
+        return cls("unexpected", "retry", redacted(f"{type(error).__name__}: {error}"))
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
     return from_json(store.read(result_path(pipeline, run_id)))
 
 
-def _redacted(text: str) -> str:
+def redacted(text: str) -> str:
     """``text`` without the values of the environment's secrets: a foreign exception may quote a request."""
     for variable in _SECRETS:
         if secret := os.environ.get(variable):

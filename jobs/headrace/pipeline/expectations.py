@@ -1,5 +1,6 @@
 """What must hold of the output before readers see it: neutral data, run by Great Expectations in the audit."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ Argument = Scalar | list[Scalar]
 
 @dataclass(frozen=True)
 class Expectation:
-    """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``)."""
+    """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``).
+
+    ``arguments`` are kept with every audit, as JSON gives them back: that tells whether the audit was of this.
+    """
 
     name: str
     arguments: Mapping[str, Argument]
@@ -33,6 +37,14 @@ class Expectation:
                 f"{self.name!r} is no expectation: give its snake_case name, "
                 "such as expect_column_values_to_not_be_null"
             )
+        try:
+            kept = json.loads(json.dumps(dict(self.arguments)))
+        except (TypeError, ValueError) as error:
+            raise PipelineError(
+                f"the arguments of {self.describe()} must be text, numbers, booleans, None, or lists of these (a time "
+                f"as text): {error}"
+            ) from error
+        object.__setattr__(self, "arguments", kept)
 
     def describe(self) -> str:
         """For people: name, arguments and view on one line."""

@@ -1,0 +1,73 @@
+"""When a recovery moves the branch back, and when it leaves it: on a catalog whose snapshots are empty. No Spark."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.progress import Progress
+from headrace.entrypoints.audit_store import AuditOutcome, write_audit
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import ChangedPipelineError
+from headrace.entrypoints.recover import recover
+from headrace.pipeline import FixedWindows
+from headrace.pipeline.fingerprint import fingerprint
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.filelog import FileLog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from tests.process.clicks import CLICKS, clicks
+
+
+class Empty:
+    """The catalog of CLICKS, whose epochs read nothing and are audited."""
+
+    def __init__(self, root: str) -> None:
+        self.catalog = Catalog(open_store(root), CLICKS.name)
+
+    def commit(self) -> str:
+        claim = self.catalog.claim("main", "test")
+        parent = claim.snapshot_id
+        manifest = Manifest(
+            snapshot_id=self.catalog.new_snapshot_id(),
+            pipeline=CLICKS.name,
+            fingerprint=fingerprint(CLICKS),
+            branch="main",
+            epoch=0 if parent is None else self.catalog.manifest(parent).epoch + 1,
+            parent=parent,
+            generation=claim.generation,
+            created_at="2026-01-01T00:00:00Z",
+            progress=Progress().to_json(),
+            logs={"inputs": FileLog()},
+        )
+        self.catalog.commit(claim, manifest)
+        outcome = AuditOutcome(CLICKS.name, None, manifest.snapshot_id, True, (), "2026-01-01T00:00:00Z")
+        write_audit(self.catalog.store, outcome)
+        return manifest.snapshot_id
+
+    @property
+    def main(self) -> str:
+        return self.catalog.head().refs["main"]
+
+
+def test_another_attempt_keeps_what_the_first_has_replayed(tmp_path: Path) -> None:
+    root = tmp_path.as_uri()
+    empty = Empty(root)
+    back, _ = empty.commit(), empty.commit()
+    recover(CLICKS, root, RunOptions("first", snapshot=back, request="r"))
+    assert empty.main == back
+    replayed = empty.commit()
+    recover(CLICKS, root, RunOptions("second", snapshot=back, request="r"))
+    assert empty.main == replayed
+    recover(CLICKS, root, RunOptions("another", snapshot=back, request="s"))
+    assert empty.main == back
+
+
+def test_nothing_moves_for_a_pipeline_that_could_not_go_on(tmp_path: Path) -> None:
+    root = tmp_path.as_uri()
+    empty = Empty(root)
+    back, head = empty.commit(), empty.commit()
+    empty.catalog.publish(head, None)
+    with pytest.raises(ChangedPipelineError, match="backfill"):
+        recover(clicks(FixedWindows(timedelta(hours=2))), root, RunOptions("changed", snapshot=back))
+    assert empty.catalog.head().refs == {"main": head, "published": head}
