@@ -142,6 +142,13 @@ def test_what_is_no_root_is_refused(uri: str) -> None:
         open_store(uri)
 
 
+@pytest.mark.parametrize("uri", ["s3://AKIA:hush/hush@tests/x", "https://AKIA:hush@host/x", "file://AKIA:hush@host/x"])
+def test_what_is_refused_is_told_without_its_secret(uri: str) -> None:
+    with pytest.raises(FixConfigError) as caught:
+        open_store(uri)
+    assert "hush" not in str(caught.value)
+
+
 @pytest.mark.s3
 def test_long_listings_cost_one_request_per_page(minio: str) -> None:
     store = open_store("s3://tests/long")
