@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,14 @@ def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(spark: SparkSessi
     dead = read(asserting, tmp_path.as_uri(), "rejected", "main").to_pylist()
     reason = "asserted watermark is outside the years 1900 to 9998"
     assert [(row["position"], row["reason"]) for row in dead] == [(1, reason), (2, reason)]
+
+
+def test_lateness_may_be_longer_than_time(spark: SparkSession, tmp_path: Path) -> None:
+    pipeline = replace(CLICKS, how=accumulating(timedelta.max))
+    land(tmp_path)
+    run(spark, pipeline, tmp_path)
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert {(row["user"], row["window_start"]) for row in rows} == {*truth(FILES)}
 
 
 def test_a_window_that_never_expires_may_hold_elements_when_input_ends(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypedDict, Unpack
 
 from headrace.errors import PipelineError
-from headrace.model.time import Duration, duration
+from headrace.model.time import MAX_INSTANT, Duration, duration
 
 
 class Accumulation(StrEnum):
@@ -72,7 +72,9 @@ class How:
         if elide_unchanged and accumulation is not Accumulation.RETRACTING:
             raise PipelineError("elide_unchanged leaves out retractions and their panes: it needs retracting(...)")
         object.__setattr__(self, "accumulation", accumulation)
-        object.__setattr__(self, "allowed_lateness", None if lateness is None else Duration(lateness))
+        # past the end of time all are alike, and sums with it must not wrap
+        lateness = None if lateness is None else Duration(min(lateness, MAX_INSTANT))
+        object.__setattr__(self, "allowed_lateness", lateness)
         object.__setattr__(self, "on_time", on_time)
         object.__setattr__(self, "closing", closing)
         object.__setattr__(self, "timestamp", timestamp)
