@@ -124,8 +124,8 @@ def _run(spark: SparkSession, given: argparse.Namespace, source: Path, root: Pat
     made = pipeline(given.workload, Side.SPARK_BATCH if given.batch else Side.STRUCTURED_STREAMING, source)
     listener = Counters(jvm=jvm)
     before = listener.read()
-    mode = RunOptions("profile", mode=Mode.BATCH) if given.batch else RunOptions("profile", files_per_epoch=1)
-    seconds = timed(lambda: process(made, root.as_uri(), mode, listener=listener, spark=spark))
+    options = RunOptions("profile", mode=Mode.BATCH) if given.batch else RunOptions("profile", files_per_epoch=1)
+    seconds = timed(lambda: process(made, root.as_uri(), options, listener=listener, spark=spark))
     table = Table(title=f"{given.workload}: {seconds:.1f} s, load {os.getloadavg()[0]:.1f}", title_justify="left")
     names = list(before)
     stages = ["read_seconds", "fire_seconds", "write_seconds"]

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from headrace.errors import RestoreError
 from headrace_snapshots import datafiles
@@ -100,10 +101,13 @@ class Catalog:
         last = self._log.last()
         return Head() if last is None else last.head
 
+    def entries(self, before: int | None = None) -> Iterator[Entry]:
+        """The entries below number ``before`` (default: all), newest first; one request for each that is asked for."""
+        return self._log.before(before if before is not None else self.head().entry + 1)
+
     def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
-        """At most ``limit`` entries below number ``before`` (default: all), newest first; one request each."""
-        end = before if before is not None else self.head().entry + 1
-        return [entry for entry, _ in zip(self._log.before(end), range(limit), strict=False)]
+        """At most ``limit`` of ``entries``."""
+        return list(islice(self.entries(before), limit))
 
     def manifest(self, snapshot_id: str) -> Manifest:
         """The manifest of a snapshot. Raises MissingSnapshotError or BrokenObjectError."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from headrace.engine.progress import Progress
 from headrace.engine.types import SparkSession
@@ -122,8 +123,7 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
 
 def _cut_over_before(catalog: Catalog, now: Head, branch: str) -> str | None:
     """The snapshot that ``branch`` ended with, if nothing but commits has moved main since it became main."""
-    for number in range(now.entry, max(-1, now.entry - _CUT_OVER_SEARCH), -1):
-        (entry,) = catalog.log(before=number + 1, limit=1)
+    for entry in islice(catalog.entries(before=now.entry + 1), _CUT_OVER_SEARCH):
         if MAIN in entry.moves and entry.kind is not Kind.COMMIT:
             return entry.refs.get(MAIN) if entry.detail == {"branch": branch} else None
     return None

@@ -110,8 +110,7 @@ def total_counts(manifests: Iterable[Manifest]) -> dict[str, int]:
 
 def _last_published(catalog: Catalog, published: str) -> Iterator[Manifest]:
     """The snapshots that readers got when ``published`` last moved; none if it moved back."""
-    for number in range(catalog.head().entry, -1, -1):
-        (entry,) = catalog.log(before=number + 1, limit=1)
+    for entry in catalog.entries():
         if PUBLISHED not in entry.moves:
             continue
         if entry.kind is Kind.PROMOTE:

@@ -56,8 +56,7 @@ def recover(
 
 def _moved_back(catalog: Catalog, snapshot: str, message: str) -> bool:
     """Whether a rollback to ``snapshot`` with that ``message`` came after its commit; a request per entry since."""
-    for number in range(catalog.head().entry, -1, -1):
-        (entry,) = catalog.log(before=number + 1, limit=1)
+    for entry in catalog.entries():
         reached = any(after == snapshot for _, after in entry.moves.values())
         if reached and entry.kind is Kind.ROLLBACK and entry.message == message:
             return True
