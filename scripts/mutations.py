@@ -20,13 +20,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 REPOSITORY = Path(__file__).parent.parent
-ENGINE = REPOSITORY / "jobs/headrace/engine"
 CASES = REPOSITORY / "tests/conformance/cases"
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """``old`` becomes ``new`` in ``file`` of the engine; ``cases`` (file, glob) must fail then."""
+    """``old`` becomes ``new`` in ``file`` of the package; ``cases`` (file, glob) must fail then."""
 
     name: str
     file: str
@@ -38,140 +37,140 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "no watermark crosses the end of a window",
-        "firing.py",
+        "program/firing.py",
         "pairs = [(c.WATERMARK_BEFORE, c.WATERMARK_AFTER)]",
         "pairs = [(c.WATERMARK_AFTER, c.WATERMARK_AFTER)]",
         ("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
         "lateness is one granule longer",
-        "firing.py",
+        "program/firing.py",
         "(how.allowed_lateness - 1), Literal(GLOBAL_WINDOW_END - 1)",
         "how.allowed_lateness, Literal(GLOBAL_WINDOW_END - 1)",
         ("lateness_and_triggers", "derived_late_drop_boundary_W30"),
     ),
     Mutation(
         "a merge keeps the late phase of one window",
-        "triggers/composites.py",
+        "program/triggers/composites.py",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ALL)",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ANY)",
         ("own_triggers", "own_merge_is_late_only_if_all_of_it_was"),
     ),
     Mutation(
         "a grown session does not owe a new on-time pane",
-        "triggers/composites.py",
+        "program/triggers/composites.py",
         'program.let("late_phase", all_of(state[self._late_phase], moment.passed_end))',
         'program.let("late_phase", state[self._late_phase])',
         ("session_merges", "derived_session_rearm_after_extension"),
     ),
     Mutation(
         "counts of merged windows are not added",
-        "triggers/leaves.py",
+        "program/triggers/leaves.py",
         "Field(self._total, DataType.INT, Literal(0), Fold.SUM)",
         "Field(self._total, DataType.INT, Literal(0), Fold.MIN)",
         ("session_merges", "derived_bytes_trigger_merge_sums"),
     ),
     Mutation(
         "the latest deadline wins a merge",
-        "triggers/leaves.py",
+        "program/triggers/leaves.py",
         "Field(self._deadline, DataType.INT, NO_DEADLINE, Fold.MIN, is_deadline=True)",
         "Field(self._deadline, DataType.INT, NO_DEADLINE, Fold.MAX, is_deadline=True)",
         ("own_triggers", "own_any_merges_to_the_earliest_deadline"),
     ),
     Mutation(
         "a closed marker is lost",
-        "firing.py",
+        "program/firing.py",
         "choose(marker, c.CLOSED, c.OPEN),",
         "choose(marker, c.DELETED, c.OPEN),",
         ("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(
         "closed sessions take part in merging",
-        "merging.py",
+        "engine/merging.py",
         "f.when(f.col(c.STATUS) == c.CLOSED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
         "f.when(f.col(c.STATUS) == c.DELETED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
         ("own_triggers", "own_closed_session_takes_no_part_in_merging"),
     ),
     Mutation(
         "sessions that touch are one",
-        "merging.py",
+        "engine/merging.py",
         "self.touching = isinstance(plan.where, Sessions) and plan.where.touching_merges",
         "self.touching = True",
         ("windows", "merge_sessions_static"),
     ),
     Mutation(
         "a pane does not withdraw the one before it",
-        "emission.py",
+        "engine/emission.py",
         "record = f.concat(live, record)",
         "record = record",
         ("retractions", "derived_retract_early_on_time_late"),
     ),
     Mutation(
         "what is emitted is not remembered",
-        "emission.py",
+        "engine/emission.py",
         "live = f.when(emitted, f.when(exists, replaced).otherwise(nothing)).otherwise(live)",
         "live = live",
         ("retractions", "derived_retract_early_on_time_late"),
     ),
     Mutation(
         "a window fires once in an epoch",
-        "firing.py",
+        "program/firing.py",
         'let("fires_again", all_of(still_open,',
         'let("fires_again", all_of(negate(fires), negate(crossed), still_open,',
         ("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
         "a hold survives its pane",
-        "firing.py",
+        "program/firing.py",
         'self.hold = let("hold", choose(fires, NO_HOLD, self.hold))',
         "self.hold = self.hold",
         ("timestamps", "derived_earliest_is_per_pane"),
     ),
     Mutation(
         "elements behind the output watermark lend their timestamp",
-        "delta.py",
+        "engine/delta.py",
         "held = f.when(stamp >= by_reference(output_watermark, EVENT_TIME), stamp)",
         "held = stamp",
         ("timestamps", "transcript_known_late_data_watermark"),
     ),
     Mutation(
         "a retraction adds",
-        "parts.py",
+        "engine/parts.py",
         "return f.sum(value if sign is None else value * sign).cast(self.type)",
         "return f.sum(value).cast(self.type)",
         ("own_retractions", "own_retracted_input"),
     ),
     Mutation(
         "passed deadlines are never asked about",
-        "state.py",
+        "engine/state.py",
         "time <= by_reference(clocks.processing_time, c.DUE_TIME)\n",
         "time < by_reference(clocks.processing_time, c.DUE_TIME)\n",
         ("processing_time", "derived_pt_due_at_equality"),
     ),
     Mutation(
         "an unchanged pane is emitted where it should be elided",
-        "firing.py",
+        "program/firing.py",
         "any_of(*wanted), negate(unchanged))",
         "any_of(*wanted))",
         ("own_elided", "own_elided_pane_has_no_index"),
     ),
     Mutation(
         "a pane at another time is elided",
-        "firing.py",
+        "program/firing.py",
         "all_of(self.exists, self.same, self.live_time == time)",
         "all_of(self.exists, self.same)",
         ("own_elided", "own_elided_only_with_its_timestamp"),
     ),
     Mutation(
         "a pane that does not exist is the same as another",
-        "firing.py",
+        "program/firing.py",
         "all_of(self.exists, self.same, self.live_time == time)",
         "all_of(self.same, self.live_time == time)",
         ("own_elided", "own_elided_only_if_it_exists"),
     ),
     Mutation(
         "a pane of another window is elided",
-        "emission.py",
+        "engine/emission.py",
         """same = same & (live["window_end"] == f.col(c.WINDOW_END))""",
         "pass",
         ("own_elided", "own_elided_only_in_its_window"),
@@ -185,7 +184,7 @@ def mutated(mutation: Mutation | None, folder: Path) -> Path:
     shutil.copytree(REPOSITORY / "jobs/headrace", root / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
     if mutation is None:
         return root
-    file = root / "headrace/engine" / mutation.file
+    file = root / "headrace" / mutation.file
     text = file.read_text()
     if text.count(mutation.old) != 1:
         raise ValueError(f"{mutation.name}: its text is {text.count(mutation.old)} times in {mutation.file}, not once")

@@ -13,11 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.engine import columns as c
 from headrace.engine.delta import aggregate, assigned
 from headrace.engine.elements import judge
 from headrace.engine.errors import ArithmeticDataError, spark_errors
-from headrace.engine.firing import Clocks
 from headrace.engine.plan import Plan
 from headrace.engine.source_planning import Offsets, discover
 from headrace.engine.source_reading import open_batch, read_batches
@@ -64,6 +62,8 @@ from headrace.pipeline import (
     retracting,
     sum_of,
 )
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
 from headrace.reference import Epoch, run_pipeline
 from headrace.reference.calendar import calendar_window
 from headrace_snapshots.store import open_store

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.engine import columns as c
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.landing import Landing
 from headrace.engine.plan import Plan
@@ -44,6 +43,7 @@ from headrace.pipeline import (
     discarding,
 )
 from headrace.pipeline.inputs import OWN
+from headrace.program import columns as c
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace_snapshots.store import LocalStore

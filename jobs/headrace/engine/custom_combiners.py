@@ -10,7 +10,8 @@ from pyspark.sql import types as t
 
 from headrace.engine.parts import Elements, Part
 from headrace.engine.types import SparkColumn
-from headrace.engine.vectorised import from_own, own_arrow_type, own_type, to_own, vectorised
+from headrace.engine.vectorised import from_own, own_type, to_own, vectorised
+from headrace.kernel.types import own_arrow_type
 from headrace.model.custom import check_fields, user_code
 from headrace.model.custom_combiners import Accumulator, CustomCombiner
 from headrace.model.expr import DataType

@@ -1,41 +1,15 @@
-"""A user's own trigger in tasks (semantics 9.3): its methods over Arrow batches, a row for each window.
+"""A user's own trigger as columns (semantics 9.3)."""
 
-Columns of a call: whether there is to be one, start and end of the window, the processing time, whether the end is
-passed, whether the trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct
-of the new state, ``FINISHED`` and ``DEADLINE``, NULL where there was no call; of ``ready`` a bool.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import compress
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import types as t
 
 from headrace.engine.types import SparkColumn
-from headrace.engine.vectorised import own_arrow_type, own_type, vectorised
-from headrace.model.custom import user_code
-from headrace.model.custom_triggers import (
-    CustomTrigger,
-    Progress,
-    TriggerElement,
-    TriggerMoment,
-    checked_progress,
-    checked_state,
-)
-from headrace.model.time import Instant
-from headrace.model.windows import Window
-
-AT, RECORD = "at", "record"
-"""Fields of an element."""
-
-FINISHED, DEADLINE = "finished", "deadline"
-
-
-def state_field(i: int) -> str:
-    """What the ``i``-th field of a state is called among columns: users' names may have any characters."""
-    return f"s{i}"
+from headrace.engine.vectorised import own_type, vectorised
+from headrace.kernel.custom_triggers import TriggerBatches
+from headrace.model.custom_triggers import CustomTrigger
+from headrace.program.triggers.custom import DEADLINE, FINISHED, state_field
 
 
 @dataclass(frozen=True)
@@ -44,124 +18,12 @@ class TriggerCalls:
 
     trigger: CustomTrigger
 
-    @property
-    def on_element(self) -> Callable[..., SparkColumn]:
-        """The argument: the elements of a bundle in order of arrival, structs of ``AT`` and ``RECORD``."""
-        return self._changing(_InTasks(self.trigger).on_element)
-
-    @property
-    def on_signals(self) -> Callable[..., SparkColumn]:
-        """The arguments: whether each of ``names`` came."""
-        return self._changing(_InTasks(self.trigger).on_signals)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The signals that it hears of, in the order in which it does."""
-        return tuple(sorted({*self.trigger.signals}))
-
-    @property
-    def on_fire(self) -> Callable[..., SparkColumn]:
-        """Without an argument."""
-        return self._changing(_InTasks(self.trigger).on_fire)
-
-    @property
-    def clear(self) -> Callable[..., SparkColumn]:
-        """Without an argument."""
-        return self._changing(_InTasks(self.trigger).clear)
-
-    @property
-    def on_merge(self) -> Callable[..., SparkColumn]:
-        """The argument: the progress in each merged window, in order of windows, structs of the state and
-        ``FINISHED``."""
-        return self._changing(_InTasks(self.trigger).on_merge)
-
-    @property
-    def ready(self) -> Callable[..., SparkColumn]:
-        """Without an argument."""
-        return vectorised(self.trigger, _InTasks(self.trigger).ready, t.BooleanType(), is_read_often=True)
-
-    def _changing(self, function: Callable[..., pa.Array]) -> Callable[..., SparkColumn]:
+    def method(self, name: str) -> Callable[..., SparkColumn]:
+        """The method ``name`` of ``TriggerBatches``."""
+        function = getattr(TriggerBatches(self.trigger), name)
+        if name == "ready":
+            return vectorised(self.trigger, function, t.BooleanType(), is_read_often=True)
         kinds = self.trigger.state_types.values()
         fields = [t.StructField(state_field(i), own_type(kind)) for i, kind in enumerate(kinds)]
         fields += [t.StructField(FINISHED, t.BooleanType()), t.StructField(DEADLINE, t.LongType())]
         return vectorised(self.trigger, function, t.StructType(fields), is_read_often=True)
-
-
-@dataclass(frozen=True)
-class _InTasks:
-    trigger: CustomTrigger
-
-    def on_element(self, *columns: pa.Array) -> pa.Array:
-        def heard(progress: Progress, moment: TriggerMoment, elements: list[dict[str, Any]]) -> Progress:
-            state, finished = progress
-            for element in elements:
-                seen = TriggerElement(element[RECORD], Instant(element[AT]))
-                state = self.trigger.on_element(state, seen, moment)
-            return Progress(checked_state(self.trigger, state), finished)
-
-        return self._changed("look at an element", heard, columns)
-
-    def on_signals(self, *columns: pa.Array) -> pa.Array:
-        names = TriggerCalls(self.trigger).names
-
-        def told(progress: Progress, moment: TriggerMoment, *came: bool) -> Progress:
-            state, finished = progress
-            for name in compress(names, came):
-                state = self.trigger.on_signal(state, name, moment)
-            return Progress(checked_state(self.trigger, state), finished)
-
-        return self._changed("hear of a signal", told, columns)
-
-    def on_fire(self, *columns: pa.Array) -> pa.Array:
-        def fired(progress: Progress, moment: TriggerMoment) -> Progress:
-            return checked_progress(self.trigger, self.trigger.on_fire(progress.state, moment))
-
-        return self._changed("fire", fired, columns)
-
-    def clear(self, *columns: pa.Array) -> pa.Array:
-        def cleared(progress: Progress, moment: TriggerMoment) -> Progress:
-            return Progress(checked_state(self.trigger, self.trigger.clear(progress.state)), progress.finished)
-
-        return self._changed("clear its state", cleared, columns)
-
-    def on_merge(self, *columns: pa.Array) -> pa.Array:
-        def merged(progress: Progress, moment: TriggerMoment, sources: list[dict[str, Any]]) -> Progress:
-            known = [Progress(self._state([s[n] for n in self._fields]), s[FINISHED]) for s in sources]
-            return checked_progress(self.trigger, self.trigger.on_merge(known, moment))
-
-        return self._changed("merge", merged, columns)
-
-    def ready(self, *columns: pa.Array) -> pa.Array:
-        with user_code(self.trigger, "say whether it is ready"):
-            found = [
-                bool(self.trigger.ready(call[0].state, call[1])) if call else False for call in self._calls(columns)
-            ]
-            return pa.array(found, pa.bool_())
-
-    def _changed(self, doing: str, change: Callable[..., Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
-        with user_code(self.trigger, doing):
-            found = [self._row(change(*call)) if call else None for call in self._calls(columns)]
-            kinds = [own_arrow_type(kind) for kind in self.trigger.state_types.values()]
-            fields = list(zip(self._fields, kinds, strict=True))
-            return pa.array(found, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
-
-    def _row(self, progress: Progress) -> dict[str, Any]:
-        values = {state_field(i): progress.state[name] for i, name in enumerate(self.trigger.state_types)}
-        return {**values, FINISHED: progress.finished, DEADLINE: self.trigger.deadline(progress.state)}
-
-    def _calls(self, columns: tuple[pa.Array, ...]) -> Iterator[tuple[Any, ...]]:
-        """The arguments of the call for each row; nothing where there is none."""
-        size = len(self.trigger.state_types)
-        for wanted, start, end, now, passed, finished, *values in zip(*(c.to_pylist() for c in columns), strict=True):
-            if not wanted:
-                yield ()
-                continue
-            moment = TriggerMoment(Window(Instant(start), Instant(end)), Instant(now), passed)
-            yield Progress(self._state(values[:size]), finished), moment, *values[size:]
-
-    def _state(self, values: list[Any]) -> dict[str, Any]:
-        return dict(zip(self.trigger.state_types, values, strict=True))
-
-    @property
-    def _fields(self) -> list[str]:
-        return [state_field(i) for i in range(len(self.trigger.state_types))]

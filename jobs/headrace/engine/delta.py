@@ -10,19 +10,19 @@ from enum import IntEnum
 
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
-from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.expressions import by_reference, compile_expr
-from headrace.engine.firing import expiry
 from headrace.engine.kept import KEPT_AT, KEPT_PLACE, KEPT_VALUE, KeptPart
 from headrace.engine.parts import Elements, Part
 from headrace.engine.plan import Plan
-from headrace.engine.triggers import Fold, Measure
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.engine.windowing import FIRST, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Sessions
+from headrace.program import columns as c
+from headrace.program.firing import expiry
+from headrace.program.triggers import Fold, Measure
+from headrace.program.triggers.custom import AT, RECORD
 
 EVENT_TIME = c.EVENT_TIME
 _MIN_TS, _MAX_TS, _ELEMENTS = "_min_ts", "_max_ts", "_elements"

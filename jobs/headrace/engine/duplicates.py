@@ -12,7 +12,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
 from headrace.engine.delta import Fate
 from headrace.engine.expressions import by_reference
 from headrace.engine.layers import Added, Layer, expired, put_on_top
@@ -22,6 +21,7 @@ from headrace.model.expr import DataType, Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
+from headrace.program import columns as c
 
 TABLE = "ids"
 """The table of a snapshot that holds them."""

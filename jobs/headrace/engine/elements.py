@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME
 from headrace.engine.expressions import compile_expr, named
 from headrace.engine.plan import Plan
@@ -18,6 +17,7 @@ from headrace.engine.source_records import RAW, as_text
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Schema, lit
 from headrace.model.typing import type_of
+from headrace.program import columns as c
 
 
 def judge(plan: Plan, rows: DataFrame) -> DataFrame:

@@ -7,9 +7,7 @@ from operator import add
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
 from headrace.engine.expressions import compile_expr
-from headrace.engine.firing import Outcome, PaneColumns, compile_firing
 from headrace.engine.merging import BARRIER, GONE, SOURCES
 from headrace.engine.parts import Part
 from headrace.engine.plan import Plan
@@ -17,6 +15,8 @@ from headrace.engine.prepared import Selection
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.expr import DataType, Expr, Literal, col
 from headrace.model.panes import Timing
+from headrace.program import columns as c
+from headrace.program.firing import Outcome, PaneColumns, compile_firing
 
 EMITS = "_emits"
 """Column of what a window emits in an epoch: an array of panes and retractions, in order."""

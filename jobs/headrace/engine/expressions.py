@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import functions as f
 
-from headrace.engine.program import Call
+from headrace.engine.custom_triggers import TriggerCalls
 from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema
 from headrace.model.time import Instant, to_datetime
 from headrace.model.typing import type_of
+from headrace.program.lets import CONVERT, READ, Call
 
 Named = Callable[[str], SparkColumn]
 
-_CAST, _READ, _CONVERT = "cast", "read", "convert"  # the latter are casts of strings and of other values (``settled``)
-_CASTS = frozenset({_CAST, _READ, _CONVERT})
+_CAST = "cast"
+_CASTS = frozenset({_CAST, READ, CONVERT})
 
 _NO_SCHEMA: Mapping[str, DataType] = {}
 
@@ -42,26 +43,13 @@ def compile_expr(expr: Expr, schema: Schema = _NO_SCHEMA, column: Named = named)
         case Function(name, args):
             operands = [compile_expr(a, schema, column) for a in args]
             if isinstance(expr, Call):
-                return expr.run(*operands)
+                return TriggerCalls(expr.owner).method(name)(*operands)
             how, _, to = name.rpartition("_")
             if how in _CASTS:
-                source = type_of(args[0], schema) if how == _CAST else DataType.STRING if how == _READ else None
+                source = type_of(args[0], schema) if how == _CAST else DataType.STRING if how == READ else None
                 return _cast(operands[0], source, DataType(to))
             return _FUNCTIONS[name](*operands)
     raise TypeError(type(expr).__name__)
-
-
-def settled(expr: Expr, schema: Schema) -> Expr:
-    """``expr`` with casts that need no schema any more: what they read may then be put in place of its columns."""
-    match expr:
-        case Binary(op, left, right):
-            return Binary(op, settled(left, schema), settled(right, schema))
-        case Function(name, args):
-            if name.startswith("cast_"):
-                how = _READ if type_of(args[0], schema) is DataType.STRING else _CONVERT
-                name = f"{how}_{name.removeprefix('cast_')}"
-            return Function(name, tuple(settled(a, schema) for a in args))
-    return expr
 
 
 def by_reference(value: int, row: str) -> SparkColumn:

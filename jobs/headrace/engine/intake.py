@@ -8,7 +8,6 @@ from functools import cached_property
 
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.delta import Fate
 from headrace.engine.duplicates import Duplicates
 from headrace.engine.errors import UnreadableFileError, spark_errors
@@ -26,6 +25,7 @@ from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.watermarks import SplitFacts
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import OnUnreadable
+from headrace.program import columns as c
 
 
 class DeadLetterBudgetError(FixDataError):

@@ -6,13 +6,13 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
 from headrace.engine.expressions import compile_expr
 from headrace.engine.plan import Plan
 from headrace.engine.prepared import Selection
 from headrace.engine.state import newest, union
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.time import NEVER
+from headrace.program import columns as c
 
 STATE = "_state"
 _DELTA_EPOCH = 2**62

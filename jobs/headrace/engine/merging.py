@@ -7,7 +7,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
 from headrace.engine.custom_windows import END, START, merged_window, output_times
 from headrace.engine.delta import in_order
 from headrace.engine.kept import KEPT_VALUE
@@ -15,12 +14,13 @@ from headrace.engine.matching import initial, null
 from headrace.engine.plan import Plan
 from headrace.engine.prepared import Aggregates, Selection
 from headrace.engine.state import newest, union
-from headrace.engine.triggers import Fold, Sources
 from headrace.engine.types import DataFrame, SparkColumn
 from headrace.errors import PipelineError
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import NEVER
 from headrace.model.windows import Sessions
+from headrace.program import columns as c
+from headrace.program.triggers import Fold, Sources
 
 SOURCES = "_sources"
 """Column of the open windows (``ws``, ``we``) that a row's window came out of, itself perhaps among them."""

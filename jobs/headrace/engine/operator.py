@@ -6,13 +6,11 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import Row
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine import state as states
 from headrace.engine import step as steps
 from headrace.engine.delta import Accounting, Fate, account, aggregate, assigned
 from headrace.engine.dues import Dues
 from headrace.engine.elements import judge
-from headrace.engine.firing import Clocks
 from headrace.engine.layers import Added, expired, put_on_top
 from headrace.engine.plan import Plan
 from headrace.engine.spark_functions import applied
@@ -20,6 +18,8 @@ from headrace.engine.types import DataFrame
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Stage
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
 
 NOTHING = Accounting(rows={}, late=0, late_retractions=0, max_event_time=None, min_accepted=None, max_accepted=None)
 

@@ -7,15 +7,11 @@ from functools import cached_property
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
-from headrace.engine import triggers
 from headrace.engine.accumulators import Accumulator, compile_aggregates
 from headrace.engine.bags import BagPart
-from headrace.engine.custom_triggers import AT, RECORD
 from headrace.engine.custom_windows import moves_output_times
 from headrace.engine.kept import KEPT_AT, KeptPart
 from headrace.engine.parts import Fold, FoldPart, Part
-from headrace.engine.triggers import Node, compile_trigger
 from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.engine.vectorised import own_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
@@ -24,6 +20,10 @@ from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.typing import type_of
 from headrace.model.windows import CustomWindows, Sessions, ShiftedOutputTime, WindowFn
 from headrace.pipeline.graph import Stage
+from headrace.program import columns as c
+from headrace.program import triggers
+from headrace.program.triggers import Node, compile_trigger
+from headrace.program.triggers.custom import AT, RECORD
 
 _LONG, _BOOL, _INT = t.LongType(), t.BooleanType(), t.IntegerType()
 

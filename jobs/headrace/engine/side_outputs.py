@@ -2,7 +2,6 @@
 
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.delta import Fate, assigned
 from headrace.engine.elements import judged_as_text
 from headrace.engine.plan import Plan
@@ -10,6 +9,7 @@ from headrace.engine.source_records import POSITION, RAW
 from headrace.engine.types import DataFrame
 from headrace.engine.windowing import FIRST
 from headrace.model.time import Instant
+from headrace.program import columns as c
 
 
 def late_rows(plan: Plan, judged: DataFrame, watermark: Instant, epoch: int) -> DataFrame:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.progress import InputProgress
 from headrace.engine.source_reading import marks
 from headrace.engine.types import DataFrame
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.inputs import EventTime
+from headrace.program import columns as c
 
 _BUCKET = "_bucket"
 

@@ -15,12 +15,10 @@ from functools import reduce
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from headrace.engine import columns as c
 from headrace.engine.elements import element_size, record
 from headrace.engine.errors import UnreadableFileError
 from headrace.engine.expressions import by_reference, compile_expr, named
 from headrace.engine.plan import Plan
-from headrace.engine.program import substitute
 from headrace.engine.source_files import FileColumns, file_columns
 from headrace.engine.source_planning import InputFile
 from headrace.engine.source_records import PATH, PLACE, POSITION, RAW, UNPARSED, scan
@@ -35,6 +33,8 @@ from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import EventTime, Input
 from headrace.pipeline.sources import OnUnreadable
+from headrace.program import columns as c
+from headrace.program.lets import substitute
 
 EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
 """Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),

@@ -12,16 +12,16 @@ from functools import reduce
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.dues import LIMIT, UNKNOWN, Dues
 from headrace.engine.expressions import by_reference, compile_expr, named
-from headrace.engine.firing import Clocks
 from headrace.engine.layers import Layer
 from headrace.engine.plan import Plan
 from headrace.engine.types import DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType, Literal
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
 
 
 @dataclass(frozen=True)

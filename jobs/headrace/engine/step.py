@@ -9,11 +9,9 @@ from functools import cached_property
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME, data_rows
 from headrace.engine.emission import COUNTS, DROPPED, DROPPED_RETRACTIONS, EMITS, KEPT, Emission
 from headrace.engine.expressions import by_reference
-from headrace.engine.firing import Clocks
 from headrace.engine.matching import Matching
 from headrace.engine.merging import GONE, SOURCES, Merging
 from headrace.engine.plan import Plan
@@ -23,6 +21,8 @@ from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER
 from headrace.model.triggers import Signal
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
 
 _RECORD = "_emitted"
 """Column of one of the records that a window emitted."""

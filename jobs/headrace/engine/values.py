@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.delta import EVENT_TIME
 from headrace.engine.emission import EMITS
 from headrace.engine.step import Step
@@ -15,6 +14,7 @@ from headrace.model.expr import DataType, Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import Instant
 from headrace.model.windows import Window
+from headrace.program import columns as c
 
 _ARROW = {
     DataType.STRING: pa.string(),

@@ -19,14 +19,6 @@ from headrace.model.value_types import ListType
 
 Named = Callable[..., SparkColumn]
 
-_ARROW: dict[DataType, pa.DataType] = {
-    DataType.STRING: pa.string(),
-    DataType.INT: pa.int64(),
-    DataType.FLOAT: pa.float64(),
-    DataType.BOOL: pa.bool_(),
-    DataType.TIMESTAMP: pa.int64(),
-}
-
 
 def vectorised(
     owner: object, function: Callable[..., pa.Array], returns: t.DataType, *, is_read_often: bool = False
@@ -50,11 +42,6 @@ def own_type(kind: DataType | ListType) -> t.DataType:
     if isinstance(kind, ListType):
         return t.ArrayType(own_type(kind.item))
     return t.LongType() if kind is DataType.TIMESTAMP else SPARK_TYPES[kind]
-
-
-def own_arrow_type(kind: DataType | ListType) -> pa.DataType:
-    """The same as an Arrow type."""
-    return pa.list_(_ARROW[kind.item]) if isinstance(kind, ListType) else _ARROW[kind]
 
 
 def to_own(value: SparkColumn, kind: DataType) -> SparkColumn:

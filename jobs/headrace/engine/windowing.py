@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import functions as f
 
-from headrace.engine import columns as c
 from headrace.engine.custom_windows import END, STAMP, START, assigned_windows
 from headrace.engine.expressions import compile_expr
 from headrace.engine.plan import Plan
@@ -23,6 +22,7 @@ from headrace.model.windows import (
     Sessions,
     SlidingWindows,
 )
+from headrace.program import columns as c
 
 FIRST = "_first"
 """Column of the windows of a record: 1 in its first one, 0 in the others."""

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import types as t
 
-from headrace.engine import columns as c
 from headrace.engine.types import DataFrame
+from headrace.program import columns as c
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store
 

@@ -1,8 +1,8 @@
 """Triggers made of other triggers."""
 
-from headrace.engine.program import FALSE, Program, all_of, any_of, choose, negate
-from headrace.engine.triggers.node import Bundle, Field, Fold, Moment, Node, State
 from headrace.model.expr import DataType, Expr
+from headrace.program.lets import FALSE, Program, all_of, any_of, choose, negate
+from headrace.program.triggers.node import Bundle, Field, Fold, Moment, Node, State
 
 
 class RepeatedlyNode(Node):

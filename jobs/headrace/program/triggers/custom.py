@@ -1,14 +1,20 @@
 """Triggers that users write (semantics 9.3): their states are columns, their methods calls."""
 
-from collections.abc import Callable
-
-from headrace.engine import columns as c
-from headrace.engine.custom_triggers import DEADLINE, FINISHED, TriggerCalls, state_field
-from headrace.engine.program import FALSE, Call, Program, any_of, choose, is_literal
-from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, Sources, State
-from headrace.engine.types import SparkColumn
 from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Column, DataType, Expr, Function, Literal, coalesce
+from headrace.program import columns as c
+from headrace.program.lets import FALSE, Call, Program, any_of, choose, is_literal
+from headrace.program.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, Sources, State
+
+AT, RECORD = "at", "record"
+"""Fields of an element in a list of elements."""
+
+FINISHED, DEADLINE = "finished", "deadline"
+
+
+def state_field(i: int) -> str:
+    """What the ``i``-th field of a state is called among columns: users' names may have any characters."""
+    return f"s{i}"
 
 
 class CustomNode(Node):
@@ -16,7 +22,7 @@ class CustomNode(Node):
 
     def __init__(self, path: str, trigger: CustomTrigger) -> None:
         super().__init__(path)
-        self._calls = TriggerCalls(trigger)
+        self._trigger = trigger
         self._elements, self._sources = f"{path}_elements", f"{path}_sources"
         empty = trigger.create()
         initial = [_literal(empty[name], kind) for name, kind in trigger.state_types.items()]
@@ -29,7 +35,7 @@ class CustomNode(Node):
             for name, kind, value in zip(names, kinds, values, strict=True)
         }
         self.own = tuple(self._fields.values())
-        self.own_signals = self._calls.names
+        self.own_signals = tuple(sorted({*trigger.signals}))
         self.own_measures = (Measure(self._elements, None, None, Fold.LIST),)
         if trigger.merges:
             progress = {name: field.name for name, field in self._fields.items() if name != DEADLINE}
@@ -39,29 +45,29 @@ class CustomNode(Node):
         return state[self._fields[FINISHED].name]
 
     def clear(self, program: Program, state: State, when: Expr) -> State:
-        if type(self._calls.trigger).clear is CustomTrigger.clear:
+        if type(self._trigger).clear is CustomTrigger.clear:
             return self._restarted(state, when)
         moment = Moment(FALSE, Literal(0))  # which clear does not look at
-        return self._changed(program, self._calls.clear, state, when, moment)
+        return self._changed(program, "clear", state, when, moment)
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         elements = Column(self._elements)
-        state = self._changed(program, self._calls.on_element, state, bundle.arrived, moment, elements)
+        state = self._changed(program, "on_element", state, bundle.arrived, moment, elements)
         came = [bundle.heard.get(name, FALSE) for name in self.own_signals]
-        return self._changed(program, self._calls.on_signals, state, any_of(*came), moment, *came)
+        return self._changed(program, "on_signals", state, any_of(*came), moment, *came)
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        return program.let("ready", coalesce(self._call(self._calls.ready, state, Literal(True), moment), False))
+        return program.let("ready", coalesce(self._call("ready", state, Literal(True), moment), False))
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        trigger, done = self._calls.trigger, self._fields[FINISHED].name
+        trigger, done = self._trigger, self._fields[FINISHED].name
         if type(trigger).on_fire is CustomTrigger.on_fire:
             return {**self._restarted(state, when), done: choose(when, trigger.may_finish, state[done])}
-        return self._changed(program, self._calls.on_fire, state, when, moment)
+        return self._changed(program, "on_fire", state, when, moment)
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         merged, sources = Column(c.MERGED), Column(self._sources)
-        return self._changed(program, self._calls.on_merge, state, merged, moment, sources)
+        return self._changed(program, "on_merge", state, merged, moment, sources)
 
     def _restarted(self, state: State, when: Expr) -> State:
         """The fresh state, which needs no call, where ``when`` holds; what has finished stays so."""
@@ -71,7 +77,7 @@ class CustomNode(Node):
     def _changed(
         self,
         program: Program,
-        method: Callable[..., SparkColumn],
+        method: str,
         state: State,
         when: Expr,
         moment: Moment,
@@ -88,12 +94,10 @@ class CustomNode(Node):
         }
         return {**state, **{name: program.let("own", value) for name, value in changed.items()}}
 
-    def _call(
-        self, method: Callable[..., SparkColumn], state: State, when: Expr, moment: Moment, *argument: Expr
-    ) -> Expr:
+    def _call(self, method: str, state: State, when: Expr, moment: Moment, *argument: Expr) -> Expr:
         window = (Column(c.WINDOW_START), Column(c.WINDOW_END), moment.now, moment.passed_end)
         values = [state[field.name] for name, field in self._fields.items() if name not in (FINISHED, DEADLINE)]
-        return Call("own", (when, *window, self.finished(state), *values, *argument), method)
+        return Call(method, (when, *window, self.finished(state), *values, *argument), self._trigger)
 
 
 def _stored(kind: DataType) -> DataType:

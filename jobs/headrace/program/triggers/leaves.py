@@ -1,11 +1,10 @@
 """Triggers without children."""
 
-from headrace.engine.expressions import settled
-from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose, substitute
-from headrace.engine.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State
 from headrace.model.combiners import Aggregate, Combiner, readable_types
 from headrace.model.expr import Column, DataType, Expr, Function, Literal, Schema, coalesce, greatest, least
 from headrace.model.triggers import AfterPattern, AfterProcessingTime, DataDriven
+from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, settled, substitute
+from headrace.program.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State
 
 NO_DEADLINE = Literal(None, DataType.INT)
 

@@ -9,13 +9,13 @@ both: coalescing them is wrong.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.engine import columns as c
-from headrace.engine.program import FALSE, TRUE, Program, all_of, any_of, choose, negate
-from headrace.engine.triggers import Bundle, Moment, Node, columns, fresh, next_deadline
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.expr import DataType, Expr, Literal, coalesce, col, greatest, least
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
+from headrace.program import columns as c
+from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, negate
+from headrace.program.triggers import Bundle, Moment, Node, columns, fresh, next_deadline
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headrace.engine.program import FALSE, Program, all_of, choose
 from headrace.model.expr import Column, DataType, Expr, Literal
+from headrace.program.lets import FALSE, Program, all_of, choose
 
 State = Mapping[str, Expr]
 

@@ -1,4 +1,4 @@
-"""Names of the columns that the engine adds to rows, in one place. They start with ``_``, which users' columns may
+"""Names of the columns that executors add to rows, in one place. They start with ``_``, which users' columns may
 not.
 """
 

@@ -3,41 +3,6 @@
 A new trigger is one class and one line in ``compile_trigger``.
 """
 
-from headrace.engine import columns as c
-from headrace.engine.program import choose
-from headrace.engine.triggers.composites import (
-    AllNode,
-    AnyNode,
-    EachNode,
-    EarlyLateNode,
-    OrFinallyNode,
-    RepeatedlyNode,
-)
-from headrace.engine.triggers.custom import CustomNode
-from headrace.engine.triggers.leaves import (
-    AlwaysNode,
-    DataNode,
-    DefaultNode,
-    NeverNode,
-    PatternNode,
-    PercentileNode,
-    ProcessingTimeNode,
-    SignalNode,
-    ThresholdNode,
-    WatermarkNode,
-)
-from headrace.engine.triggers.node import (
-    Bundle,
-    Field,
-    Fold,
-    Measure,
-    Moment,
-    Node,
-    Sources,
-    State,
-    columns,
-    fresh,
-)
 from headrace.errors import PipelineError
 from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Column, Expr, Function, Literal, Schema, coalesce, least
@@ -62,6 +27,41 @@ from headrace.model.triggers import (
     OrFinally,
     Repeatedly,
     Trigger,
+)
+from headrace.program import columns as c
+from headrace.program.lets import choose
+from headrace.program.triggers.composites import (
+    AllNode,
+    AnyNode,
+    EachNode,
+    EarlyLateNode,
+    OrFinallyNode,
+    RepeatedlyNode,
+)
+from headrace.program.triggers.custom import CustomNode
+from headrace.program.triggers.leaves import (
+    AlwaysNode,
+    DataNode,
+    DefaultNode,
+    NeverNode,
+    PatternNode,
+    PercentileNode,
+    ProcessingTimeNode,
+    SignalNode,
+    ThresholdNode,
+    WatermarkNode,
+)
+from headrace.program.triggers.node import (
+    Bundle,
+    Field,
+    Fold,
+    Measure,
+    Moment,
+    Node,
+    Sources,
+    State,
+    columns,
+    fresh,
 )
 
 __all__ = [
@@ -130,7 +130,7 @@ def compile_trigger(  # noqa: PLR0911, PLR0912 (a table)
             return EachNode(path, _compile_all(triggers, merging, schema, path), merging)
         case OrFinally(main, until):
             return OrFinallyNode(path, _compile_all((main, until), merging, schema, path))
-    raise PipelineError(f"the Spark engine does not run the trigger {trigger!r} yet")
+    raise PipelineError(f"{trigger!r} is no trigger that has a program")
 
 
 def _compile_all(triggers: tuple[Trigger, ...], merging: bool, schema: Schema, path: str) -> tuple[Node, ...]:

@@ -1,16 +1,16 @@
-"""Column programs: straight-line code over the columns of one row, built once and run by Spark (or evaluated in a
-test).
+"""Column programs: straight-line code over the columns of one row, built once and run by every executor.
 
 Every ``let`` names an intermediate result, so that a value used twice is computed once: expressions stay small where
 nested substitution would grow exponentially. ``compile`` groups the lets by depth; each phase becomes one projection.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.engine.types import SparkColumn
-from headrace.model.expr import Binary, Column, Expr, Function, Literal, children, columns_of, lift
+from headrace.model.custom_triggers import CustomTrigger
+from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, children, columns_of, lift
+from headrace.model.typing import type_of
 
 TRUE = Literal(True)
 FALSE = Literal(False)
@@ -18,9 +18,11 @@ FALSE = Literal(False)
 
 @dataclass(frozen=True, eq=False)
 class Call(Function):
-    """A function that no expression can write: ``run`` makes its column of those of ``args``."""
+    """A function that no expression can write: the method ``name`` of ``owner``, a user's own object, over Arrow
+    batches of ``args`` (``kernel.custom_triggers``).
+    """
 
-    run: Callable[..., SparkColumn]
+    owner: CustomTrigger
 
 
 def is_literal(expr: Expr, value: object) -> bool:
@@ -147,3 +149,20 @@ def _phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
         phases.append(Phase(computes, carries))
         wanted = carries.union(*(columns_of(expr) for expr in computes.values()))
     return phases[::-1]
+
+
+READ, CONVERT = "read", "convert"
+"""Casts of strings and of other values, which need no schema (``settled``)."""
+
+
+def settled(expr: Expr, schema: Schema) -> Expr:
+    """``expr`` with casts that need no schema any more: what they read may then be put in place of its columns."""
+    match expr:
+        case Binary(op, left, right):
+            return Binary(op, settled(left, schema), settled(right, schema))
+        case Function(name, args):
+            if name.startswith("cast_"):
+                how = READ if type_of(args[0], schema) is DataType.STRING else CONVERT
+                name = f"{how}_{name.removeprefix('cast_')}"
+            return Function(name, tuple(settled(a, schema) for a in args))
+    return expr

@@ -1,0 +1,33 @@
+"""Arrow types of the kernel's columns. A TIMESTAMP is microseconds in UTC; users' own objects see an Instant."""
+
+import pyarrow as pa
+
+from headrace.model.expr import DataType
+from headrace.model.value_types import ListType, PairsType, ValueType
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+ARROW_TYPES: dict[DataType, pa.DataType] = {
+    DataType.STRING: pa.string(),
+    DataType.INT: pa.int64(),
+    DataType.FLOAT: pa.float64(),
+    DataType.BOOL: pa.bool_(),
+    DataType.TIMESTAMP: TIMESTAMP,
+}
+
+
+def arrow_type(kind: ValueType) -> pa.DataType:
+    """The Arrow type of a column or of a pane value."""
+    match kind:
+        case ListType(item):
+            return pa.list_(ARROW_TYPES[item])
+        case PairsType(left, right):
+            return pa.list_(pa.struct([("left", ARROW_TYPES[left]), ("right", ARROW_TYPES[right])]))
+    return ARROW_TYPES[kind]
+
+
+def own_arrow_type(kind: DataType | ListType) -> pa.DataType:
+    """The Arrow type of a value as users' own objects see it: timestamps are Instants."""
+    if isinstance(kind, ListType):
+        return pa.list_(own_arrow_type(kind.item))
+    return pa.int64() if kind is DataType.TIMESTAMP else ARROW_TYPES[kind]
