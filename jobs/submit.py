@@ -1,4 +1,7 @@
-"""What spark-submit runs: one action of one pipeline, whose result object is written whatever happens."""
+"""What spark-submit runs: one action of one pipeline, whose result object is written whatever happens.
+
+It tells what it does on its standard output, line by line, for the log of the Airflow task that submitted it.
+"""
 
 import argparse
 import importlib
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
+from headrace.entrypoints.report import Lines, Listener, Where, ending
 from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
@@ -16,7 +20,7 @@ from headrace_snapshots.store import open_store
 
 ACTIONS: tuple[Action, ...] = ("process", "audit", "recover", "backfill")
 
-EntryPoint = Callable[[str, str, RunOptions], RunResult]
+EntryPoint = Callable[[str, str, RunOptions, Listener], RunResult]
 
 
 def main(arguments: list[str]) -> int:
@@ -24,7 +28,9 @@ def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     started_at = now()
     try:
-        result = _entry_point(given.action)(given.pipeline, given.root, _options(given))
+        result = _entry_point(given.action)(given.pipeline, given.root, _options(given), Lines(_tell))
+        for line in ending(result, Where(given.pipeline, given.root)):
+            _tell(line)
         exit_code = 0
     except Exception as error:
         exit_code = _report(error)
@@ -34,6 +40,7 @@ def main(arguments: list[str]) -> int:
             action=given.action,
             status="failed",
             error=RunError.of(error),
+            branch=given.branch,
             started_at=started_at,
             finished_at=now(),
         )
@@ -44,13 +51,16 @@ def main(arguments: list[str]) -> int:
     return exit_code
 
 
+def _tell(line: str) -> None:
+    print(redacted(line), flush=True)
+
+
 def _report(error: Exception) -> int:
-    """Say on stderr what went wrong; the exit code of ``error``."""
-    if not isinstance(error, HeadraceError):
-        print(redacted("".join(traceback.format_exception(error))), file=sys.stderr)
-        return HeadraceError.exit_code
-    print(redacted(f"{error.code}: {error}"), file=sys.stderr)
-    return error.exit_code
+    """Say what went wrong in one message, its details folded above it; the exit code of ``error``."""
+    _tell(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
+    told = RunError.of(error)
+    _tell(f"{told.code}: {told.message}")
+    return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
 
 
 def _entry_point(action: Action) -> EntryPoint:

@@ -121,6 +121,33 @@ def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytes
     assert parsed(headrace(deployment, "run", deployment.reference, "--format", "json"))["warnings"] == [words]
 
 
+def test_nothing_is_broken_in_two_at_80_columns(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    head = deployment.catalog.head().refs["main"]
+    deployment.catalog.release(head, "x" * 120)
+    log = headrace(deployment, "log", deployment.reference).stdout
+    assert f"published: - → {head}" in log
+    assert "x" * 120 in log
+    assert head in headrace(deployment, "show", head, "--pipeline", deployment.reference).stdout
+    wrong = headrace(deployment, "show", "0" * 100, "--pipeline", deployment.reference)
+    assert "0" * 100 in wrong.stderr
+    run = headrace(deployment, "read", deployment.reference, "--where", f"'{'y' * 100}' != ''")
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_a_huge_key_is_not_printed_whole_and_breaks_no_line(deployment: Deployment) -> None:
+    key = "\x1b[2J\n" + "k" * 3_000_000
+    deployment.commit(panes=[pane(key, 3, 7)])
+    text = headrace(deployment, "read", deployment.reference, "--branch", "main")
+    assert text.exit_code == 0
+    assert len(text.stdout) < 5_000
+    assert "(3,000,005 characters)" in text.stdout
+    assert "\x1b" not in text.stdout
+    assert len({len(line) for line in text.stdout.splitlines()[:-1]}) == 1, "a row is one line"
+    rows = parsed(headrace(deployment, "read", deployment.reference, "--branch", "main", "--format", "json"))
+    assert key in [row["user"] for row in rows]
+
+
 @pytest.mark.slow
 def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path) -> None:
     picture = tmp_path / "lateness.png"

@@ -8,10 +8,11 @@ import pytest
 
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import process as processing
-from headrace.entrypoints.cli_run import Watcher, run_recorded
+from headrace.entrypoints.cli_run import run_recorded
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.recover import recover
+from headrace.entrypoints.report import Silent
 from headrace.entrypoints.restoring import BelowPublishedError
 from headrace.entrypoints.results import read as read_result
 from headrace_snapshots.catalog import Catalog
@@ -52,7 +53,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     damage(broken)
     land(tmp_path, 4, 5)
 
-    class Readers(Watcher):
+    class Readers(Silent):
         """What readers see whenever an epoch is committed."""
 
         seen: list[str | None] = []
@@ -63,7 +64,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     # As `headrace run` does it, but for the session, which these tests share.
     monkeypatch.setattr(processing, "spark_session", lambda *_, **__: Borrowed(spark))
     catalog = Catalog(open_store(root), CLICKS.name)
-    readers = Readers(None)
+    readers = Readers()
     result = run_recorded(CLICKS, root, RunOptions("after", publish=True), readers)
     assert result.epochs == (3, 4)
     (warning,) = result.warnings

@@ -17,10 +17,11 @@ from headrace.entrypoints.audit_store import AuditFailedError, read_audit
 from headrace.entrypoints.backfill import BranchBehindError, backfill, cut_over
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import ChangedPipelineError, Silent, audit, process
+from headrace.entrypoints.process import ChangedPipelineError, audit, process
 from headrace.entrypoints.publish import publish_audited
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.recover import recover
+from headrace.entrypoints.report import Silent
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline, retracting

@@ -25,7 +25,8 @@ PROGRAM = f"""
 import http.client, os
 from headrace.engine.session import spark_session
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import Silent, process
+from headrace.entrypoints.process import process
+from headrace.entrypoints.report import Silent
 from tests.process.clicks import CLICKS
 
 def mark(name):

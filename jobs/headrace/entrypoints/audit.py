@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from headrace.engine.types import DataFrame
 from headrace.entrypoints.audit_store import AuditOutcome, Finding, audit_path, write_audit
 from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import RunResult, now
 from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
@@ -15,11 +16,11 @@ from headrace.pipeline.registry import resolve
 from headrace_snapshots.store import ObjectStore
 
 
-def main(reference: str, root: str, options: RunOptions) -> RunResult:
+def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Audit the pipeline that ``reference`` names (the action of ``submit.py``)."""
     from headrace.entrypoints.process import audit  # the composition root stands above this module
 
-    return audit(resolve(reference), root, options)
+    return audit(resolve(reference), root, options, listener=listener)
 
 
 def run_audit(

@@ -15,8 +15,9 @@ from headrace.engine.progress import Progress
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.entrypoints.options import MAIN, RunOptions, UnknownBranchError
-from headrace.entrypoints.process import Listener, process
+from headrace.entrypoints.process import process
 from headrace.entrypoints.publish import AuditMissingError, reference, total_counts
+from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixConfigError, RetryError
@@ -46,9 +47,9 @@ class BranchBehindError(RetryError):
     code = "retry.branch_behind"
 
 
-def main(reference: str, root: str, options: RunOptions) -> RunResult:
+def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Replay the pipeline that ``reference`` names into a branch (the action of ``submit.py``)."""
-    return backfill(resolve(reference), root, options)
+    return backfill(resolve(reference), root, options, listener=listener)
 
 
 def branch_of(options: RunOptions) -> str:

@@ -100,6 +100,7 @@ def run(
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.entrypoints.cli_run import new_run_id, run_recorded, watching
+    from headrace.entrypoints.report import Where, ending
     from headrace.entrypoints.results import to_json
 
     options = RunOptions(
@@ -118,10 +119,7 @@ def run(
     if output is Format.JSON:
         print_lines([to_json(result).decode()])
         return
-    shown = {"epochs": len(result.epochs), "snapshot": result.snapshot, "watermark": result.watermark, **result.rows}
-    published = "nothing yet" if result.published is None else f"snapshot {result.published}"
-    warnings = {"warning": "\n".join(result.warnings)} if result.warnings else {}
-    print_fields({**shown, "published": published, **warnings}, f"run {result.run_id}")
+    print_lines(ending(result, Where(pipeline, root)))
 
 
 @command

@@ -15,8 +15,12 @@ from rich.table import Table
 
 from headrace.errors import HeadraceError
 
-PIPED_WIDTH = 200
-"""Columns of a table whose reader is no terminal."""
+WIDE = 10_000
+"""Columns of a console that never wraps: an id that is broken in two cannot be copied or searched for."""
+
+LONGEST_CELL = 300
+LONGEST_MESSAGE = 2_000
+"""Characters of a value in a table, and of a message; JSON has all of them."""
 
 
 class Format(StrEnum):
@@ -27,8 +31,8 @@ class Format(StrEnum):
 
 
 def notice(message: str) -> None:
-    """Something for people to know, on stderr."""
-    Console(stderr=True, highlight=False).print(escape(message))
+    """Something for people to know, on stderr; never wrapped."""
+    sys.stderr.write(f"{cut(message, LONGEST_MESSAGE)}\n")
 
 
 def print_json(value: Any) -> None:
@@ -37,14 +41,14 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """A table; numbers to the right, times in UTC."""
+    """A table as wide as what is in it; numbers to the right, times in UTC, of long values the beginning."""
     listed = [list(row) for row in rows]
     table = Table(title=title, title_justify="left", header_style="bold")
     for number, name in enumerate(columns):
         numeric = any(isinstance(row[number], int | float) for row in listed)
-        table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(escape(name), justify="right" if numeric else "left")
     for row in listed:
-        table.add_row(*[escape(_text(value)) for value in row])
+        table.add_row(*[_cell(value) for value in row])
     _stdout().print(table)
 
 
@@ -52,7 +56,7 @@ def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
     """Names and values, one line each."""
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in fields.items():
-        table.add_row(escape(name), escape(_text(value)))
+        table.add_row(escape(name), _cell(value, LONGEST_MESSAGE))
     _stdout().print(table)
 
 
@@ -70,13 +74,25 @@ def reported(output: Format) -> Iterator[None]:
         if output is Format.JSON:
             print_json({"error": {"code": error.code, "remedy": error.remedy, "message": str(error)}})
         else:
-            message = f"[bold red]error[/] [red]{escape(str(error))}[/] [dim]({error.code})[/]"
+            text = escape(cut(str(error), LONGEST_MESSAGE))
+            message = f"[bold red]error[/] [red]{text}[/] [dim]({error.code})[/]"
             Console(stderr=True, highlight=False, soft_wrap=True).print(message)
         raise typer.Exit(error.exit_code) from error
 
 
+def cut(text: str, longest: int) -> str:
+    """``text``, or its beginning and how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
 def _stdout() -> Console:
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=PIPED_WIDTH)
+    return Console(highlight=False, width=WIDE)
+
+
+def _cell(value: object, longest: int = LONGEST_CELL) -> str:
+    """``value`` in one line; what would move the cursor or break the line is written as Python writes it."""
+    text = cut(_text(value), longest)
+    return escape("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
 
 def _iso(value: object) -> str:

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.entrypoints.cli_output import notice
 from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.report import Lines, Listener
 from headrace.entrypoints.results import RunError, RunResult, now, write
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline
@@ -23,7 +25,7 @@ def new_run_id() -> str:
     return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
-def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: "Watcher") -> RunResult:
+def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Process the pipeline and keep the result object, of a failure too. Raises what process raises."""
     from headrace.entrypoints.process import process
 
@@ -32,7 +34,14 @@ def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: "
         result = process(pipeline, root, options, listener=listener)
     except HeadraceError as error:
         failed = RunResult(
-            options.run_id, pipeline.name, "process", "failed", started_at, now(), error=RunError.of(error)
+            options.run_id,
+            pipeline.name,
+            "process",
+            "failed",
+            started_at,
+            now(),
+            error=RunError.of(error),
+            branch=options.branch,
         )
         try:
             write(store, failed)
@@ -43,36 +52,41 @@ def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: "
     return result
 
 
-class Watcher:
-    """A listener of a run: a bar of landed files in a terminal, else a line per epoch; both on stderr."""
+class Bar:
+    """A listener of a run in a terminal: a bar of landed files, and above it a line for each thing that was told."""
 
-    def __init__(self, bar: Progress | None) -> None:
+    def __init__(self, bar: Progress) -> None:
         self._bar = bar
-        self._task = None if bar is None else bar.add_task("starting Spark", total=None)
+        self._task = bar.add_task("looking for new files", total=None)
+        self._lines = Lines(self._print)
+
+    def noted(self, what: str) -> None:
+        """What the run is doing now stands before the bar."""
+        self._bar.update(self._task, description=what)
 
     def planned(self, files: int) -> None:
         """``files`` new files were found."""
-        if self._bar is None or self._task is None:
-            notice(f"{files:,} new files")
-        else:
-            self._bar.update(self._task, total=files, completed=0, description=f"{files:,} new files")
+        self._bar.update(self._task, total=files, completed=0, description=f"{files:,} new files")
 
     def committed(self, manifest: Manifest) -> None:
         """An epoch became a snapshot."""
-        counts, watermark = manifest.counts, manifest.progress["watermark"]
-        text = f"epoch {manifest.epoch}: {counts['records']:,} records, watermark {watermark}"
-        if self._bar is None or self._task is None:
-            notice(f"{text}, snapshot {manifest.snapshot_id}")
-        else:
-            self._bar.update(self._task, advance=counts["input_files"], description=text)
+        self._lines.committed(manifest)
+        self._bar.update(self._task, advance=manifest.counts["input_files"], description=f"epoch {manifest.epoch}")
+
+    def warned(self, warning: str) -> None:
+        """Something that a person should know."""
+        self._lines.warned(warning)
+
+    def _print(self, line: str) -> None:
+        self._bar.console.print(escape(line), soft_wrap=True)
 
 
 @contextmanager
-def watching() -> Iterator[Watcher]:
-    """A watcher that fits where stderr goes."""
+def watching() -> Iterator[Listener]:
+    """A listener that fits where stderr goes."""
     if not sys.stderr.isatty():
-        yield Watcher(None)
+        yield Lines(notice)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        yield Watcher(bar)
+    with Progress(*columns, console=Console(stderr=True, highlight=False)) as bar:
+        yield Bar(bar)

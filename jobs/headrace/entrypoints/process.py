@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
 
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.errors import LostBlockError
@@ -24,6 +23,7 @@ from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
 from headrace.entrypoints.replay import Replay, check_empty, open_replay
+from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
@@ -49,29 +49,9 @@ class ChangedPipelineError(FixConfigError):
     code = "config.changed_pipeline"
 
 
-class Listener(Protocol):
-    """What a run tells whoever watches it."""
-
-    def planned(self, files: int) -> None:
-        """``files`` new files were found."""
-
-    def committed(self, manifest: Manifest) -> None:
-        """An epoch became a snapshot."""
-
-
-class Silent:
-    """A listener that does nothing."""
-
-    def planned(self, files: int) -> None:
-        """Nothing."""
-
-    def committed(self, manifest: Manifest) -> None:
-        """Nothing."""
-
-
-def main(reference: str, root: str, options: RunOptions) -> RunResult:
+def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Process the pipeline that ``reference`` names (the action of ``submit.py``)."""
-    return process(resolve(reference), root, options)
+    return process(resolve(reference), root, options, listener=listener)
 
 
 def process(
@@ -106,12 +86,19 @@ def check_unchanged(pipeline: Pipeline, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def audit(pipeline: Pipeline, root: str, options: RunOptions, *, spark: SparkSession | None = None) -> RunResult:
+def audit(
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    *,
+    listener: Listener | None = None,
+    spark: SparkSession | None = None,
+) -> RunResult:
     """Audit what the branch holds beyond ``published`` and keep the result, without taking in anything new.
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    run = _Run(pipeline, root, options, Silent(), lambda: datetime.now(UTC), spark)
+    run = _Run(pipeline, root, options, listener or Silent(), lambda: datetime.now(UTC), spark)
     try:
         return replace(run.result([], run.audited()), action="audit")
     finally:
@@ -146,9 +133,15 @@ class _Run:
         if self.borrowed is not None:
             return self.borrowed
         if self._own is None:
+            self.listener.noted("starting Spark")
             name = f"headrace {self.pipeline.name}"
             self._own = spark_session(name, root_uri=self.root, source_uris=self.landing.uris)
         return self._own
+
+    def warn(self, warning: str) -> None:
+        """Tell ``warning`` now, and again in the result."""
+        self.warnings.append(warning)
+        self.listener.warned(warning)
 
     def close(self) -> None:
         """Stop the session, if it is the run's own."""
@@ -209,7 +202,7 @@ class _Run:
             restored = restore(self.catalog, claim, self.checked, lambda manifest: self._new_files(manifest, True))
             claim, head = restored.claim, restored.head
             if restored.warning is not None:
-                self.warnings.append(restored.warning)
+                self.warn(restored.warning)
                 committed[:] = [done for done in committed if head is not None and done.epoch <= head.epoch]
                 sweep = True  # files that a full sweep had found are below the mark of older snapshots too
             files = self._listed(head, sweep) if self._replay is None else {}
@@ -283,6 +276,8 @@ class _Run:
         stored = read_audit(self.store, self.pipeline.name, published, head)
         if stored is not None and stored.covers(self.pipeline.expectations):
             return stored
+        if count := len(self.pipeline.expectations):
+            self.listener.noted(f"auditing ({published or 'the beginning'}, {head}]: {number_of(count, 'expectation')}")
         return self._run_audit(published, head)
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
@@ -320,4 +315,5 @@ class _Run:
             rows=total_counts(committed),
             watermark=None if manifest is None else manifest.progress["watermark"],
             warnings=tuple(self.warnings),
+            branch=self.options.branch,
         )

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import Listener, check_unchanged, process
+from headrace.entrypoints.process import check_unchanged, process
+from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import RunResult
 from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
@@ -22,9 +23,9 @@ class RecoverOptionsError(FixConfigError):
     code = "config.recover_options"
 
 
-def main(reference: str, root: str, options: RunOptions) -> RunResult:
+def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Recover the pipeline that ``reference`` names (the action of ``submit.py``)."""
-    return recover(resolve(reference), root, options)
+    return recover(resolve(reference), root, options, listener=listener)
 
 
 def recover(

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from headrace.entrypoints.options import MAIN
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace_snapshots.store import ObjectStore
 
@@ -63,7 +64,7 @@ class AuditReference:
 class RunResult:
     """What one run did. ``epochs`` are those that it committed (or, for a publish, made visible), oldest first.
 
-    ``snapshot`` and ``epoch`` are the head of the run's branch afterwards, ``published`` is what readers see then;
+    ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
     ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
     for people: a snapshot that was broken, and where the run went on from instead.
     """
@@ -83,6 +84,7 @@ class RunResult:
     rows: Mapping[str, int] = field(default_factory=dict)
     watermark: str | None = None
     warnings: tuple[str, ...] = ()
+    branch: str = MAIN
 
 
 def to_json(result: RunResult) -> bytes:

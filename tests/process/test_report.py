@@ -1,0 +1,111 @@
+"""What a run tells people: a line for each epoch, and at the end where to look for what it dropped."""
+
+import shlex
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.entrypoints import cli_run
+from headrace.entrypoints.cli import app
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.report import Lines, Listener, Where, ending, epoch_line
+from headrace.entrypoints.results import RunResult
+from headrace.pipeline import Pipeline
+from headrace_snapshots.format.manifest import Manifest
+
+WHERE = Where("my clicks.py", "file:///deployments/a b")
+EPOCH = Manifest(
+    snapshot_id="6b0f730a198345c5",
+    pipeline="clicks",
+    fingerprint={},
+    branch="main",
+    epoch=7,
+    parent=None,
+    generation=1,
+    created_at="2026-01-05T00:00:00Z",
+    progress={"watermark": "2026-01-04T18:39:00Z"},
+    tables={},
+    logs={},
+    counts={
+        "input_files": 2, "records": 1204, "accepted": 1190, "rejected": 1, "filtered": 9, "late_dropped": 4,
+        "rejected_panes": 0, "duplicates": 0, "panes": 310, "retractions": 7,
+    },
+    timings={"read_seconds": 1.25, "fire_seconds": 0.5, "write_seconds": 2.0},
+    requests={},
+)  # fmt: skip
+RESULT = RunResult(
+    "r1", "clicks", "process", "succeeded", "2026-01-05T00:00:00Z", "2026-01-05T00:01:00Z",
+    epochs=(6, 7), snapshot=EPOCH.snapshot_id, epoch=7, published=EPOCH.snapshot_id,
+    rows={"records": 2000, "input_files": 3, "panes": 400}, watermark="2026-01-04T18:39:00Z",
+)  # fmt: skip
+
+
+def test_an_epoch_tells_rows_panes_drops_watermark_and_seconds() -> None:
+    told: list[str] = []
+    listener = Lines(told.append)
+    listener.planned(1200)
+    listener.committed(EPOCH)
+    listener.warned("a clock is ahead")
+    assert told == [
+        "1,200 new files",
+        "epoch 7: 1,204 records of 2 files, 310 panes, 7 retractions, 4 late, 1 rejected, 9 filtered, "
+        "watermark 2026-01-04T18:39:00Z, 3.8 s, snapshot 6b0f730a198345c5",
+        "warning: a clock is ahead",
+    ]
+    assert told[1] == epoch_line(EPOCH)
+
+
+def test_an_ending_says_what_readers_see() -> None:
+    assert list(ending(RESULT, WHERE)) == [
+        "2 epochs: 2,000 records of 3 files, 400 panes, 0 retractions, 0 late, 0 rejected",
+        "branch main: snapshot 6b0f730a198345c5 (epoch 7), watermark 2026-01-04T18:39:00Z",
+        "published: snapshot 6b0f730a198345c5, all of branch main",
+    ]
+    unpublished = list(ending(replace(RESULT, published=None, branch="trial"), WHERE))
+    assert unpublished[1].startswith("branch trial: snapshot 6b0f730a198345c5")
+    assert unpublished[2] == "published: nothing yet"
+    older = list(ending(replace(RESULT, published="5d8f73"), WHERE))
+    assert older[2] == "published: snapshot 5d8f73, not what branch main has"
+
+
+def test_a_run_that_found_nothing_says_so() -> None:
+    nothing = replace(RESULT, epochs=(), rows={}, snapshot=None, epoch=None, published=None, watermark=None)
+    assert list(ending(nothing, WHERE)) == [
+        "0 epochs: there was nothing new to process",
+        "branch main has no snapshot yet",
+        "published: nothing yet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "view"),
+    [({"late_dropped": 4}, "late"), ({"rejected": 3, "rejected_panes": 1}, "rejected")],
+)
+def test_dropped_rows_are_announced_with_the_command_that_shows_them(counts: dict[str, int], view: str) -> None:
+    result = replace(RESULT, rows={**RESULT.rows, **counts})
+    (line,) = [line for line in ending(result, WHERE) if f"--view {view}" in line]
+    assert line.startswith("4 records ")
+    assert shlex.split(line.partition(": ")[2]) == [
+        "headrace", "read", WHERE.reference, "--root", WHERE.root, "--view", view, "--where", "epoch between 6 and 7",
+    ]  # fmt: skip
+    (elsewhere,) = [line for line in ending(replace(result, published=None), WHERE) if f"--view {view}" in line]
+    assert "--branch main" in elsewhere
+
+
+def test_warnings_come_last() -> None:
+    result = replace(RESULT, rows={**RESULT.rows, "rejected": 1}, warnings=("a clock is ahead", "much came late"))
+    assert list(ending(result, WHERE))[-2:] == ["warning: a clock is ahead", "warning: much came late"]
+
+
+def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
+        listener.noted("starting Spark")
+        listener.committed(EPOCH)
+        return replace(RESULT, warnings=("a clock is ahead",))
+
+    monkeypatch.setattr(cli_run, "run_recorded", ran)
+    done = CliRunner().invoke(app, ["run", "aircraft_sessions", "--root", "memory://x"])
+    assert done.stderr.splitlines() == ["starting Spark", epoch_line(EPOCH)]
+    where = Where("aircraft_sessions", "memory://x")
+    assert done.stdout.splitlines() == list(ending(replace(RESULT, warnings=("a clock is ahead",)), where))
