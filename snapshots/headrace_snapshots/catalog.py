@@ -7,7 +7,7 @@ manifests and index nodes before the entry that makes them visible.
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -18,7 +18,7 @@ from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.log import CatalogLog
+from headrace_snapshots.log import CatalogLog, LostEntry
 from headrace_snapshots.protocol import (
     MAIN,
     PUBLISHED,
@@ -44,7 +44,7 @@ from headrace_snapshots.protocol import (
 )
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
-__all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head", "Link"]
+__all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _CACHED_MANIFESTS = 256
 _FENCE_SEARCH = 20
@@ -76,7 +76,8 @@ class Link:
 class Catalog:
     """All that can be asked of, and done to, the snapshots of ``pipeline``. Usable from many threads.
 
-    Any method may raise what the store raises, and BrokenObjectError for a control object that is damaged.
+    Any method may raise what the store raises, BrokenObjectError for a control object that is damaged, and
+    DamagedLogError when entries of the log are lost; then only ``rollback`` goes on.
     """
 
     def __init__(
@@ -101,9 +102,22 @@ class Catalog:
         last = self._log.last()
         return Head() if last is None else last.head
 
+    def known_head(self) -> Head:
+        """``head``, or of a damaged log what the newest entry that can be read says; then it is not ``is_whole``."""
+        end = self._log.end()
+        head = Head() if end.entry is None else end.entry.head
+        return head if end.lost is None else replace(head, entry=end.number, is_whole=False)
+
+    def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
+        """The entries below number ``before`` (default: all), newest first, also past those that are lost.
+
+        One request for each that is asked for.
+        """
+        return self._log.before(before if before is not None else self._log.end().number + 1)
+
     def entries(self, before: int | None = None) -> Iterator[Entry]:
-        """The entries below number ``before`` (default: all), newest first; one request for each that is asked for."""
-        return self._log.before(before if before is not None else self.head().entry + 1)
+        """Those of ``history`` that can be read."""
+        return (entry for entry in self.history(before) if isinstance(entry, Entry))
 
     def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
         """At most ``limit`` of ``entries``."""
@@ -161,7 +175,7 @@ class Catalog:
         try:
             manifest = self.manifest(snapshot_id)
         except (BrokenObjectError, MissingSnapshotError) as error:
-            for entry in self._log.before(self.head().entry + 1):
+            for entry in self.entries():
                 parent, committed = entry.moves.get(entry.branch or "", (None, None))
                 if entry.kind is Kind.COMMIT and committed == snapshot_id:
                     return Link(snapshot_id, entry.detail["epoch"], parent, problem=error)
@@ -243,9 +257,10 @@ class Catalog:
     def rollback(self, branch: str, to: str | None, message: str) -> Entry:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
 
+        Also the way out of a damaged log: goes on from the newest entry that can be read, and gives up what is lost.
         Raises RefusedError when ``to`` is no ancestor of the branch's head.
         """
-        return self._append(Rollback(branch, to), message)
+        return self._append(Rollback(branch, to), message, head=self.known_head)
 
     def step_back(self, claim: Claim, to: str | None, message: str) -> Claim:
         """``rollback`` by the branch's own writer, who goes on under the claim that this returns.
@@ -278,14 +293,26 @@ class Catalog:
         """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones."""
         return self._append(Drop(ref), message or f"dropped {ref}")
 
-    def _append(self, intent: Intent, message: str, detail: JSON = None, *, begin: bool = False) -> Entry:
-        """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty."""
+    def _append(
+        self,
+        intent: Intent,
+        message: str,
+        detail: JSON = None,
+        *,
+        begin: bool = False,
+        head: Callable[[], Head] | None = None,
+    ) -> Entry:
+        """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty.
+
+        ``head``: how to look for what is last; by default it must be whole.
+        """
+        look = head or self.head
         facts: dict[tuple[str, str], bool] = {}
         # Ends: another turn means a new fact (at most two per head), or that somebody else's entry was stored.
         while True:
-            head = self.head()
-            beginning = begin and head.entry < 0
-            match decide(head, Init() if beginning else intent, facts):
+            last = look()
+            beginning = begin and last.entry < 0
+            match decide(last, Init() if beginning else intent, facts):
                 case Need(ancestor, descendant):
                     facts[ancestor, descendant] = self.is_ancestor(ancestor, descendant)
                 case Fenced() as fenced:
@@ -296,7 +323,7 @@ class Catalog:
                     raise RefusedError(f"pipeline {self.pipeline}: {reason}")
                 case Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
-                    entry = self._entry(head.entry + 1, next_, text, None if beginning else detail)
+                    entry = self._entry(last.entry + 1, next_, text, None if beginning else detail)
                     if self._log.append(entry) and not beginning:
                         return entry
 
@@ -311,6 +338,7 @@ class Catalog:
             decided.moves,
             decided.refs,
             decided.generations,
+            decided.base,
             message,
             detail,
         )

@@ -25,3 +25,9 @@ class MissingSnapshotError(RestoreError):
     """There is no manifest of that snapshot."""
 
     code = "restore.missing_snapshot"
+
+
+class DamagedLogError(RestoreError):
+    """Entries of the catalog's log are lost, so that nobody knows where its branches are."""
+
+    code = "restore.damaged_log"

@@ -1,17 +1,23 @@
 """The catalog log on a store: finding its end in a few requests whatever its length, and appending exactly once.
 
-Knows entries and their numbers, and nothing of what they mean.
+Knows entries and their numbers, and nothing of what they mean. The end is found by listing what is behind a known
+entry, so that every gap shows: an entry is there for ever, unless a later one says in its ``base`` that it is not
+needed any more.
 """
 
-import json
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import RetryError
-from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.errors import DamagedLogError
+from headrace_snapshots.format.codec import JSON, BrokenObjectError, decode, encode
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.protocol import MAIN, PUBLISHED
 from headrace_snapshots.store import (
     ObjectExistsError,
     ObjectNotFoundError,
@@ -21,10 +27,37 @@ from headrace_snapshots.store import (
 )
 
 HINT_EVERY = 4
-"""Entries per hint written: a put saved per entry, two or three more probes for a newcomer."""
+"""Entries per hint written: a put saved per entry."""
 
+_HINT = "log-hint"
 _ATTEMPTS = 8
+_NAMED = 3
+_NAME = re.compile(r"(\d{20})\.json")
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LostEntry:
+    """An entry that is missing, or cannot be read; ``problem`` says which object and why."""
+
+    number: int
+    problem: str
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"number": self.number, "kind": "lost", "message": self.problem}
+
+
+@dataclass(frozen=True)
+class End:
+    """Where the log ends: the highest number that is known to have been given, and the newest entry that can be read.
+
+    ``lost``: what is wrong with objects that should be there. None: the entry is the last one, and it can be trusted.
+    """
+
+    number: int
+    entry: Entry | None
+    lost: str | None = None
 
 
 class CatalogLog:
@@ -32,49 +65,52 @@ class CatalogLog:
 
     def __init__(self, store: ObjectStore, pipeline: str) -> None:
         self._store = store
+        self._pipeline = pipeline
         self._folder = f"{pipeline}/log"
         self._hint = f"{pipeline}/log-hint.json"
         self._newest: Entry | None = None
 
     def last(self) -> Entry | None:
-        """The last entry, None if there is none.
+        """The last entry, None if there is none. Raises DamagedLogError when entries are lost."""
+        end = self.end()
+        if end.lost is None:
+            return end.entry
+        raise DamagedLogError(
+            f"the log of {self._pipeline} is damaged: {end.lost}. Bring it back from a backup"
+            f"{_way_out(self._pipeline, end)}"
+        )
 
-        Probes forward in doubling steps from an entry that is known, or from the hint, and closes in by halving.
-        """
-        low = self._newest or self._hinted()
-        step = 1
-        while (found := self.find(_number(low) + step)) is not None:
-            low, step = found, step * 2
-        missing = _number(low) + step
-        while missing - _number(low) > 1:
-            middle = (missing + _number(low)) // 2
-            found = self.find(middle)
-            low, missing = (low, middle) if found is None else (found, missing)
-        return low
-
-    def find(self, number: int) -> Entry | None:
-        """Entry ``number``, None if there is none (yet). Raises BrokenObjectError."""
-        path = self._path(number)
+    def end(self) -> End:
+        """Where the log ends, damaged or not: one listing of what is behind the entry that is known or hinted at."""
+        known = self._newest
+        first = (self._hinted() or 0) if known is None else known.number + 1
+        numbers = self._listed(first)
+        if not numbers:
+            if known is not None or first == 0:
+                return End(_number(known), known)
+            problem = f"the hint {self._where(self._hint)} names entry {first}, and there is none from there on"
+            return self._salvaged(first, numbers, [problem])
         try:
-            data = self._store.read(path)
-        except ObjectNotFoundError:
-            return None
-        entry = Entry.from_bytes(data, f"{self._store.uri}/{path}")
-        if entry.number != number:
-            raise BrokenObjectError(f"{self._store.uri}/{path} holds entry {entry.number}: restore it from a backup")
-        if number > _number(self._newest):
-            self._newest = entry
-        return entry
+            entry = self._read(numbers[-1])
+        except BrokenObjectError as error:
+            return self._salvaged(numbers[-1], numbers, [str(error)])
+        there = set(numbers)
+        gone = [n for n in range(max(first, entry.base), entry.number) if n not in there and not self._is_there(n)]
+        if gone:
+            lost = [f"{self._where(self._path(n))} is missing, and later entries exist" for n in gone]
+            return self._salvaged(entry.number, numbers, lost)
+        self._remember(entry)
+        return End(entry.number, entry)
 
-    def before(self, number: int) -> Iterator[Entry]:
-        """Entries below ``number``, newest first. Raises BrokenObjectError when one is missing."""
+    def before(self, number: int) -> Iterator[Entry | LostEntry]:
+        """Entries below ``number``, newest first, a request for each; also past those that are lost."""
         for n in range(number - 1, -1, -1):
-            entry = self.find(n)
-            if entry is None:
-                raise BrokenObjectError(
-                    f"{self._store.uri}/{self._path(n)} is missing, and later entries exist: restore it from a backup"
-                )
-            yield entry
+            try:
+                yield self._read(n)
+            except ObjectNotFoundError:
+                yield LostEntry(n, f"{self._where(self._path(n))} is missing")
+            except BrokenObjectError as error:
+                yield LostEntry(n, str(error))
 
     def append(self, entry: Entry) -> bool:
         """Store ``entry`` under its number; False when another entry has it.
@@ -85,11 +121,23 @@ class CatalogLog:
         """
         if not self._create_surely(entry):
             return False
-        if entry.number > _number(self._newest):
-            self._newest = entry
+        self._remember(entry)
         if entry.number % HINT_EVERY == 0:
             self._write_hint(entry.number)
         return True
+
+    def _salvaged(self, number: int, numbers: Sequence[int], lost: list[str]) -> End:
+        """The end of a damaged log: its newest entry that can be read, among ``numbers`` or below them."""
+        found: Entry | None = None
+        for candidate in reversed([*self._listed(0, numbers[0] if numbers else number), *numbers]):
+            try:
+                found = self._read(candidate)
+                break
+            except BrokenObjectError as error:
+                lost = [*lost, str(error)]
+        lost = list(dict.fromkeys(lost))
+        more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        return End(number, found, "; ".join(lost[:_NAMED]) + more)
 
     def _create_surely(self, entry: Entry) -> bool:
         in_doubt = False
@@ -120,34 +168,74 @@ class CatalogLog:
             self._store.create(self._path(entry.number), entry.to_bytes())
         except (ObjectExistsError, UnknownOutcomeError) as error:
             try:
-                found = self.find(entry.number)
+                return self._read(entry.number).write_id == entry.write_id
             except StoreUnavailableError as unreadable:
                 raise UnknownOutcomeError(str(unreadable)) from unreadable
-            if found is None:
+            except ObjectNotFoundError:
                 raise UnknownOutcomeError(str(error)) from error
-            return found.write_id == entry.write_id
         return True
+
+    def _read(self, number: int) -> Entry:
+        """Entry ``number``. Raises ObjectNotFoundError, BrokenObjectError."""
+        where = self._where(self._path(number))
+        entry = Entry.from_bytes(self._store.read(self._path(number)), where)
+        if entry.number != number:
+            raise BrokenObjectError(f"{where} holds entry {entry.number}: restore it from a backup")
+        return entry
+
+    def _is_there(self, number: int) -> bool:
+        """A listing that was under way while entries were appended may show a later one and not this."""
+        try:
+            self._store.stat(self._path(number))
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def _listed(self, first: int, below: int | None = None) -> list[int]:
+        """The numbers of the entries from ``first`` on, and below ``below`` if that is given."""
+        start_after = self._path(first - 1) if first else ""
+        names = (info.path.rpartition("/")[2] for info in self._store.list(f"{self._folder}/", start_after))
+        numbers = (int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+        return list(takewhile(lambda number: below is None or number < below, numbers))
+
+    def _remember(self, entry: Entry) -> None:
+        if entry.number > _number(self._newest):
+            self._newest = entry
 
     def _write_hint(self, number: int) -> None:
         try:
-            self._store.write(self._hint, json.dumps({"format": 1, "entry": number}).encode())
+            self._store.write(self._hint, encode(_HINT, {"entry": number}))
         except RetryError as error:
             _logger.warning("%s was not written, the next one will be: %s", self._hint, error)
 
-    def _hinted(self) -> Entry | None:
-        """The entry that the hint names, if both are there. A broken hint costs probes, nothing else."""
+    def _hinted(self) -> int | None:
+        """The number that the hint names. A broken hint costs a longer listing, nothing else."""
         try:
-            number = json.loads(self._store.read(self._hint))["entry"]
+            return decode(_HINT, self._store.read(self._hint), self._where(self._hint), lambda f: f.integer("entry"))
         except ObjectNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            _logger.warning("%s is broken and not used: %s", self._hint, error)
+        except BrokenObjectError as error:
+            _logger.warning("the hint is not used: %s", error)
             return None
-        return self.find(number) if isinstance(number, int) and number >= 0 else None
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:020d}.json"
 
+    def _where(self, path: str) -> str:
+        return f"{self._store.uri}/{path}"
+
 
 def _number(entry: Entry | None) -> int:
     return -1 if entry is None else entry.number
+
+
+def _way_out(pipeline: str, end: End) -> str:
+    """How a person goes on without what is lost."""
+    if end.entry is None:
+        return ": no other entry can be read either"
+    refs = end.entry.refs
+    at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, PUBLISHED))
+    return (
+        f", or give up what is lost: `headrace rollback {pipeline} {refs.get(MAIN, 'beginning')}` goes on from entry "
+        f"{end.entry.number} ({at}), as if nothing had been done since"
+    )

@@ -100,6 +100,32 @@ def test_rollback_moves_main_and_published_back(deployment: Deployment) -> None:
     assert deployment.catalog.head().refs == {}
 
 
+def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(deployment: Deployment) -> None:
+    folder = Path(deployment.root.removeprefix("file://")) / "clicks" / "log"
+    for number in (1, 3):  # an old entry, and the newest one
+        entry = folder / f"{number:020d}.json"
+        entry.write_bytes(entry.read_bytes()[:-9])
+    first = deployment.catalog.log()[0].refs["main"]
+    refused = headrace(deployment, "read", deployment.reference, "--branch", "main")
+    assert refused.exit_code == 40
+    assert f"{3:020d}.json is broken" in refused.stderr
+    assert f"`headrace rollback clicks {first}`" in refused.stderr
+    assert "restore.damaged_log" in refused.stderr
+    entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
+    assert [(entry["number"], entry["kind"]) for entry in entries] == [
+        (3, "lost"),
+        (2, "commit"),
+        (1, "lost"),
+        (0, "init"),
+    ]
+    assert headrace(deployment, "rollback", deployment.reference, first).exit_code == 0
+    rows = parsed(headrace(deployment, "read", deployment.reference, "--branch", "main", "--format", "json"))
+    assert [(row["user"], row["clicks"]) for row in rows] == [("ann", 2), ("bob", 1500)]
+    text = headrace(deployment, "log", deployment.reference)
+    assert text.exit_code == 0
+    assert "lost" in text.stdout
+
+
 def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment) -> None:
     refused = headrace(deployment, "release", deployment.reference, "main", "--message", " ")
     assert refused.exit_code == 10

@@ -34,6 +34,7 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
         st.dictionaries(st.text(), st.tuples(st.none() | st.text(), st.none() | st.text())),
         st.dictionaries(st.text(), st.text()),
         st.dictionaries(st.text(), st.integers()),
+        st.integers(),
         st.text(),
         st.none() | st.lists(st.integers()),
     )

@@ -7,6 +7,7 @@ Great Expectations, DuckDB and matplotlib are imported by the commands that need
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -25,7 +26,7 @@ from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, pa
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.registry import registered, resolve
-from headrace_snapshots.catalog import PUBLISHED, Catalog, Head
+from headrace_snapshots.catalog import PUBLISHED, Catalog, Head, LostEntry
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectNotFoundError, open_store
@@ -212,12 +213,11 @@ def log(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the catalog log, newest entry first: commits, publishes, rollbacks."""
-    entries = _catalog(pipeline, root).log(before, limit)
+    entries = list(islice(_catalog(pipeline, root).history(before), limit))
     if output is Format.JSON:
         print_json([entry.to_json() for entry in entries])
         return
-    columns = ["entry", "at", "kind", "moves", "message"]
-    print_table(columns, ([e.number, e.at, e.kind.value, _moves(e), e.message] for e in entries))
+    print_table(["entry", "at", "kind", "moves", "message"], map(_log_row, entries))
 
 
 @command
@@ -265,7 +265,7 @@ def rollback(
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
     catalog = _catalog(pipeline, root)
-    to = None if snapshot == BEGINNING else _id(catalog.head(), snapshot)
+    to = None if snapshot == BEGINNING else _id(catalog.known_head(), snapshot)
     _print_entry(catalog.rollback(branch, to, message), output)
 
 
@@ -378,6 +378,12 @@ def _find(snapshot: str, root: str, pipeline: str | None) -> Manifest:
 
 def _moves(entry: Entry) -> str:
     return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in entry.moves.items())
+
+
+def _log_row(entry: Entry | LostEntry) -> tuple[int, str, str, str, str]:
+    if isinstance(entry, LostEntry):
+        return entry.number, "", "lost", "", entry.problem
+    return entry.number, entry.at, entry.kind.value, _moves(entry), entry.message
 
 
 def _print_entry(entry: Entry, output: Format) -> None:

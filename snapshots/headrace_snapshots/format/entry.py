@@ -14,7 +14,8 @@ class Entry:
     """Entry ``number``, written at ``at`` (ISO 8601, UTC). ``write_id`` tells its writer that it is its own.
 
     ``branch`` and ``generation``: whose move it was, None for tags. ``moves``: ref -> (before, after), None where
-    there was or is no such ref. ``message`` is for people; ``detail`` is the caller's.
+    there was or is no such ref. No entry below ``base`` is needed any more. ``message`` is for people; ``detail`` is the
+    caller's.
     """
 
     number: int
@@ -26,13 +27,14 @@ class Entry:
     moves: Mapping[str, tuple[str | None, str | None]]
     refs: Mapping[str, str]
     generations: Mapping[str, int]
+    base: int = 0
     message: str = ""
     detail: JSON = None
 
     @property
     def head(self) -> Head:
         """The head of the catalog when this is its last entry."""
-        return Head(self.number, self.refs, self.generations)
+        return Head(self.number, self.refs, self.generations, self.base)
 
     def to_json(self) -> JSON:
         """A JSON object."""
@@ -46,6 +48,7 @@ class Entry:
             "moves": {ref: list(move) for ref, move in self.moves.items()},
             "refs": dict(self.refs),
             "generations": dict(self.generations),
+            "base": self.base,
             "message": self.message,
             "detail": self.detail,
         }
@@ -63,6 +66,7 @@ class Entry:
             moves=fields.mapping("moves", _move),
             refs=fields.mapping("refs", Fields.text),
             generations=fields.mapping("generations", Fields.integer),
+            base=fields.integer("base"),
             message=fields.text("message"),
             detail=fields.json("detail"),
         )

@@ -17,6 +17,9 @@ what anyone can see.
   anybody claimed the branch.
 * ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote), or back
   together with main in one entry (rollback below it). So ``published`` is always main's head or an ancestor of it.
+* Entries are needed from the *base* on: those below it may be missing. When entries above it are lost, nothing may
+  follow but a rollback, which is a person's decision: it goes on from the newest entry that can be read, becomes the
+  new base, and fences every writer, since nobody knows any more who had claimed what.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
@@ -49,11 +52,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Head:
-    """The state of a catalog after entry number ``entry`` (-1: none yet). A branch without a snapshot has no ref."""
+    """The state of a catalog after entry number ``entry`` (-1: none yet). A branch without a snapshot has no ref.
+
+    No entry below ``base`` is needed. ``is_whole``: if not, entries are lost, and refs and generations are those of the
+    newest entry that can be read.
+    """
 
     entry: int = -1
     refs: Mapping[str, str] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
+    base: int = 0
+    is_whole: bool = True
 
 
 # Intents: what somebody wants to append.
@@ -149,6 +158,7 @@ class Append:
     moves: Mapping[str, tuple[str | None, str | None]]
     refs: Mapping[str, str]
     generations: Mapping[str, int]
+    base: int
 
 
 @dataclass(frozen=True)
@@ -190,6 +200,8 @@ def decide(head: Head, intent: Intent, facts: Facts) -> Decision:
     """What may follow ``head`` for ``intent``, given the ``facts`` about ancestry known so far."""
     if (head.entry < 0) != isinstance(intent, Init):
         return Refused("the catalog has no entry yet" if head.entry < 0 else "the catalog has begun already")
+    if not head.is_whole and not isinstance(intent, Rollback):
+        return Refused("entries of its log are lost: only a rollback may follow")
     return _RULES[type(intent)](head, intent, facts)
 
 
@@ -232,19 +244,19 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
     generation = head.generations[branch]
     if intent.generation is not None and generation != intent.generation:
         return _superseded(branch, generation, intent.generation)
-    if current == to or current is None:
+    if head.is_whole and (current == to or current is None):
         return Refused(f"branch {branch} is at {current} already")
     moves: dict[str, str | None] = {branch: to}
     published = head.refs.get(PUBLISHED) if branch == MAIN else None
     if to is not None:
         reason = f"{to} is no ancestor of {current}, the head of branch {branch}"
-        if obstacle := _unless(facts, to, current, reason):
+        if obstacle := Refused(reason) if current is None else _unless(facts, to, current, reason):
             return obstacle
         if published is not None and (to, published) not in facts:
             return Need(to, published)
     if published is not None and published != to and (to is None or facts[to, published]):
         moves[PUBLISHED] = to
-    return _append(head, Kind.ROLLBACK, branch, moves, fences=[branch])
+    return _append(head, Kind.ROLLBACK, branch, moves, fences=[branch] if head.is_whole else [*head.generations])
 
 
 def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
@@ -335,4 +347,5 @@ def _append(
         {ref: (head.refs.get(ref), snapshot) for ref, snapshot in moves.items()},
         refs,
         generations,
+        head.base if head.is_whole else head.entry + 1,
     )

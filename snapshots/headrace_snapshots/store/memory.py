@@ -2,7 +2,9 @@
 
 import hashlib
 import threading
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from itertools import islice, takewhile
 
 from headrace_snapshots.store.port import (
     ObjectExistsError,
@@ -23,6 +25,24 @@ class _Shelf:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.objects: dict[str, bytes] = {}
+        self.order: list[tuple[bytes, str]] = []
+        """Every path behind what it sorts by."""
+
+    def put(self, path: str, data: bytes) -> None:
+        if path not in self.objects:
+            insort(self.order, (sort_key(path), path))
+        self.objects[path] = bytes(data)
+
+    def remove(self, path: str) -> None:
+        if self.objects.pop(path, None) is not None:
+            self.order.remove((sort_key(path), path))
+
+    def find(self, prefix: str, start_after: str) -> list[tuple[str, bytes]]:
+        begin = max(
+            bisect_left(self.order, (sort_key(prefix),)), bisect_right(self.order, (sort_key(start_after), start_after))
+        )
+        found = takewhile(lambda path: path.startswith(prefix), (path for _, path in islice(self.order, begin, None)))
+        return [(path, self.objects[path]) for path in found]
 
 
 _shelves: dict[str, _Shelf] = {}
@@ -53,7 +73,7 @@ class MemoryStore:
         check_path(path)
         self.requests.add("put")
         with self._shelf.lock:
-            self._shelf.objects[path] = bytes(data)
+            self._shelf.put(path, data)
         return _info(path, data)
 
     def create(self, path: str, data: bytes) -> ObjectInfo:
@@ -62,24 +82,23 @@ class MemoryStore:
         with self._shelf.lock:
             if path in self._shelf.objects:
                 raise ObjectExistsError(f"{self.uri}/{path} exists already")
-            self._shelf.objects[path] = bytes(data)
+            self._shelf.put(path, data)
         return _info(path, data)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         with self._shelf.lock:
-            found = {path: data for path, data in self._shelf.objects.items() if path.startswith(prefix)}
-        paths = sorted((p for p in found if sort_key(p) > sort_key(start_after)), key=sort_key)
+            found = self._shelf.find(prefix, start_after)
         self.requests.add("list")
-        for position, path in enumerate(paths):
+        for position, (path, data) in enumerate(found):
             if position and position % PAGE == 0:
                 self.requests.add("list")
-            yield _info(path, found[path])
+            yield _info(path, data)
 
     def delete(self, path: str) -> None:
         check_path(path)
         self.requests.add("delete")
         with self._shelf.lock:
-            self._shelf.objects.pop(path, None)
+            self._shelf.remove(path)
 
     def _get(self, path: str) -> bytes:
         check_path(path)

@@ -22,11 +22,12 @@ def check_catalog(store: ObjectStore, pipeline: str) -> None:
 def violations(store: ObjectStore, pipeline: str) -> Iterator[str]:
     """What is wrong with the catalog of ``pipeline``, one sentence each."""
     folder = f"{pipeline}/log/"
-    names = [info.path.removeprefix(folder) for info in store.list(folder)]
-    yield from _gaps(names)
-    entries = [Entry.from_bytes(store.read(folder + name), folder + name) for name in names]
     catalog = Catalog(store, pipeline)
-    head = Head()
+    base = catalog.head().base
+    whole = [info.path.removeprefix(folder) for info in store.list(folder, f"{folder}{base - 1:020d}.json")]
+    yield from _gaps(whole, base)
+    entries = [Entry.from_bytes(store.read(folder + name), folder + name) for name in whole]
+    head = Head() if not base else entries.pop(0).head
     for entry in entries:
         yield from _follows(head, entry)
         yield from _manifests(catalog, head, entry)
@@ -37,8 +38,8 @@ def violations(store: ObjectStore, pipeline: str) -> Iterator[str]:
         yield f"a newcomer finds head {catalog.head().entry}, the log ends at {head.entry}"
 
 
-def _gaps(names: list[str]) -> Iterator[str]:
-    for number, name in enumerate(names):
+def _gaps(names: list[str], base: int) -> Iterator[str]:
+    for number, name in enumerate(names, start=base):
         if name != f"{number:020d}.json":
             yield f"object {number} of the log is {name}: the log has a gap, or something that is no entry"
 
