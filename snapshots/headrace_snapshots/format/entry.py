@@ -14,8 +14,8 @@ class Entry:
     """Entry ``number``, written at ``at`` (ISO 8601, UTC). ``write_id`` tells its writer that it is its own.
 
     ``branch`` and ``generation``: whose move it was, None for tags. ``moves``: ref -> (before, after), None where
-    there was or is no such ref. No entry below ``base`` is needed any more. ``message`` is for people; ``detail`` is the
-    caller's.
+    there was or is no such ref. No entry below ``base`` is needed any more. ``message`` is for people; ``detail`` is
+    the caller's.
     """
 
     number: int

@@ -114,17 +114,21 @@ class LocalStore:
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it."""
+    mark = sort_key(start_after)
+
+    def is_behind(path: str) -> bool:  # looked at before anything that costs more, for folders with many files
+        return sort_key(f"{path}/") <= mark and not start_after.startswith(f"{path}/")
+
     try:
         with os.scandir(folder) as scan:
-            entries = [(f"{base}{entry.name}/" if entry.is_dir() else f"{base}{entry.name}", entry) for entry in scan]
+            ahead = [entry for entry in scan if not is_behind(base + entry.name)]
+        entries = [(f"{base}{entry.name}/" if entry.is_dir() else f"{base}{entry.name}", entry) for entry in ahead]
     except (FileNotFoundError, NotADirectoryError):
         return
-    mark = sort_key(start_after)
     for path, entry in sorted(entries, key=lambda pair: sort_key(pair[0])):
         if path.endswith("/"):
             relevant = path.startswith(prefix) or prefix.startswith(path)
-            behind = sort_key(path) <= mark and not start_after.startswith(path)
-            if relevant and not behind and path != f"{UNNAMED}/":
+            if relevant and path != f"{UNNAMED}/":
                 yield from _walk(folder / entry.name, path, prefix, start_after)
         elif path.startswith(prefix) and sort_key(path) > mark:
             try:
