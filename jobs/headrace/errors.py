@@ -31,6 +31,12 @@ class FixDataError(HeadraceError):
     exit_code = 20
 
 
+class IntegerOverflowError(FixDataError):
+    """An integer result leaves 64 bits. It is never wrapped (semantics 12.4)."""
+
+    code = "data.integer_overflow"
+
+
 class RetryError(HeadraceError):
     """Something outside failed or was busy; the same call may succeed later."""
 

@@ -152,3 +152,24 @@ def test_casts(expr: Expr, wanted: Any) -> None:
 
 def test_a_column_that_the_record_lacks_is_null() -> None:
     assert evaluate(col("i"), {}, SCHEMA) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("\u0663", DataType.INT),
+        ("9" * 5000, DataType.INT),
+        ("\u0661.5", DataType.FLOAT),
+        ("\u0131nf", DataType.FLOAT),
+        ("2013-W01-1", DataType.TIMESTAMP),
+        ("20130101", DataType.TIMESTAMP),
+        ("2013-01-01T05+02:75", DataType.TIMESTAMP),
+    ],
+)
+def test_texts_that_only_python_would_read_are_null(text: str, kind: DataType) -> None:
+    assert value(cast(lit(text), kind)) is None
+
+
+def test_early_years_have_four_digits_in_texts() -> None:
+    moment = instant(datetime(33, 4, 3, 12, tzinfo=UTC))
+    assert value(cast(col("t"), DataType.STRING), t=moment) == "0033-04-03 12:00:00"

@@ -18,10 +18,11 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 (assign and merge). The input of everything is values; nothing here has a clock, does I/O or draws random numbers.
 """
 
+from headrace.errors import IntegerOverflowError
 from headrace.reference.chain import Between, Chain
 from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
 from headrace.reference.elements import Drop, DropCause, Element, Output
-from headrace.reference.evaluate import IntegerOverflowError, Record, evaluate
+from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.intake import Rejected
 from headrace.reference.operator import Grouping, Operator
 from headrace.reference.pipeline import (

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from headrace.errors import FixDataError
+from headrace.errors import IntegerOverflowError
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
 from headrace.model.time import Instant, instant, to_datetime
 from headrace.model.typing import type_of
@@ -20,15 +20,11 @@ from headrace.model.typing import type_of
 Record = Mapping[str, Any]
 
 _SECOND = 1_000_000
-_INTEGER = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+_INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
+_FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+_ZONE = r"(Z|[+-]\d\d(:?[0-5]\d)?)"
+_INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?{_ZONE}?)?", re.ASCII)
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
-
-
-class IntegerOverflowError(FixDataError):
-    """An integer result leaves 64 bits. It is never wrapped (semantics 12.4)."""
-
-    code = "data.integer_overflow"
 
 
 def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:
@@ -181,8 +177,8 @@ def _truncate(value: float) -> int | None:
 def _parse(text: str, to: DataType) -> Any:
     match to:
         case DataType.INT:
-            number = int(text) if _INTEGER.fullmatch(text) else None
-            return number if number is not None and -(2**63) <= number < 2**63 else None
+            digits = _INTEGER.fullmatch(text)
+            return _truncate(int(digits[1] + digits[2])) if digits else None
         case DataType.FLOAT:
             return float(text) if _FLOAT.fullmatch(text) else None
         case DataType.BOOL:
@@ -192,6 +188,8 @@ def _parse(text: str, to: DataType) -> Any:
 
 
 def _parse_timestamp(text: str) -> Instant | None:
+    if not _INSTANT.fullmatch(text):
+        return None
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
@@ -206,7 +204,7 @@ def _spell(value: Any, source: DataType | None) -> str:
         return _spell_float(value)
     if source is DataType.TIMESTAMP:
         moment = to_datetime(value)
-        text = "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+        text = "" if moment is None else moment.replace(tzinfo=None).isoformat(" ", "microseconds")
         return text.rstrip("0").rstrip(".")
     return str(value)
 

@@ -1,0 +1,252 @@
+"""Expressions on Arrow columns: what each node of ``headrace.model.expr`` does, in one table.
+
+Values are those of ``headrace.reference.evaluate``, to the last bit. Both branches of an ``if`` are evaluated. Types
+come from the columns: an int that meets a float is one. Constants stay scalars, so what only clocks decide is cheap.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import IntegerOverflowError
+from headrace.kernel.automata import walked
+from headrace.kernel.casts import Datum, broadcast, cased, cast, each
+from headrace.kernel.custom_triggers import TriggerBatches
+from headrace.kernel.octets import crc32
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.typing import type_of
+from headrace.program.lets import Call
+
+Rows = Mapping[str, Datum]
+
+_CASTS = frozenset({"cast", "read", "convert", "from"})
+_INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
+
+
+def evaluate(expr: Expr, rows: Rows) -> Datum:
+    """``expr`` over ``rows``, which have every column that it reads (KeyError); a scalar if it reads only scalars.
+
+    Raises IntegerOverflowError when an integer leaves 64 bits.
+    """
+    match expr:
+        case Column(name):
+            return rows[name]
+        case Literal(value, kind):
+            return _literal(value, kind)
+        case Binary(op, left, right):
+            return _applied(expr, _OPERATORS[op], [evaluate(left, rows), evaluate(right, rows)])
+        case Call(name, args):
+            columns = broadcast([evaluate(a, rows) for a in args])
+            return getattr(TriggerBatches(expr.owner), name)(*columns)
+        case Function(name, args):
+            operands = [evaluate(a, rows) for a in args]
+            if name.partition("_")[0] in _CASTS:
+                return cast(operands[0], DataType(name.rpartition("_")[2]))
+            return _applied(expr, _FUNCTIONS[name], operands)
+    raise TypeError(type(expr).__name__)
+
+
+def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
+    """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
+    found = evaluate(expr, rows)
+    kind = type_of(expr, schema)
+    target = found.type if kind is None else ARROW_TYPES[kind]
+    if found.type != target:
+        found = _as_float(found) if target == _FLOAT else found.cast(target)
+    return pa.repeat(found, length) if isinstance(found, pa.Scalar) else found
+
+
+def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) -> Datum:
+    try:
+        return function(*operands)
+    except pa.ArrowInvalid as error:
+        if "overflow" not in str(error):
+            raise
+        raise IntegerOverflowError(f"{render(expr)} leaves 64 bits; cast its operands to float") from None
+
+
+def _literal(value: Any, kind: DataType | None) -> pa.Scalar:
+    if kind is None and value is None:
+        return pa.scalar(None)
+    if kind is None:
+        kind = next(k for t, k in _LITERALS if isinstance(value, t))
+    return pa.scalar(value, ARROW_TYPES[kind])
+
+
+_LITERALS = ((bool, DataType.BOOL), (int, DataType.INT), (float, DataType.FLOAT), (str, DataType.STRING))
+
+
+# --- NULL and types
+
+
+def _as_float(value: Datum) -> Datum:
+    return value if value.type == _FLOAT else pc.cast(value, _FLOAT, safe=False)  # 2^53 + 1 is 2^53 there
+
+
+def _unified(values: tuple[Datum, ...]) -> list[Datum]:
+    """``values`` of one type: floats where an int meets one; a NULL of no type takes that of the others."""
+    known = {v.type for v in values} - {pa.null()}
+    if known == {_INT, _FLOAT}:
+        return [_as_float(v) for v in values]
+    if len(known) == 1:
+        (kind,) = known
+        return [v if v.type == kind else v.cast(kind) for v in values]
+    return list(values)
+
+
+def _numbers(function: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
+    """``function`` of two numbers of one type."""
+
+    def over(left: Datum, right: Datum) -> Datum:
+        left, right = _unified((left, right))
+        if left.type == pa.null():
+            left, right = left.cast(_INT), right.cast(_INT)
+        return function(left, right)
+
+    return over
+
+
+def _typed(kind: pa.DataType, function: Callable[..., Datum]) -> Callable[..., Datum]:
+    """``function`` of operands of ``kind``, of which some may be a NULL of no type."""
+    return lambda *values: function(*[v.cast(kind) if v.type == pa.null() else v for v in values])
+
+
+def _has_null(value: Datum) -> bool:
+    return not value.is_valid if isinstance(value, pa.Scalar) else value.null_count > 0
+
+
+def _true(condition: Datum) -> Datum:
+    """Whether ``condition`` is TRUE."""
+    return pc.fill_null(condition, False) if _has_null(condition) else condition
+
+
+# --- arithmetic
+
+
+def _divide(left: Datum, right: Datum) -> Datum:
+    left, right = (_as_float(v.cast(_FLOAT) if v.type == pa.null() else v) for v in (left, right))
+    if isinstance(right, pa.Scalar) and right.as_py():
+        return pc.divide(left, right)
+    return pc.if_else(_true(pc.not_equal(right, 0.0)), pc.divide(left, right), pa.scalar(None, _FLOAT))
+
+
+def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
+    valid = pc.and_(pc.and_(left.is_valid(), right.is_valid()), pc.not_equal(right, 0).fill_null(False))
+    a, b = (v.fill_null(1).to_numpy(zero_copy_only=False) for v in (left, right))
+    with np.errstate(all="ignore"):
+        rest = np.remainder(a, np.where(b == 0, b.dtype.type(1), b))
+        if rest.dtype == np.float64:
+            rest = np.where(np.isinf(a), np.nan, rest)
+    return pa.array(rest, mask=pc.invert(valid).to_numpy(zero_copy_only=False))
+
+
+def _plus_us(time: Datum, microseconds: Datum) -> Datum:
+    time = time.cast(ARROW_TYPES[DataType.TIMESTAMP]) if time.type == pa.null() else time
+    return pc.add_checked(time.cast(_INT), microseconds.cast(_INT)).cast(time.type)
+
+
+# --- order
+
+
+def _nans(value: Datum) -> Datum | None:
+    """Where ``value`` is NaN; None if it is nowhere."""
+    if value.type != _FLOAT:
+        return None
+    found = pc.is_nan(value)
+    return found if pc.any(found).as_py() else None
+
+
+def _either(left: Datum, right: Datum | None) -> Datum:
+    return left if right is None else pc.or_(left, right)
+
+
+def _equal(left: Datum, right: Datum) -> Datum:
+    nan, other = _nans(left), _nans(right)
+    return _either(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
+
+
+def _less(left: Datum, right: Datum) -> Datum:
+    other, found = _nans(right), pc.less(left, right)
+    return found if other is None else pc.or_(found, pc.and_(other, pc.invert(pc.is_nan(left))))
+
+
+def _less_equal(left: Datum, right: Datum) -> Datum:
+    return _either(pc.less_equal(left, right), _nans(right))
+
+
+def _unequal(left: Datum, right: Datum) -> Datum:
+    return pc.invert(_equal(left, right))
+
+
+def _extreme(comes_first: Callable[[Datum, Datum], Datum]) -> Callable[..., Datum]:
+    """Of the values that are not NULL the first, of equal ones the one that is named first."""
+
+    def of_two(best: Datum, other: Datum) -> Datum:
+        better = comes_first(other, best)
+        return _if(pc.or_kleene(pc.is_null(best), better) if _has_null(best) else better, other, best)
+
+    return lambda *values: reduce(of_two, _unified(values))
+
+
+# --- choices
+
+
+def _if(condition: Datum, then: Datum, otherwise: Datum) -> Datum:
+    then, otherwise = _unified((then, otherwise))
+    if isinstance(condition, pa.Scalar):
+        return then if condition.as_py() else otherwise
+    return pc.if_else(_true(condition), then, otherwise)
+
+
+def _coalesce(*values: Datum) -> Datum:
+    first, *rest = _unified(values)
+    return first if not rest or not _has_null(first) else pc.coalesce(first, *rest)
+
+
+def _field(value: Datum, name: pa.Scalar) -> Datum:
+    return pc.struct_field(value, name.as_py())
+
+
+def _walk(state: Datum, codes: Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
+    state, codes = broadcast([state, codes])
+    moves = np.array(table.as_py().split(","), np.int64).reshape(-1, width.as_py())
+    return walked(state, codes, moves)
+
+
+_OPERATORS: dict[str, Callable[[Datum, Datum], Datum]] = {
+    "+": _numbers(pc.add_checked),
+    "-": _numbers(pc.subtract_checked),
+    "*": _numbers(pc.multiply_checked),
+    "/": _divide,
+    "%": _numbers(each(_floor_mod)),
+    "==": _numbers(_equal),
+    "!=": _numbers(_unequal),
+    "<": _numbers(_less),
+    "<=": _numbers(_less_equal),
+    ">": _numbers(lambda left, right: _less(right, left)),
+    ">=": _numbers(lambda left, right: _less_equal(right, left)),
+    "and": _typed(_BOOL, pc.and_kleene),
+    "or": _typed(_BOOL, pc.or_kleene),
+}
+
+_FUNCTIONS: dict[str, Callable[..., Datum]] = {
+    "not": _typed(_BOOL, pc.invert),
+    "is_null": pc.is_null,
+    "coalesce": _coalesce,
+    "if": _if,
+    "least": _extreme(_less),
+    "greatest": _extreme(lambda left, right: _less(right, left)),
+    "abs": _typed(_INT, pc.abs_checked),
+    "lower": _typed(_STRING, each(cased(str.lower, pc.ascii_lower))),
+    "upper": _typed(_STRING, each(cased(str.upper, pc.ascii_upper))),
+    "concat": _typed(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
+    "crc32": _typed(_STRING, each(crc32)),
+    "plus_us": _plus_us,
+    "field": _field,
+    "walk": _walk,
+}
