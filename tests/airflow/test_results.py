@@ -67,6 +67,15 @@ def test_other_formats_and_damage_are_told_apart() -> None:
             from_json(damaged)
 
 
+def test_a_result_with_any_bit_flipped_is_not_believed() -> None:
+    written = to_json(RESULT)
+    for place in range(len(written) * 8):
+        data = bytearray(written)
+        data[place // 8] ^= 1 << place % 8
+        with pytest.raises((ResultDamagedError, ResultFormatError)):
+            from_json(bytes(data))
+
+
 def test_errors_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
     assert RunError.of(GiveUpError("another writer")) == RunError("give_up", "give_up", "another writer")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -49,6 +50,7 @@ def test_an_audit_is_read_back_as_it_was(store: MemoryStore, since: str | None) 
 def test_the_stored_document_is_the_one_that_the_architecture_promises(store: MemoryStore) -> None:
     write_audit(store, outcome(MEAN, since=None))
     document = json.loads(store.read("flights/audits/none--s2/result.json"))
+    assert len(document.pop("sha256")) == 64
     assert document == {
         "format": 1,
         "from": None,
@@ -90,6 +92,19 @@ def test_a_damaged_audit_is_named_not_believed(store: MemoryStore, data: bytes) 
     store.write(f"{audit_path('flights', 's1', 's2')}/result.json", data)
     with pytest.raises(AuditDamagedError, match=r"flights/audits/s1--s2/result\.json"):
         read_audit(store, "flights", "s1", "s2")
+
+
+def test_an_audit_with_any_bit_flipped_is_not_believed(store: MemoryStore) -> None:
+    write_audit(store, outcome(POSITIVE, replace(MEAN, observed=float("nan"))))
+    path = f"{audit_path('flights', 's1', 's2')}/result.json"
+    written = store.read(path)
+    read_audit(store, "flights", "s1", "s2")
+    for place in range(len(written) * 8):
+        data = bytearray(written)
+        data[place // 8] ^= 1 << place % 8
+        store.write(path, bytes(data))
+        with pytest.raises((AuditDamagedError, AuditFormatError)):
+            read_audit(store, "flights", "s1", "s2")
 
 
 def test_an_audit_of_a_newer_format_asks_for_an_upgrade(store: MemoryStore) -> None:

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from headrace.entrypoints.sealed import sealed, unsealed
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expr import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, View
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1
+_ANEW = "run the pipeline again, which audits the range anew"
 
 
 class AuditFailedError(FixDataError):
@@ -112,7 +114,7 @@ def read_audit(store: ObjectStore, pipeline: str, from_snapshot: str | None, to_
         return None
     outcome = _from_json(data, pipeline, path)
     if (outcome.from_snapshot, outcome.to_snapshot) != (from_snapshot, to_snapshot):
-        raise AuditDamagedError(f"{path} is the audit of another range: delete it and run the audit again")
+        raise AuditDamagedError(f"{path} is the audit of another range: {_ANEW}")
     return outcome
 
 
@@ -142,7 +144,7 @@ def _to_json(outcome: AuditOutcome) -> bytes:
         "rows": dict(outcome.rows),
         "finished_at": outcome.finished_at,
     }
-    return json.dumps(document, indent=1).encode()
+    return sealed(document)
 
 
 def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
@@ -152,6 +154,7 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             raise AuditFormatError(
                 f"{path} has format {document['format']}; this version reads {FORMAT}: upgrade Headrace"
             )
+        document = unsealed(document)
         return AuditOutcome(
             pipeline=pipeline,
             from_snapshot=document["from"],
@@ -162,7 +165,7 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             rows={View(view): rows for view, rows in document["rows"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise AuditDamagedError(f"{path} cannot be read ({error!r}): delete it and run the audit again") from error
+        raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error
 
 
 def _finding(entry: dict[str, Any]) -> Finding:

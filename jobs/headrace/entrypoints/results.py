@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from headrace.entrypoints.options import MAIN
+from headrace.entrypoints.sealed import sealed, unsealed
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace_snapshots.store import ObjectStore
 
@@ -97,16 +98,17 @@ def to_json(result: RunResult) -> bytes:
             "to": result.audit.to_snapshot,
             "path": result.audit.path,
         }
-    return json.dumps(fields, indent=1).encode()
+    return sealed(fields)
 
 
 def from_json(data: bytes) -> RunResult:
     """The result in ``data``. Raises ResultFormatError (written by a newer version) or ResultDamagedError."""
     try:
-        fields: dict[str, Any] = json.loads(data)
-        found = fields.pop("format")
-        if found != FORMAT:
+        document: dict[str, Any] = json.loads(data)
+        if (found := document["format"]) != FORMAT:
             raise ResultFormatError(f"a result object of format {found}; this version reads {FORMAT}: upgrade Headrace")
+        fields = unsealed(document)
+        del fields["format"]
         error, audit = fields.pop("error"), fields.pop("audit")
         return RunResult(
             error=None if error is None else RunError(**error),
