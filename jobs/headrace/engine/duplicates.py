@@ -16,7 +16,7 @@ from headrace.engine.delta import Fate
 from headrace.engine.expressions import by_reference
 from headrace.engine.layers import Added, Layer, expired, put_on_top
 from headrace.engine.state import union
-from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
+from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.model.expr import DataType, Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
@@ -46,10 +46,9 @@ class Duplicates:
             [t.StructField(c.ID, kind), t.StructField(_AT, long), t.StructField(c.EPOCH, long)],
         )
 
-    def load(self, spark: SparkSession, columns: Schema, uris: Sequence[str]) -> DataFrame:
-        """Stored rows, partitioned by id: the only shuffle that they ever see."""
-        rows = spark.read.schema(self.schema(columns)).parquet(*uris)
-        return rows.repartition(self.partitions, c.ID).localCheckpoint(eager=False)
+    def load(self, stored: DataFrame) -> DataFrame:
+        """``stored`` rows, partitioned by id: the only shuffle that they ever see."""
+        return stored.repartition(self.partitions, c.ID).localCheckpoint(eager=False)
 
     def by_id(self, judged: DataFrame) -> DataFrame:
         """``judged`` records, those of one id together."""

@@ -22,10 +22,10 @@ from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import Operator, Stepped, due_after, entering, run_stages
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
+from headrace.engine.reader import read_files
 from headrace.engine.side_outputs import late_rows, rejected_panes, rejected_rows
-from headrace.engine.storage import spark_uri
 from headrace.engine.types import DataFrame, SparkSession
-from headrace.engine.views import newest_records, read_panes
+from headrace.engine.views import newest_records
 from headrace.engine.writer import write_files
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
@@ -113,18 +113,15 @@ class EpochEngine:
         self.intake.restore(progress.inputs, known, progress.watermark)
         self.operators[0].percentiles = dict(self.intake.percentiles)
 
-    def _uris(self, layer: StoredLayer) -> list[str]:
-        return [spark_uri(self.store.uri, file.path) for file in layer.files]
-
     def _load_ids(self, layer: StoredLayer) -> Layer:
-        assert self.intake.duplicates is not None
-        rows = self.intake.duplicates.load(self.spark, self.pipeline.schema, self._uris(layer))
+        known = self.intake.duplicates
+        assert known is not None
+        rows = known.load(read_files(self.spark, self.store, layer.files, known.schema(self.pipeline.schema)))
         return Layer(rows, layer.rows, layer.first_epoch, layer.last_epoch, _expires(layer))
 
     def _load(self, operator: Operator, layer: StoredLayer) -> states.StateLayer:
-        rows = states.load(self.spark, operator.plan, self._uris(layer), operator.partitions).localCheckpoint(
-            eager=False
-        )
+        stored = read_files(self.spark, self.store, layer.files, operator.plan.state_schema)
+        rows = states.load(operator.plan, stored, operator.partitions)
         dues = Dues.unknown(self.progress.due_event), Dues.unknown(self.progress.due_time)
         return states.StateLayer(rows, layer.rows, layer.first_epoch, layer.last_epoch, _expires(layer), *dues)
 
@@ -236,7 +233,7 @@ class EpochEngine:
         """
         files = [file for layer in layers for file in layer.files]
         with spark_errors():
-            rows = newest_records(self.plan, read_panes(self.spark, self.plan, self.store.uri, files))
+            rows = newest_records(self.plan, read_files(self.spark, self.store, files, self.plan.pane_schema))
             if bottom:
                 rows = rows.where(~f.col("is_retraction"))
             return write_files(rows, self.store.uri, prefix, "current")

@@ -22,6 +22,7 @@ from headrace.errors import (
     RestoreError,
     RetryError,
 )
+from headrace_snapshots.format.codec import BrokenObjectError
 
 SparkFailure = (PySparkException, Py4JError)
 """What ``except`` should name around a Spark action."""
@@ -142,6 +143,7 @@ _FILE = re.compile(
 _UNKNOWN_FILE = "(Spark does not say which)"
 _MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
 _REFUSED = re.compile(r"headrace\.errors\.PipelineError: (?P<message>[^\n]*)")  # what runs in Python raised it
+_BROKEN = re.compile(r"headrace_snapshots\.format\.codec\.BrokenObjectError: (?P<message>[^\n]*)")  # a task found it
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 _NO_ANSWER = re.compile(
     r"\b(SocketException|SocketTimeoutException|InterruptedIOException|ConnectException|UnknownHostException"
@@ -238,6 +240,11 @@ def _refused(failure: _Failure) -> HeadraceError:
     return PipelineError(found["message"] if found else failure.summary)
 
 
+def _broken(failure: _Failure) -> HeadraceError:
+    found = _BROKEN.search(failure.text)
+    return BrokenObjectError(found["message"] if found else failure.summary)
+
+
 def _stopped(failure: _Failure) -> HeadraceError:
     return SparkStoppedError(f"Spark stopped in the middle of its work: {failure.summary}. Run again")
 
@@ -245,6 +252,7 @@ def _stopped(failure: _Failure) -> HeadraceError:
 # The first that matches decides: what explains the others comes first.
 _TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError]]] = [
     (_REFUSED, _refused),
+    (_BROKEN, _broken),
     (re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed .* memory"), _memory),
     (re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found|BlockNotFound"), _lost_block),
     (re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"), _denied),

@@ -16,7 +16,7 @@ from headrace.engine.dues import LIMIT, UNKNOWN, Dues
 from headrace.engine.expressions import by_reference, compile_expr, named
 from headrace.engine.layers import Layer
 from headrace.engine.plan import Plan
-from headrace.engine.types import DataFrame, SparkColumn, SparkSession
+from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.expr import DataType, Literal
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
@@ -178,7 +178,6 @@ def merge(plan: Plan, layers: Sequence[StateLayer], drop_deleted: bool) -> DataF
     return rows.where(f.col(c.STATUS) != c.DELETED) if drop_deleted else rows
 
 
-def load(spark: SparkSession, plan: Plan, uris: Sequence[str], partitions: int) -> DataFrame:
-    """State rows from Parquet files, partitioned as the delta is: the only shuffle that state ever sees."""
-    rows = spark.read.schema(plan.state_schema).parquet(*uris)
-    return rows.select(*plan.state_schema.names).repartition(partitions, *plan.partitioning)
+def load(plan: Plan, stored: DataFrame, partitions: int) -> DataFrame:
+    """``stored`` state rows, partitioned as the delta is: the only shuffle that state ever sees."""
+    return stored.repartition(partitions, *plan.partitioning).localCheckpoint(eager=False)

@@ -2,22 +2,11 @@
 change.
 """
 
-from collections.abc import Sequence
-
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from headrace.engine.plan import Plan
-from headrace.engine.storage import spark_uri
-from headrace.engine.types import DataFrame, SparkSession
-from headrace_snapshots.format.files import DataFile
-
-
-def read_panes(spark: SparkSession, plan: Plan, root: str, files: Sequence[DataFile]) -> DataFrame:
-    """Rows of pane-shaped files of the store at ``root``."""
-    if not files:
-        return spark.createDataFrame([], plan.pane_schema)
-    return spark.read.schema(plan.pane_schema).parquet(*[spark_uri(root, file.path) for file in files])
+from headrace.engine.types import DataFrame
 
 
 def newest_records(plan: Plan, panes: DataFrame) -> DataFrame:

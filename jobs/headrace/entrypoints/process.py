@@ -4,22 +4,24 @@ The composition root of the main job: it ties the source, the engine, the catalo
 nothing about windows or storage itself. A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
 from headrace.engine.epochs import EpochEngine
-from headrace.engine.errors import LostBlockError
+from headrace.engine.errors import LostBlockError, spark_errors
 from headrace.engine.landing import ByInput, Landing, counted
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
+from headrace.engine.reader import read_files
 from headrace.engine.session import spark_session
-from headrace.engine.types import SparkSession
-from headrace.engine.views import changed_current, read_panes
+from headrace.engine.types import DataFrame, SparkSession
+from headrace.engine.views import changed_current
 from headrace.entrypoints.audit import run_audit
-from headrace.entrypoints.audit_store import AuditOutcome, read_audit
+from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
+from headrace.entrypoints.damage import ways_out
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
 from headrace.entrypoints.replay import Replay, check_empty, open_replay
@@ -150,8 +152,9 @@ class _Run:
 
     def execute(self) -> RunResult:
         committed: list[Manifest] = []
-        if self._has_work():
-            committed = self._drain_input()
+        with ways_out(self.catalog, self.options.branch):
+            if self._has_work():
+                committed = self._drain_input()
         outcome = self.audited()
         if self.options.publish and outcome is not None:
             publish_range(self.catalog, outcome)
@@ -273,26 +276,39 @@ class _Run:
         published = refs.get(PUBLISHED) if self.options.branch == MAIN else None
         if head is None or head == published:
             return None
-        stored = read_audit(self.store, self.pipeline.name, published, head)
+        stored = self._stored_audit(published, head)
         if stored is not None and stored.covers(self.pipeline.expectations):
             return stored
         if count := len(self.pipeline.expectations):
             self.listener.noted(f"auditing ({published or 'the beginning'}, {head}]: {number_of(count, 'expectation')}")
-        return self._run_audit(published, head)
+        with ways_out(self.catalog, self.options.branch), spark_errors():
+            return self._run_audit(published, head)
+
+    def _stored_audit(self, published: str | None, head: str) -> AuditOutcome | None:
+        """None also for one that is not what was written: the audit can be had again, whatever it said."""
+        try:
+            return read_audit(self.store, self.pipeline.name, published, head)
+        except AuditDamagedError as error:
+            self.warn(f"{error} (as this run does)")
+            return None
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
-        plan, manifest = Plan(self.pipeline.stages[-1]), self.catalog.manifest(head)
+        plan, manifest = Plan(self.pipeline.stages[-1]), self.checked(self.catalog.manifest(head))
         since = -1 if published is None else self.catalog.manifest(published).epoch
         records = self.catalog.files(manifest.logs["panes"], since_epoch=since)
         panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
         layers = [file for layer in manifest.tables["current"] for file in layer.files]
+
+        def stored(named: Sequence[DataFile]) -> DataFrame:
+            return read_files(self.spark, self.store, named, plan.pane_schema)
+
         return run_audit(
             store=self.store,
             pipeline=self.pipeline,
             from_snapshot=published,
             to_snapshot=head,
-            panes=read_panes(self.spark, plan, self.root, panes),
-            current=changed_current(plan, read_panes(self.spark, plan, self.root, layers), since),
+            panes=stored(panes),
+            current=changed_current(plan, stored(layers), since),
         )
 
     def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:

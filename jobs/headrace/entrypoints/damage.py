@@ -1,0 +1,44 @@
+"""A data file that is not what was written: which snapshots do without it, and so how a person gets on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+
+_BEGINNING = "beginning"
+
+
+@contextmanager
+def ways_out(catalog: Catalog, branch: str) -> Iterator[None]:
+    """Have a BrokenObjectError about a data file below ``branch`` say where that branch can go back to."""
+    try:
+        yield
+    except BrokenObjectError as error:
+        advice = _advice(catalog, branch, str(error))
+        if advice is None:
+            raise
+        raise BrokenObjectError(f"{error}. {advice}") from error
+
+
+def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
+    """None if no snapshot of ``branch`` wrote a file that ``message`` names, or it is a tag, which cannot go back."""
+    refs = catalog.head().refs
+    head = refs.get(branch)
+    if head is None or branch.startswith("tags/"):
+        return None
+    passed: set[str] = set()
+    for writer in catalog.lineage(head):
+        passed.add(writer.snapshot_id)
+        if catalog.data_prefix(writer.epoch, writer.snapshot_id) in message:
+            break
+    else:
+        return None
+    back = f"headrace rollback {catalog.pipeline} {writer.parent or _BEGINNING}"
+    back += "" if branch in (MAIN, PUBLISHED) else f" --branch {branch}"
+    readers = ", and readers with it" if branch in (MAIN, PUBLISHED) and refs.get(PUBLISHED) in passed else ""
+    return (
+        f"Epoch {writer.epoch} wrote it: `{back}` goes back to before that{readers}, and the next run reads again what "
+        "came after. Or run the backfill DAG: it replays all input into a new branch, and readers stay where they are "
+        "until its cut-over"
+    )
