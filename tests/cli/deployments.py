@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.entrypoints.reading import View, schema
+from headrace.entrypoints.reading import schema
+from headrace.entrypoints.view_columns import View, ViewColumns
 from headrace.pipeline import Pipeline
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.registry import resolve
@@ -113,6 +114,7 @@ class Deployment:
             parent=None if self.head is None else self.head.snapshot_id,
             generation=claim.generation,
             created_at="2026-03-01T12:00:00Z",
+            schema=ViewColumns.of(self.pipeline).to_json(),
             progress={
                 "watermark": f"2026-03-01T{epoch:02}:50:00Z",
                 "held_back_by": {"input": "source", "split": "JFK", "since": "2026-03-02T00:00:00Z"},

@@ -55,6 +55,19 @@ def test_read_takes_a_condition_an_order_and_a_limit(deployment: Deployment) -> 
     assert [row["clicks"] for row in rows] == [1500, 3]
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_definition_that_has_changed_since_is_told_beside_the_rows(deployment: Deployment, output: str) -> None:
+    common = ("read", deployment.reference, "--branch", "main", "--format", output)
+    before = headrace(deployment, *common)
+    file = Path(deployment.reference)
+    file.write_text(file.read_text().replace("what={", 'what={"most": count(), '))
+    after = headrace(deployment, *common)
+    assert (after.exit_code, after.stdout) == (0, before.stdout)
+    assert "clicks has changed since snapshot" in after.stderr
+    assert "changed" not in before.stderr
+    assert "clicks has changed" in headrace(deployment, "files", deployment.reference, "--branch", "main").stderr
+
+
 def test_files_prints_one_path_a_line(deployment: Deployment) -> None:
     result = headrace(deployment, "files", deployment.reference, "--branch", "main")
     assert result.exit_code == 0

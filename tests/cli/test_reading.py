@@ -1,13 +1,19 @@
 """Reading without Spark: ``current`` folds to the newest pane, and only files that the manifest names are read."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.entrypoints.reading import CURRENT, QueryError, UnknownBranchError, View, files, query, read, schema, view
+from headrace.entrypoints.reading import CURRENT, QueryError, UnknownBranchError, files, query, read, schema, view
+from headrace.entrypoints.view_columns import View
+from headrace.pipeline import Pipeline, col, max_of, mean_of
+from headrace.pipeline import count as count_
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import Deployment, hour, pane
 
@@ -136,6 +142,37 @@ def test_a_damaged_file_is_named(deployment: Deployment, damage: str) -> None:
         read(deployment.pipeline, deployment.root, "panes", "main")
 
 
+def test_a_damaged_file_is_named_with_the_ways_out(deployment: Deployment) -> None:
+    first = deployment.commit(panes=[pane("ann", 0, 1)])
+    second = deployment.commit(panes=[pane("ann", 1, 2)])
+    third = deployment.commit(panes=[pane("ann", 2, 3)])
+    deployment.catalog.publish(second, None)
+    deployment.catalog.tag("kept", third)
+    path = f"{deployment.catalog.data_prefix(1, second)}/panes-0.parquet"
+    deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
+    back = f"`headrace rollback clicks {first}` goes back to before that"
+    for branch in ("main", "published"):
+        with pytest.raises(BrokenObjectError, match=path) as raised:
+            read(deployment.pipeline, deployment.root, "current", branch)
+        assert f"Epoch 1 wrote it: {back}, and readers with it" in str(raised.value)
+        assert "run the backfill DAG" in str(raised.value)
+    with pytest.raises(BrokenObjectError, match=path) as raised:
+        read(deployment.pipeline, deployment.root, "current", "tags/kept")
+    assert "rollback" not in str(raised.value)  # a tag stays where it is
+    deployment.catalog.rollback("main", first, "as the message says")
+    assert current(deployment, "published") == current(deployment) == [("ann", 0, 1)]
+
+
+def test_a_damaged_file_of_the_first_epoch_leaves_the_beginning(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 0, 1)])
+    (path,) = [info.path for info in deployment.store.list("clicks/data/")]
+    deployment.store.delete(path)
+    with pytest.raises(
+        BrokenObjectError, match="`headrace rollback clicks beginning` goes back to before that, and the"
+    ):
+        read(deployment.pipeline, deployment.root, "current", "main")
+
+
 def test_query_filters_orders_and_limits(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", n, n) for n in range(6)])
     rows = read(deployment.pipeline, deployment.root, "current", "main")
@@ -174,3 +211,42 @@ def test_files_of_an_object_store_are_uris(tmp_path: Path) -> None:
     (uri,) = files(deployment.pipeline, deployment.root, "panes", "main")
     assert uri.startswith("memory://uris/clicks/data/00000000-")
     assert uri.endswith("/panes-0.parquet")
+
+
+CHANGES: dict[str, Callable[[Pipeline], dict[str, Any]]] = {
+    "an aggregate more": lambda p: {"what": {**p.what, "most": max_of(col("amount"))}},
+    "an aggregate less": lambda p: {"what": {"clicks": count_()}},
+    "another type": lambda p: {"what": {**p.what, "clicks": mean_of(col("amount"))}},
+    "another meaning": lambda p: {"what": {**p.what, "amount": max_of(col("amount"))}},
+    "a key more": lambda p: {"key": {**p.key, "amount_key": col("amount")}},
+    "another key": lambda p: {"key": {"who": col("user")}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", View)
+def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
+    deployment: Deployment, change: str, name: View, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = {"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}
+    rejected = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
+    deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected])
+    deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
+    before = read(deployment.pipeline, deployment.root, name, "main")
+    assert before.num_rows
+    assert not caplog.messages
+    changed = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
+    assert read(changed, deployment.root, name, "main").equals(before)
+    assert deployment.head is not None
+    (told,) = caplog.messages
+    assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in told
+    heard: list[str] = []
+    assert files(changed, deployment.root, name, "main", tell=heard.append)
+    assert heard == [told]
+
+
+def test_an_empty_view_has_the_columns_of_its_snapshot(deployment: Deployment) -> None:
+    deployment.commit(panes=[])
+    changed = replace(deployment.pipeline, what={"most": max_of(col("amount"))})
+    rows = read(changed, deployment.root, "current", "main")
+    assert (rows.num_rows, rows.schema) == (0, schema(deployment.pipeline, "current"))

@@ -16,6 +16,7 @@ from headrace.entrypoints.cli import app
 from headrace.entrypoints.late import LandedLate, LateReplayError, land_late
 from headrace.entrypoints.restoring import InputGoneError
 from headrace.pipeline import FileFormat, Input, Pipeline, SlidingWindows
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.cli.deployments import Deployment, hour
 
@@ -49,6 +50,10 @@ def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: An
     return land_late(pipeline or deployment.pipeline, deployment.root, **{"branch": "main", **options})
 
 
+def sliding(deployment: Deployment, hours: int, every: int) -> Pipeline:
+    return replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=hours), timedelta(hours=every)))
+
+
 def landed(deployment: Deployment, folder: str = "late/landing/clicks") -> dict[str, bytes]:
     found = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
     return {path.rpartition("/")[2]: data for path, data in found.items()}
@@ -70,26 +75,42 @@ def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment
 
 def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -> None:
     """Windows of two hours begin every hour, so each record is in two."""
-    sliding = replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=2), timedelta(hours=1)))
+    deployment.pipeline = sliding(deployment, 2, 1)
     whole = [late(raw(1), window=window, hours=2) for window in (0, 1)]
     partly = late(raw(2), window=0, hours=2)
     deployment.commit(late=[*whole, partly, *whole, partly, partly])
-    found = land(deployment, sliding)
+    found = land(deployment)
     assert (found.records, found.partly_late) == (2, 3)
     assert [*landed(deployment).values()] == [f"{raw(1)}\n{raw(1)}\n".encode()]
 
 
+def test_what_other_windows_have_dropped_does_not_land(deployment: Deployment) -> None:
+    deployment.commit(late=[late(raw(1))])
+    with pytest.raises(LateReplayError, match="clicks has changed since snapshot"):
+        land(deployment, sliding(deployment, 2, 1))
+    assert landed(deployment) == {}
+
+
+def test_a_damaged_file_of_late_records_lands_nothing(deployment: Deployment) -> None:
+    snapshot = deployment.commit(late=[late(raw(1))])
+    path = f"{deployment.catalog.data_prefix(0, snapshot)}/late-0.parquet"
+    deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
+    with pytest.raises(BrokenObjectError, match=path):
+        land(deployment)
+    assert landed(deployment) == {}
+
+
 def test_equal_records_of_two_files_are_two(deployment: Deployment) -> None:
-    sliding = replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=2), timedelta(hours=1)))
+    deployment.pipeline = sliding(deployment, 2, 1)
     both = [late(raw(1), window=window, hours=2, file=f"landing/clicks/{window}.jsonl") for window in (0, 1)]
     deployment.commit(late=both)
-    assert land(deployment, sliding).partly_late == 2
+    assert land(deployment).partly_late == 2
 
 
 def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment: Deployment) -> None:
-    sliding = replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=1), timedelta(hours=2)))
+    deployment.pipeline = sliding(deployment, 1, 2)
     deployment.commit(late=[late(raw(1), window=0, minute=-10)])
-    assert land(deployment, sliding).records == 1
+    assert land(deployment).records == 1
 
 
 def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Deployment) -> None:
@@ -160,15 +181,15 @@ def test_names_end_as_the_source_takes_them(deployment: Deployment, suffixes: tu
 
 
 def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    deployment.commit(late=[late(raw(1))])
     pipeline = deployment.pipeline
-    far = replace(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
+    far = deployment.pipeline = replace(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
+    deployment.commit(late=[late(raw(1))])
     with pytest.raises(LateReplayError, match="name a landing prefix"):
         land(deployment, far)
     assert land(deployment, far, to="landing/late").records == 1
-    packed = replace(pipeline, source=replace(pipeline.source, suffixes=(".bz2",)))
+    packed = replace(pipeline, source=replace(far.source, suffixes=(".bz2",)))
     with pytest.raises(LateReplayError, match=r"takes only \.bz2"):
-        land(deployment, packed)
+        land(deployment, packed, to="landing/packed")
 
 
 def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:

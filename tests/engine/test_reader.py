@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 PAIR = t.StructType([t.StructField("left", t.LongType()), t.StructField("right", t.StringType(), nullable=False)])
 SCHEMA = t.StructType(
     [
-        t.StructField("a.b", t.StringType()),
+        t.StructField("é b", t.StringType()),
         t.StructField("a", t.LongType(), nullable=False),
         t.StructField("at", t.TimestampType()),
         t.StructField("times", t.ArrayType(t.TimestampType())),

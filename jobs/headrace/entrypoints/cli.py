@@ -141,7 +141,7 @@ def read(
     from headrace.entrypoints import reading
 
     found = resolve(pipeline)
-    rows = reading.query(reading.read(found, root, reading.view(view), branch), where, order)
+    rows = reading.query(reading.read(found, root, reading.view(view), branch, tell=notice), where, order)
     if output is Format.JSON:
         print_json(rows.slice(0, limit).to_pylist())
         return
@@ -164,7 +164,7 @@ def files(
     """Print the Parquet files of a view, for readers of your own."""
     from headrace.entrypoints import reading
 
-    named = reading.files(resolve(pipeline), root, reading.view(view), branch)
+    named = reading.files(resolve(pipeline), root, reading.view(view), branch, tell=notice)
     if output is Format.JSON:
         print_json(named)
     else:

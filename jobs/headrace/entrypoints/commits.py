@@ -14,6 +14,7 @@ from headrace.engine.layers import Added
 from headrace.engine.requests import SparkRequests
 from headrace.engine.session import in_background_pool
 from headrace.entrypoints.recorded import signals_to_json
+from headrace.entrypoints.view_columns import ViewColumns
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
@@ -50,6 +51,7 @@ class Committer:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
         self.fingerprint = fingerprint(engine.pipeline)
+        self.schema = ViewColumns.of(engine.pipeline).to_json()
         self.on_commit = on_commit
         self.request = request
         self.committed: list[Manifest] = []
@@ -109,6 +111,7 @@ class Committer:
             parent=None if parent is None else parent.snapshot_id,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+            schema=self.schema,
             progress={**computed.progress.to_json(), **self._signals(parent, computed)},
             tables={**self._state_layers(parent, computed, written), "current": current},
             logs=logs,

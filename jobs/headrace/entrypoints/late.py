@@ -27,8 +27,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.engine.source_planning import open_source
-from headrace.entrypoints.reading import View, column_types, manifest_of, schema, tables
+from headrace.entrypoints.damage import ways_out
+from headrace.entrypoints.reading import changed_since, manifest_of, tables
 from headrace.entrypoints.restoring import InputGoneError
+from headrace.entrypoints.view_columns import View, ViewColumns, column_types
 from headrace.errors import FixConfigError
 from headrace.model.expr import DataType
 from headrace.model.time import instant
@@ -122,12 +124,17 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, branch: s
     target = _target(pipeline.source, store, root, to)
     catalog = Catalog(store, pipeline.name)
     manifest = manifest_of(catalog, branch)
+    if manifest is not None and (changed := changed_since(pipeline, manifest)):
+        raise LateReplayError(
+            f"{changed}, and so is what was late. Take the change back for this; or run the backfill DAG, and then this"
+        )
     target.look()
     dropped = {} if manifest is None else _dropped(catalog, manifest)
     _check_there(target, dropped.keys(), branch)
     landing = _Landing(pipeline, store, target)
-    for name, files in dropped.items():
-        landing.epoch(name, files)
+    with ways_out(catalog, branch):
+        for name, files in dropped.items():
+            landing.epoch(name, files)
     return landing.result()
 
 
@@ -199,7 +206,7 @@ class _Landing:
 
     def _records(self, files: Sequence[DataFile]) -> list[_Record]:
         """What lands of the late rows in ``files``, equal records as often as they came."""
-        columns = schema(self._pipeline, View.LATE)
+        columns = ViewColumns.of(self._pipeline).schema(View.LATE)
         windows: defaultdict[_Record, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for table in tables(self._store, files, columns):
             for row in table.select(["file", "event_time", "raw", "window_start", "window_end"]).to_pylist():

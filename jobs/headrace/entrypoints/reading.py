@@ -5,9 +5,9 @@ Rows are loaded into memory; for more, give ``files`` to a reader of your own an
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from enum import StrEnum
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,11 +15,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.entrypoints.damage import ways_out
 from headrace.entrypoints.options import UnknownBranchError
+from headrace.entrypoints.view_columns import View, ViewColumns
 from headrace.errors import FixConfigError
-from headrace.model.expr import DataType
-from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.model.value_types import ListType, PairsType, ValueType
+from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
 from headrace_snapshots.datafiles import verify
@@ -28,19 +28,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore, open_store
 
 READERS = 8
-
-
-class View(StrEnum):
-    """What can be read of a snapshot.
-
-    ``current``: the latest pane per key and window after retractions; ``panes``: every pane and retraction;
-    ``late``: elements that were dropped because their window had expired; ``rejected``: dead letters.
-    """
-
-    CURRENT = "current"
-    PANES = "panes"
-    LATE = "late"
-    REJECTED = "rejected"
+_logger = logging.getLogger(__name__)
 
 
 class QueryError(FixConfigError):
@@ -48,30 +36,6 @@ class QueryError(FixConfigError):
 
     code = "config.query"
 
-
-_TIME = pa.timestamp("us", "UTC")
-_TYPES = {
-    DataType.STRING: pa.string(),
-    DataType.INT: pa.int64(),
-    DataType.FLOAT: pa.float64(),
-    DataType.BOOL: pa.bool_(),
-    DataType.TIMESTAMP: _TIME,
-}
-_WINDOW = [(WINDOW_START, _TIME), (WINDOW_END, _TIME)]
-_PANE_INFO = [
-    *_WINDOW,
-    ("pane_time", _TIME),
-    ("timing", pa.string()),
-    ("pane_index", pa.int64()),
-    ("nonspeculative_index", pa.int64()),
-    ("is_first", pa.bool_()),
-    ("is_last", pa.bool_()),
-    ("is_retraction", pa.bool_()),
-    ("epoch", pa.int64()),
-    ("sequence", pa.int64()),
-]
-_ORIGIN = [("reason", pa.string()), ("input", pa.string()), ("file", pa.string())]
-_RAW = [("raw", pa.string()), ("epoch", pa.int64())]
 
 CURRENT = """
 select * exclude (_newest) from (
@@ -88,64 +52,70 @@ def view(name: str) -> View:
 
 
 def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
-    """Columns of a view, timestamps in UTC."""
-    keys = [(name, _TYPES[kind]) for name, kind in pipeline.key_types.items()]
-    match View(view):
-        case View.CURRENT | View.PANES:
-            values = [(name, _arrow_type(kind)) for name, kind in pipeline.value_types.items()]
-            return pa.schema([*keys, *values, *_PANE_INFO])
-        case View.LATE:
-            first = [(name, _TYPES[kind]) for name, kind in pipeline.stages[0].key_types.items()]
-            return pa.schema([*first, ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
-        case View.REJECTED:
-            return pa.schema(
-                [
-                    ("input", pa.string()),
-                    ("file", pa.string()),
-                    ("position", pa.int64()),
-                    ("reason", pa.string()),
-                    *_RAW,
-                ]
-            )
+    """Columns of a view as ``pipeline`` is defined now, timestamps in UTC."""
+    return ViewColumns.of(pipeline).schema(View(view))
 
 
-def column_types(columns: Mapping[str, DataType]) -> pa.Schema:
-    """The Arrow types of columns as sources declare them."""
-    return pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
-
-
-def _arrow_type(kind: ValueType) -> pa.DataType:
-    match kind:
-        case ListType(item):
-            return pa.list_(_TYPES[item])
-        case PairsType(left, right):
-            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
-    return _TYPES[kind]
-
-
-def files(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> list[str]:
+def files(
+    pipeline: Pipeline,
+    root: str,
+    view: View | str = View.CURRENT,
+    branch: str = PUBLISHED,
+    *,
+    tell: Callable[[str], None] = _logger.warning,
+) -> list[str]:
     """Paths (of a local root) or URIs of a view's Parquet files, oldest first; none for a branch without snapshots.
 
-    The files of ``current`` are panes still to be folded (see CURRENT).
+    The files of ``current`` are panes still to be folded (see CURRENT). ``tell`` hears what ``read`` tells.
     Raises UnknownBranchError.
     """
-    return [_absolute(root, file.path) for file in _files_of(Catalog(open_store(root), pipeline.name), view, branch)]
+    catalog = Catalog(open_store(root), pipeline.name)
+    manifest = _told(pipeline, manifest_of(catalog, branch), tell)
+    return [_absolute(root, file.path) for file in _files_of(catalog, View(view), manifest)]
 
 
-def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> pa.Table:
+def read(
+    pipeline: Pipeline,
+    root: str,
+    view: View | str = View.CURRENT,
+    branch: str = PUBLISHED,
+    *,
+    tell: Callable[[str], None] = _logger.warning,
+) -> pa.Table:
     """The rows of a view as of the head of ``branch``, ordered by window and key, or by epoch.
 
+    Their columns are those of the definition that made the snapshot. ``tell`` hears when that is another one than
+    ``pipeline`` as it is now.
     Raises UnknownBranchError, and BrokenObjectError when a file is missing or not what the manifest says.
     """
-    store = open_store(root)
-    named = _files_of(Catalog(store, pipeline.name), view, branch)
-    columns = schema(pipeline, view)
-    rows = pa.concat_tables([columns.empty_table(), *tables(store, named, columns)])
-    order = _quoted(_order(pipeline, View(view)))
-    if View(view) is View.CURRENT:
-        identity = _quoted([*pipeline.key_types, WINDOW_START, WINDOW_END])
-        return _sql(rows, f"{CURRENT.format(identity=identity)} order by {order}")
+    view, catalog = View(view), Catalog(open_store(root), pipeline.name)
+    manifest = _told(pipeline, manifest_of(catalog, branch), tell)
+    columns = ViewColumns.of(pipeline) if manifest is None else ViewColumns.from_json(manifest.schema)
+    schema = columns.schema(view)
+    with ways_out(catalog, branch):
+        rows = pa.concat_tables(
+            [schema.empty_table(), *tables(catalog.store, _files_of(catalog, view, manifest), schema)]
+        )
+    order = _quoted(columns.order(view))
+    if view is View.CURRENT:
+        return _sql(rows, f"{CURRENT.format(identity=_quoted(columns.identity))} order by {order}")
     return _sql(rows, f"select * from rows order by {order}")
+
+
+def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:
+    """What there is to know if ``pipeline`` is defined otherwise now than when the snapshot was made; else None."""
+    if manifest.fingerprint == fingerprint(pipeline):
+        return None
+    return (
+        f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): its "
+        "columns, and what they mean, are still those of the definition that made it"
+    )
+
+
+def _told(pipeline: Pipeline, manifest: Manifest | None, tell: Callable[[str], None]) -> Manifest | None:
+    if manifest is not None and (changed := changed_since(pipeline, manifest)):
+        tell(f"{changed}. The backfill DAG makes them anew from all input")
+    return manifest
 
 
 def query(rows: pa.Table, where: str | None = None, order: str | None = None, limit: int | None = None) -> pa.Table:
@@ -177,13 +147,12 @@ def manifest_of(catalog: Catalog, branch: str) -> Manifest | None:
     raise UnknownBranchError(f"there is no branch or tag {branch!r}; there are {', '.join(sorted(refs)) or 'none'}")
 
 
-def _files_of(catalog: Catalog, view: View | str, branch: str) -> list[DataFile]:
-    manifest = manifest_of(catalog, branch)
+def _files_of(catalog: Catalog, view: View, manifest: Manifest | None) -> list[DataFile]:
     if manifest is None:
         return []
-    if View(view) is View.CURRENT:
+    if view is View.CURRENT:
         return [file for layer in manifest.tables.get("current", ()) for file in layer.files]
-    log = manifest.logs.get(View(view))
+    log = manifest.logs.get(view)
     records = () if log is None else catalog.files(log)
     return [file for record in records for file in record.files if isinstance(file, DataFile)]
 
@@ -202,18 +171,6 @@ def tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) ->
 
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
         yield from readers.map(load, named)
-
-
-def _order(pipeline: Pipeline, view: View) -> list[str]:
-    match view:
-        case View.CURRENT:
-            return [WINDOW_START, *pipeline.key_types, WINDOW_END]
-        case View.PANES:
-            return ["epoch", *pipeline.key_types, WINDOW_START, WINDOW_END, "sequence"]
-        case View.LATE:
-            return ["epoch", "event_time", *pipeline.key, WINDOW_START]
-        case View.REJECTED:
-            return ["epoch", "file", "position"]
 
 
 def _quoted(names: Iterable[str]) -> str:

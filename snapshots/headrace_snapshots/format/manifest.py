@@ -14,7 +14,8 @@ KIND = "manifest"
 class Manifest:
     """One snapshot. Immutable once stored.
 
-    ``progress`` is the engine's own (offsets, splits, watermark, clocks, next deadline); ``tables`` are layered
+    ``progress`` is the engine's own (offsets, splits, watermark, clocks, next deadline), and so is ``schema``, the
+    columns of what readers see; ``tables`` are layered
     tables, oldest layer first; ``logs`` are file logs; ``counts`` are rows by what became of them, of this epoch
     alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
     """
@@ -28,6 +29,7 @@ class Manifest:
     generation: int
     created_at: str
     progress: Mapping[str, JSON]
+    schema: Mapping[str, JSON] = field(default_factory=dict)
     tables: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
     logs: Mapping[str, FileLog] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class Manifest:
             "generation": self.generation,
             "created_at": self.created_at,
             "progress": dict(self.progress),
+            "schema": dict(self.schema),
             "tables": {name: [layer.to_json() for layer in layers] for name, layers in self.tables.items()},
             "logs": {name: log.to_json() for name, log in self.logs.items()},
             "counts": dict(self.counts),
@@ -66,6 +69,7 @@ class Manifest:
             generation=fields.integer("generation"),
             created_at=fields.text("created_at"),
             progress=fields.fields("progress").value,
+            schema=fields.fields("schema").value,
             tables=fields.mapping("tables", lambda tables, name: tables.items(name, Layer.from_json)),
             logs=fields.mapping("logs", lambda logs, name: FileLog.from_json(logs.fields(name))),
             counts=fields.mapping("counts", Fields.integer),

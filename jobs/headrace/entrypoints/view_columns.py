@@ -1,0 +1,158 @@
+"""The columns of what readers see. A snapshot records those of the definition that made it, and is read by them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.model.expr import DataType
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.value_types import ListType, PairsType, ValueType
+from headrace.pipeline.graph import Pipeline
+
+
+class View(StrEnum):
+    """What can be read of a snapshot.
+
+    ``current``: the latest pane per key and window after retractions; ``panes``: every pane and retraction;
+    ``late``: elements that were dropped because their window had expired; ``rejected``: dead letters.
+    """
+
+    CURRENT = "current"
+    PANES = "panes"
+    LATE = "late"
+    REJECTED = "rejected"
+
+
+_TIME = pa.timestamp("us", "UTC")
+_TYPES = {
+    DataType.STRING: pa.string(),
+    DataType.INT: pa.int64(),
+    DataType.FLOAT: pa.float64(),
+    DataType.BOOL: pa.bool_(),
+    DataType.TIMESTAMP: _TIME,
+}
+_WINDOW = [(WINDOW_START, _TIME), (WINDOW_END, _TIME)]
+_PANE_INFO = [
+    *_WINDOW,
+    ("pane_time", _TIME),
+    ("timing", pa.string()),
+    ("pane_index", pa.int64()),
+    ("nonspeculative_index", pa.int64()),
+    ("is_first", pa.bool_()),
+    ("is_last", pa.bool_()),
+    ("is_retraction", pa.bool_()),
+    ("epoch", pa.int64()),
+    ("sequence", pa.int64()),
+]
+_ORIGIN = [("reason", pa.string()), ("input", pa.string()), ("file", pa.string())]
+_RAW = [("raw", pa.string()), ("epoch", pa.int64())]
+_REJECTED = [
+    ("input", pa.string()),
+    ("file", pa.string()),
+    ("position", pa.int64()),
+    ("reason", pa.string()),
+    *_RAW,
+]
+
+
+@dataclass(frozen=True)
+class ViewColumns:
+    """The columns that a definition gives: keys and values of its panes, keys of its late rows, in order."""
+
+    keys: Mapping[str, DataType]
+    values: Mapping[str, ValueType]
+    late_keys: Mapping[str, DataType]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "ViewColumns":
+        """Those of the definition ``pipeline``."""
+        return cls(pipeline.key_types, pipeline.value_types, pipeline.stages[0].key_types)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return {
+            "keys": _to_json(self.keys),
+            "values": _to_json(self.values),
+            "late_keys": _to_json(self.late_keys),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ViewColumns":
+        """The inverse of ``to_json``."""
+        return cls(
+            {name: DataType(kind) for name, kind in value["keys"]},
+            {name: _type_from_json(kind) for name, kind in value["values"]},
+            {name: DataType(kind) for name, kind in value["late_keys"]},
+        )
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells the rows of ``current`` from each other."""
+        return [*self.keys, WINDOW_START, WINDOW_END]
+
+    def schema(self, view: View) -> pa.Schema:
+        """The columns of ``view``, timestamps in UTC."""
+        match view:
+            case View.CURRENT | View.PANES:
+                values = [(name, _arrow_type(kind)) for name, kind in self.values.items()]
+                return pa.schema([*_fields(self.keys), *values, *_PANE_INFO])
+            case View.LATE:
+                return pa.schema([*_fields(self.late_keys), ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
+            case View.REJECTED:
+                return pa.schema(_REJECTED)
+
+    def order(self, view: View) -> list[str]:
+        """How the rows of ``view`` are ordered."""
+        match view:
+            case View.CURRENT:
+                return [WINDOW_START, *self.keys, WINDOW_END]
+            case View.PANES:
+                return ["epoch", *self.keys, WINDOW_START, WINDOW_END, "sequence"]
+            case View.LATE:
+                return ["epoch", "event_time", *self.late_keys, WINDOW_START]
+            case View.REJECTED:
+                return ["epoch", "file", "position"]
+
+
+def column_types(columns: Mapping[str, DataType]) -> pa.Schema:
+    """The Arrow types of columns as sources declare them."""
+    return pa.schema(_fields(columns))
+
+
+def _fields(columns: Mapping[str, DataType]) -> list[tuple[str, pa.DataType]]:
+    return [(name, _TYPES[kind]) for name, kind in columns.items()]
+
+
+def _arrow_type(kind: ValueType) -> pa.DataType:
+    match kind:
+        case ListType(item):
+            return pa.list_(_TYPES[item])
+        case PairsType(left, right):
+            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
+    return _TYPES[kind]
+
+
+def _to_json(columns: Mapping[str, ValueType]) -> list[list[Any]]:
+    """Pairs: objects of a manifest keep no order."""
+    return [[name, _type_to_json(kind)] for name, kind in columns.items()]
+
+
+def _type_to_json(kind: ValueType) -> Any:
+    match kind:
+        case ListType(item):
+            return {"list": item.value}
+        case PairsType(left, right):
+            return {"pairs": [left.value, right.value]}
+    return kind.value
+
+
+def _type_from_json(value: Any) -> ValueType:
+    match value:
+        case {"list": item}:
+            return ListType(DataType(item))
+        case {"pairs": [left, right]}:
+            return PairsType(DataType(left), DataType(right))
+    return DataType(value)
