@@ -1,5 +1,5 @@
 """The Airflow DAGs of every registered pipeline."""
 
-from headrace_airflow.dags import build_dags
+from headrace_airflow.dags import built
 
-globals().update(build_dags())
+globals().update(built().dags)

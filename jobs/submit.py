@@ -81,6 +81,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         signals=tuple(map(parse_signal, given.signal)),
         of=given.of,
         clock=parse_clock(given.clock, given.clock_step),
+        strict=given.strict,
     )
 
 
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
+    parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
     return parser
 
 

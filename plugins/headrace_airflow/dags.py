@@ -3,17 +3,19 @@
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from airflow.sdk import DAG, Asset, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
+from headrace.pipeline.registry import Registered, registered_files
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
-from headrace_airflow.registered import Registered, registered_files
 from headrace_airflow.settings import pool_name
 
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,10 +24,32 @@ _BY_HAND = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
-def build_dags() -> dict[str, DAG]:
-    """The DAGs of every usable registered pipeline by DAG id; for unusable files see raise_broken."""
-    families = (process_dag, recover_dag, backfill_dag)
-    dags = [family(found) for found in registered_files().pipelines.values() for family in families]
+@dataclass(frozen=True)
+class Built:
+    """``dags`` by DAG id, and why the pipelines of each other file have none."""
+
+    dags: Mapping[str, DAG]
+    broken: Mapping[Path, str]
+
+
+def built() -> Built:
+    """The DAGs of every registered pipeline of which there can be some."""
+    found = registered_files()
+    dags: dict[str, DAG] = {}
+    broken = dict(found.broken)
+    for registered in found.pipelines.values():
+        try:
+            dags |= dags_of(registered)
+        except Exception as error:  # whatever Airflow says of this one, the others stay
+            broken[registered.file] = f"{registered.file}: {type(error).__name__}: {error}"
+    return Built(dags, broken)
+
+
+def dags_of(registered: Registered) -> dict[str, DAG]:
+    """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them."""
+    dags = [family(registered) for family in (process_dag, recover_dag, backfill_dag)]
+    for dag in dags:
+        dag.validate()  # type: ignore[no-untyped-call]
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -152,6 +176,7 @@ def _dag(
         tags=["headrace", pipeline.name, family],
         default_args=_RETRY,
         allowed_run_types=run_types,
+        auto_register=False,  # the file in dags/ names them
     )
 
 

@@ -16,9 +16,9 @@ from headrace.engine.jvm import driver_java_options, s3a_jars
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import Action, RunResult, read
 from headrace.errors import FixConfigError
+from headrace.pipeline.registry import Registered
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
-from headrace_airflow.registered import Registered
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, root, spark_connection
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 

@@ -8,7 +8,7 @@ import sys
 
 from airflow.models.pool import Pool
 
-from headrace_airflow.registered import registered_files
+from headrace.pipeline.registry import registered_files
 from headrace_airflow.settings import pool_name
 
 

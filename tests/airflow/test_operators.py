@@ -40,7 +40,7 @@ EXECUTE = """
 import json, os, types, uuid
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace_airflow.operators import HeadraceOperator
-from headrace_airflow.registered import registered_files
+from headrace.pipeline.registry import registered_files
 ExecutorSafeguard.test_mode = True
 registered = registered_files().pipelines["clicks"]
 flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep",

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import FixConfigError
 from headrace.model.panes import Timing
 from headrace.model.time import instant
-from headrace.pipeline.registry import registered
+from headrace.pipeline.registry import registered_files
 from headrace.reference import DropCause
 from scripts.land_scenarios import land, parts
 from tests.scenarios import answers
@@ -115,7 +115,7 @@ def test_a_correction_sorts_behind_what_was_live(tmp_path: Path) -> None:
 
 
 def test_scenarios_have_names_only_where_their_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not registered().keys() & set(NAMES)
+    assert not registered_files().pipelines.keys() & set(NAMES)
     monkeypatch.setenv("HEADRACE_PIPELINES", str(FOLDER))
-    assert registered().keys() >= set(NAMES)
+    assert registered_files().pipelines.keys() >= set(NAMES)
     assert [PIPELINES[name].name for name in NAMES] == list(NAMES)

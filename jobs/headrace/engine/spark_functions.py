@@ -1,15 +1,14 @@
 """A user's own Spark code, named ``module:function``: found, called, and held to what it declares."""
 
-import importlib
-import sys
 from collections.abc import Callable
 
-from pyspark import cloudpickle
 from pyspark.sql import functions as f
 
 from headrace.engine.expressions import named
+from headrace.engine.travelling import travels
 from headrace.engine.types import SPARK_TYPES, DataFrame
 from headrace.errors import FixConfigError
+from headrace.pipeline.folders import imported
 from headrace.pipeline.sources import SparkFunction
 
 
@@ -64,7 +63,7 @@ def through(function: SparkFunction, records: DataFrame, unparsed: str) -> DataF
 def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
     module_name, _, name = function.name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = imported(module_name, function.package)
     except Exception as error:
         raise SparkFunctionError(
             f"Spark function {function.name}: module {module_name} cannot be imported ({type(error).__name__}: "
@@ -73,7 +72,6 @@ def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
     found = getattr(module, name, None)
     if not callable(found):
         raise SparkFunctionError(f"Spark function {function.name}: module {module_name} has no function {name}")
-    # its own functions for rows travel to tasks, which may not be able to import the module
-    cloudpickle.register_pickle_by_value(sys.modules[module_name])  # type: ignore[no-untyped-call]
+    travels(module.__name__)  # with its own functions for rows
     result: Callable[[DataFrame], object] = found
     return result

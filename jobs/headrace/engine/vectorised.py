@@ -3,16 +3,15 @@
 An object travels to the tasks with the module that defines it, which they need not be able to import.
 """
 
-import sys
 from collections.abc import Callable
 from typing import cast
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.functions import arrow_udf
 
+from headrace.engine.travelling import travels
 from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.expr import DataType
 from headrace.model.value_types import ListType
@@ -28,9 +27,9 @@ def vectorised(
     Spark takes any Python function for cheap and copies a call to wherever its result is read: calls over results of
     calls would grow exponentially. ``is_read_often`` prevents that, but such a call cannot stand in an aggregation.
     """
-    module = sys.modules[type(owner).__module__]
-    if module.__name__.partition(".")[0] != "headrace":
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    module = type(owner).__module__
+    if module.partition(".")[0] != "headrace":
+        travels(module)
     # its type hints know fewer result types than it takes
     made = cast("Callable[..., Named]", arrow_udf)(function, returns)
     # what might be something else the next time is computed once

@@ -25,7 +25,7 @@ from headrace.entrypoints.cli_output import (
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
-from headrace.pipeline.registry import registered, resolve
+from headrace.pipeline.registry import registered_files, resolve
 from headrace_snapshots.catalog import PUBLISHED, Catalog, Head, LostEntry
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
@@ -97,6 +97,9 @@ def run(
     publish: Annotated[
         bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse to go on if code of your own has changed since the last snapshot.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
@@ -114,6 +117,7 @@ def run(
         signals=tuple(map(parse_signal, signal or ())),
         of=of,
         clock=parse_clock(clock, clock_step),
+        strict=strict,
     )
     with watching() as watcher:
         result = run_recorded(resolve(pipeline), root, options, watcher)
@@ -322,14 +326,17 @@ def pipelines(
 ) -> None:
     """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES."""
     rows = []
-    for name, pipeline in registered().items():
-        row = {"name": name, "description": pipeline.description, "source": pipeline.source.path}
+    found = registered_files()
+    for name, each in found.pipelines.items():
+        row = {"name": name, "description": each.pipeline.description, "source": each.pipeline.source.path}
         rows.append(row if root is None else {**row, **_refs(Catalog(open_store(root), name))})
     if output is Format.JSON:
         print_json(rows)
     else:
         columns = list(rows[0]) if rows else ["name"]
         print_table(columns, ([row[column] for column in columns] for row in rows))
+    for why in found.broken.values():
+        notice(f"cannot be used: {why}")
 
 
 @command
@@ -364,7 +371,7 @@ def _find(snapshot: str, root: str, pipeline: str | None) -> Manifest:
         catalog = _catalog(pipeline, root)
         return catalog.manifest(_id(catalog.head(), snapshot))
     store = open_store(root)
-    for name in registered():
+    for name in registered_files().pipelines:
         try:
             store.stat(f"{name}/manifests/{snapshot}.json")
         except ObjectNotFoundError:

@@ -16,6 +16,7 @@ from headrace.engine.session import in_background_pool
 from headrace.entrypoints.recorded import signals_to_json
 from headrace.entrypoints.view_columns import ViewColumns
 from headrace.model.time import NEVER, Instant
+from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.codec import JSON
@@ -50,7 +51,7 @@ class Committer:
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
-        self.fingerprint = fingerprint(engine.pipeline)
+        self.fingerprint, self.code = fingerprint(engine.pipeline), code_of(engine.pipeline)
         self.schema = ViewColumns.of(engine.pipeline).to_json()
         self.on_commit = on_commit
         self.request = request
@@ -118,6 +119,7 @@ class Committer:
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),
+            code=self.code,
         )
         catalog.commit(self.claim, manifest)
         self.head = manifest

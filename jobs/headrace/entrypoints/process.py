@@ -7,7 +7,6 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.errors import LostBlockError, spark_errors
@@ -32,6 +31,7 @@ from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixConfigError
 from headrace.model.time import instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.code import changed_code
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
@@ -49,6 +49,12 @@ class ChangedPipelineError(FixConfigError):
     """The state of the snapshot was made by another definition of the pipeline."""
 
     code = "config.changed_pipeline"
+
+
+class ChangedCodeError(FixConfigError):
+    """Code of the user's own is not what made the snapshot, and the run is to be strict."""
+
+    code = "config.changed_code"
 
 
 def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
@@ -122,7 +128,6 @@ class _Run:
         self.store = open_store(self.root)
         self.landing = Landing(self.pipeline, self.store)
         self.catalog = Catalog(self.store, self.pipeline.name)
-        self.checked = partial(check_unchanged, self.pipeline)
         self.started_at = timestamp()
         self.warnings: list[str] = []
         self._looked: tuple[str | None, ByInput] | None = None
@@ -144,6 +149,21 @@ class _Run:
         """Tell ``warning`` now, and again in the result."""
         self.warnings.append(warning)
         self.listener.warned(warning)
+
+    def checked(self, manifest: Manifest) -> Manifest:
+        """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
+        check_unchanged(self.pipeline, manifest)
+        if changed := changed_code(self.pipeline, manifest.code):
+            what = (
+                f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
+                f"{manifest.epoch}): results so far were made by what it was"
+            )
+            if self.options.strict:
+                raise ChangedCodeError(f"{what}. Take the change back, run the backfill DAG, or leave out --strict")
+            warning = f"{what}. A backfill makes them all anew"
+            if warning not in self.warnings:
+                self.warn(warning)
+        return manifest
 
     def close(self) -> None:
         """Stop the session, if it is the run's own."""

@@ -51,7 +51,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Expr):
         return to_json(value)
     if is_dataclass(value) and not isinstance(value, type):
-        values = {field.name: getattr(value, field.name) for field in fields(value)}
+        meant = [field for field in fields(value) if not field.metadata.get("is_place")]
+        values = {field.name: getattr(value, field.name) for field in meant}
         used = {name: _plain(part) for name, part in values.items() if part is not None}
         return [type(value).__name__, used, *_declared(value)]
     if isinstance(value, Mapping):

@@ -20,6 +20,7 @@ from headrace.model.value_types import ValueType
 from headrace.model.windows import WindowFn
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
+from headrace.pipeline.schedules import check_schedule
 from headrace.pipeline.sources import FileSource, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
@@ -100,6 +101,7 @@ class Pipeline:
     ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a
     trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting`` accumulating panes that feed
     another aggregation, where a pane and its refinements all count (7.6).
+    ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand.
     ``also`` are further inputs, united with ``source`` (12.9); ``deduplicate`` is applied to all of them together,
     behind the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
@@ -128,6 +130,10 @@ class Pipeline:
             raise PipelineError(
                 f"pipeline name {self.name!r}: use lower case letters, digits and _, starting with a letter"
             )
+        try:
+            check_schedule(self.schedule)
+        except PipelineError as error:
+            raise PipelineError(f"pipeline {self.name}: {error}") from None
         check(self)
 
     @cached_property

@@ -1,16 +1,17 @@
 """Finding pipelines: those that ship, those of ``HEADRACE_PIPELINES``, and one named by a path.
 
-Importing a pipeline file runs it, nothing else: no Spark, no storage.
+Importing a pipeline file runs it, nothing else: no Spark, no storage. A file that cannot be used takes nothing away
+from the others.
 """
 
-import hashlib
-import importlib.util
 import os
-import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
-from headrace.errors import FixConfigError
+from headrace.errors import FixConfigError, PipelineError
+from headrace.pipeline.folders import forget, load
 from headrace.pipeline.graph import Pipeline
 
 SHIPPED = Path(__file__).resolve().parents[2] / "pipelines"
@@ -18,75 +19,137 @@ VARIABLE = "HEADRACE_PIPELINES"
 
 
 class UnknownPipelineError(FixConfigError):
-    """No pipeline of that name, or a file without one."""
+    """No pipeline of that name, or several, or a file without one."""
 
     code = "config.unknown_pipeline"
+
+
+class PipelineFileError(PipelineError):
+    """A pipeline's file, or a module beside it, raises when it is imported. The message begins with file and line."""
+
+    code = "config.pipeline_file"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A usable pipeline and the file that defines it. ``reference`` finds it without looking at any other file."""
+
+    pipeline: Pipeline
+    file: Path
+
+    @property
+    def reference(self) -> str:
+        """As the command line and submit.py take it."""
+        return f"{self.file.resolve()}:{self.pipeline.name}"
+
+
+@dataclass(frozen=True)
+class RegisteredFiles:
+    """``pipelines`` by name. ``broken``: why each of the other files cannot be used. ``repeated``: names that several
+    files define, and which; the first of them counts.
+    """
+
+    pipelines: Mapping[str, Registered]
+    broken: Mapping[Path, str]
+    repeated: Mapping[str, tuple[Path, Path]]
 
 
 def pipeline_folders() -> list[Path]:
     """Folders that are searched: those in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
     named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-    return [*named, *([SHIPPED] if SHIPPED.is_dir() else [])]
+    folders = [*named, *([SHIPPED] if SHIPPED.is_dir() else [])]
+    return list({folder.resolve(): folder for folder in folders}.values())
 
 
-def registered() -> dict[str, Pipeline]:
-    """Every pipeline of every folder by name. Raises UnknownPipelineError for two of one name or a missing folder."""
-    found: dict[str, tuple[Pipeline, Path]] = {}
-    for folder in pipeline_folders():
-        if not folder.is_dir():
-            raise UnknownPipelineError(f"{VARIABLE} names {folder}, which is no folder")
-        for file in sorted(folder.glob("*.py")):
-            if file.name.startswith("_"):
-                continue
-            for pipeline in pipelines_in(file):
-                if pipeline.name in found and found[pipeline.name][1] != file:
-                    raise UnknownPipelineError(
-                        f"pipeline {pipeline.name} is defined in {found[pipeline.name][1]} and in {file}; rename one"
-                    )
-                found[pipeline.name] = (pipeline, file)
-    return {name: pipeline for name, (pipeline, _) in sorted(found.items())}
+def registered_files() -> RegisteredFiles:
+    """Every pipeline that can be loaded; a file that raises, or repeats a name, is broken, and nothing else is."""
+    pipelines: dict[str, Registered] = {}
+    broken: dict[Path, str] = {}
+    repeated: dict[str, tuple[Path, Path]] = {}
+    for file in _files(broken):
+        try:
+            found = _loaded(file)
+        except PipelineFileError as error:
+            broken[file] = str(error)
+            continue
+        names = [pipeline.name for pipeline in found]
+        known = {name: pipelines[name].file for name in names if name in pipelines}
+        again = {name: (known.get(name, file), file) for name in names if name in known or names.count(name) > 1}
+        if again:
+            name, (first, _) = min(again.items())
+            broken[file] = f"{file}: pipeline {name} is also defined in {first}; rename one"
+            repeated |= again
+        else:
+            pipelines |= {pipeline.name: Registered(pipeline, file) for pipeline in found}
+    return RegisteredFiles(dict(sorted(pipelines.items())), broken, repeated)
 
 
 def resolve(reference: str) -> Pipeline:
-    """The pipeline that ``reference`` names: a registered name, or ``path/to/file.py[:name]``."""
+    """The pipeline that ``reference`` names: a registered name, or ``path/to/file.py[:name]``.
+
+    Raises UnknownPipelineError, and PipelineFileError for the file that is named.
+    """
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
         return _from_file(Path(path), name)
-    pipelines = registered()
-    if reference not in pipelines:
+    found = registered_files()
+    if reference in found.repeated:
+        first, second = found.repeated[reference]
+        raise UnknownPipelineError(f"pipeline {reference} is defined in {first} and in {second}; rename one")
+    if reference not in found.pipelines:
+        unusable = "".join(f"\ncannot be used: {why}" for why in found.broken.values())
         raise UnknownPipelineError(
-            f"there is no pipeline {reference!r}; registered: {', '.join(pipelines) or 'none'}; "
-            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder"
+            f"there is no pipeline {reference!r}; registered: {', '.join(found.pipelines) or 'none'}; "
+            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{unusable}"
         )
-    return pipelines[reference]
+    return found.pipelines[reference].pipeline
 
 
 def _from_file(file: Path, name: str) -> Pipeline:
     if not file.is_file():
         raise UnknownPipelineError(f"there is no file {file}")
-    pipelines = [p for p in pipelines_in(file) if not name or p.name == name]
+    forget(file.parent)
+    found = _loaded(file)
+    pipelines = [p for p in found if not name or p.name == name]
     if len(pipelines) != 1:
-        names = ", ".join(p.name for p in pipelines_in(file)) or "none"
+        names = ", ".join(p.name for p in found) or "none"
         raise UnknownPipelineError(f"{file} holds these pipelines: {names}; name one as {file}:NAME")
     return pipelines[0]
 
 
-def pipelines_in(file: Path) -> list[Pipeline]:
-    """The pipelines that ``file`` defines at its top level, in order of definition."""
-    module = _load(file)
+def _files(broken: dict[Path, str]) -> Iterator[Path]:
+    """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
+    for folder in pipeline_folders():
+        if not folder.is_dir():
+            broken[folder] = f"{folder}: {VARIABLE} names it and it is no folder"
+            continue
+        forget(folder)
+        yield from sorted(folder.glob("[!_]*.py"))
+
+
+def _loaded(file: Path) -> Sequence[Pipeline]:
+    """The pipelines that ``file`` defines at its top level, in order of definition. Raises PipelineFileError."""
+    try:
+        module = load(file)
+    except (Exception, SystemExit) as error:  # a user's file may raise anything, and may call sys.exit
+        raise PipelineFileError(f"{_place(file, error)}: {type(error).__name__}: {_text(error)}") from error
     unique = {id(value): value for value in vars(module).values() if isinstance(value, Pipeline)}
     return list(unique.values())
 
 
-def _load(file: Path) -> ModuleType:
-    digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
-    spec = importlib.util.spec_from_file_location(f"_headrace_pipeline_{digest}_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise UnknownPipelineError(f"{file} cannot be imported")
-    folder = str(file.parent.resolve())
-    if folder not in sys.path:
-        sys.path.append(folder)  # modules beside a pipeline are importable, as beside a DAG
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def _place(file: Path, error: BaseException) -> str:
+    """File and line at which ``error`` was raised: the last of the user's own files on the way there."""
+    folder = str(file.resolve().parent)
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((error.filename, error.lineno))
+    own = [(name, line) for name, line in frames if name.startswith(f"{folder}{os.sep}")]
+    name, line = own[-1] if own else (str(file), None)
+    where = file if name == str(file.resolve()) else Path(name)
+    return f"{where}:{line}" if line else str(where)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return error.msg
+    return f"it calls sys.exit({error})" if isinstance(error, SystemExit) else str(error)

@@ -6,6 +6,10 @@ from enum import StrEnum
 
 from headrace.errors import PipelineError
 from headrace.model.expr import DataType
+from headrace.pipeline.folders import current
+
+PLACE = {"is_place": True}
+"""Metadata of a field that says where something lies, which does not change what it means."""
 
 
 class FileFormat(StrEnum):
@@ -31,11 +35,13 @@ class SparkFunction:
     order. Columns that start with ``_`` say where a record is from and must stay. ``returns`` are the columns that it
     gives. The module lies beside the pipeline's file, or is installed. ``deterministic``: equal rows always give equal
     rows. If not, the outcome of an epoch is kept until the epoch is committed, and a replay may come out otherwise.
+    ``package`` says which folder is meant by "beside": that of the file which is being imported.
     """
 
     name: str
     returns: Mapping[str, DataType]
     deterministic: bool
+    package: str | None = field(default_factory=current, repr=False, metadata=PLACE)
 
     def __post_init__(self) -> None:
         module, _, function = self.name.partition(":")

@@ -18,6 +18,7 @@ class Manifest:
     columns of what readers see; ``tables`` are layered
     tables, oldest layer first; ``logs`` are file logs; ``counts`` are rows by what became of them, of this epoch
     alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
+    ``code`` are digests of users' own code (Spark functions, own objects) by its name.
     """
 
     snapshot_id: str
@@ -35,6 +36,7 @@ class Manifest:
     counts: Mapping[str, int] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> JSON:
         """A JSON object."""
@@ -54,6 +56,7 @@ class Manifest:
             "counts": dict(self.counts),
             "timings": dict(self.timings),
             "requests": dict(self.requests),
+            "code": dict(self.code),
         }
 
     @classmethod
@@ -75,6 +78,7 @@ class Manifest:
             counts=fields.mapping("counts", Fields.integer),
             timings=fields.mapping("timings", Fields.number),
             requests=fields.mapping("requests", Fields.integer),
+            code=fields.mapping("code", Fields.text),
         )
 
     def to_bytes(self) -> bytes:

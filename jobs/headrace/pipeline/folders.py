@@ -1,0 +1,150 @@
+"""Modules beside a pipeline's file: in memory every folder is a package of its own, so that two folders may each hold a
+``parsing.py``.
+
+``import parsing`` in a file of a folder means the ``parsing.py`` beside it, and else what is installed; Python's own
+modules and Headrace come before both. Only imports that such files write themselves are looked at.
+"""
+
+import builtins
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+_PREFIX = "_headrace_"
+_FIRST = sys.stdlib_module_names | {"headrace", "headrace_airflow", "headrace_snapshots"}
+_loading: ContextVar[str | None] = ContextVar("_loading", default=None)
+
+
+def load(file: Path) -> ModuleType:
+    """The module of a pipeline's file, executed unless it was since ``forget``. Raises what the file raises."""
+    folder = file.resolve().parent
+    name = f"{_package(folder)}.{file.stem.replace('.', '·')}"
+    if name in sys.modules:
+        return sys.modules[name]
+    path = str(folder / file.name)
+    spec = spec_from_file_location(name, path, loader=_Loader(name, path))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def forget(folder: Path) -> None:
+    """Forget the modules of ``folder``: what is loaded afterwards is what lies there then."""
+    package = _name(folder.resolve())
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        del sys.modules[name]
+
+
+def current() -> str | None:
+    """The package of the folder of which a module is being executed; None outside."""
+    return _loading.get()
+
+
+def imported(name: str, package: str | None) -> ModuleType:
+    """The module that a file of ``package`` means by ``name``. Raises what importing it raises."""
+    if package is not None and package in sys.modules and _is_beside(_folder(package), name.partition(".")[0]):
+        name = f"{package}.{name}"
+    return importlib.import_module(name)
+
+
+def package_of(module: str) -> str | None:
+    """The package of the folder that the module of that name lies in; None for any other module."""
+    package = module.partition(".")[0]
+    return package if package.startswith(_PREFIX) else None
+
+
+def plain_name(module: str) -> str:
+    """The name by which files of its folder know the module: without the package."""
+    package = package_of(module)
+    return module if package is None else module.removeprefix(f"{package}.")
+
+
+class _Loader(SourceFileLoader):
+    """Executes a module of a folder: always from its source, and with imports of its own."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        # no cached bytecode: that is told from the source by a time in seconds and the size, and may be another's
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        package = module.__name__.partition(".")[0]
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importer(package)}
+        token = _loading.set(package)
+        try:
+            super().exec_module(module)
+        finally:
+            _loading.reset(token)
+
+
+class _Finder:
+    """Finds modules of the packages, in their folders."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, _: ModuleType | None = None) -> ModuleSpec | None:
+        if path is None or package_of(name) is None:
+            return None
+        specs = (FileFinder(entry, (_Loader, SOURCE_SUFFIXES)).find_spec(name) for entry in path)
+        return next((spec for spec in specs if spec is not None), None)
+
+
+sys.meta_path.append(_Finder)
+
+
+def _name(folder: Path) -> str:
+    return f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+
+
+def _package(folder: Path) -> str:
+    name = _name(folder)
+    if name not in sys.modules:
+        package = sys.modules[name] = ModuleType(name, f"The modules of {folder}.")
+        package.__path__ = [str(folder)]
+    return name
+
+
+def _folder(package: str) -> Path:
+    return Path(sys.modules[package].__path__[0])
+
+
+def _is_beside(folder: Path, top: str) -> bool:
+    """Whether a module or package ``top`` in ``folder`` is meant. A folder without ``__init__.py`` is the last choice,
+    as it is for Python.
+    """
+    if top in _FIRST:
+        return False
+    found = FileFinder(str(folder), (_Loader, SOURCE_SUFFIXES)).find_spec(top)
+    return found is not None and (found.loader is not None or PathFinder.find_spec(top) is None)
+
+
+def _importer(package: str) -> Callable[..., ModuleType]:
+    folder = _folder(package)
+    is_beside = cache(lambda top: _is_beside(folder, top))
+
+    def import_(
+        name: str,
+        of: Mapping[str, Any] | None = None,
+        local: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        top = name.partition(".")[0]
+        if level or not is_beside(top):
+            return builtins.__import__(name, of, local, fromlist or (), level)
+        found = builtins.__import__(f"{package}.{name}", of, local, fromlist or (), 0)
+        return found if fromlist else sys.modules[f"{package}.{top}"]
+
+    return import_

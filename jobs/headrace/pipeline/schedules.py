@@ -1,0 +1,81 @@
+"""When a pipeline runs: a cron expression of five fields, or one of Airflow's presets. Checked without Airflow."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.errors import PipelineError
+
+PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_PART = re.compile(r"(?:(?P<all>\*)|(?P<first>[0-9]+|[a-z]{3})(?:-(?P<last>[0-9]+|[a-z]{3}))?)(?:/(?P<step>[0-9]+))?")
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One field of a cron expression; ``names`` stand for numbers from ``low`` on."""
+
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+    def values(self, text: str) -> set[int]:
+        """The numbers that ``text`` means. Raises ValueError with what is wrong."""
+        found: set[int] = set()
+        for part in text.lower().split(","):
+            written = _PART.fullmatch(part)
+            if written is None:
+                raise ValueError(f"{part!r} is no {self.name}")
+            first = self.low if written["all"] else self._number(written["first"])
+            is_open = written["all"] or (written["step"] and not written["last"])
+            last = self.high if is_open else self._number(written["last"] or written["first"])
+            step = int(written["step"] or 1)
+            if step == 0 or (first > last and written["step"]):
+                raise ValueError(f"{part!r} is no {self.name}")
+            if first > last:  # as in fri-mon
+                found.update(range(first, self.high + 1), range(self.low, last + 1))
+            else:
+                found.update(range(first, last + 1, step))
+        return found
+
+    def _number(self, text: str) -> int:
+        number = self.low + self.names.index(text) if text in self.names else int(text) if text.isdigit() else -1
+        if not self.low <= number <= self.high:
+            raise ValueError(f"{self.name} {text} is not between {self.low} and {self.high}")
+        return number
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of the month", 1, 31),
+    _Field("month", 1, 12, tuple(_MONTHS)),
+    _Field("weekday", 0, 7, tuple(_WEEKDAYS)),
+)
+
+
+def check_schedule(schedule: object) -> None:
+    """Raise PipelineError, saying what to change, unless ``schedule`` is None, a preset or a cron expression."""
+    if schedule is None or schedule in PRESETS:
+        return
+    try:
+        if not isinstance(schedule, str):
+            raise ValueError("it is no text")
+        _check_cron(schedule)
+    except ValueError as error:
+        raise PipelineError(
+            f"schedule={schedule!r}: {error}; give a cron expression (minute, hour, day of the month, month, weekday) "
+            f"such as '*/15 * * * *', one of {', '.join(PRESETS)}, or None"
+        ) from None
+
+
+def _check_cron(expression: str) -> None:
+    texts = expression.split()
+    if len(texts) != len(_FIELDS):
+        raise ValueError(f"it has {len(texts)} fields and not {len(_FIELDS)}")
+    _, _, days, months, _ = (field.values(text) for field, text in zip(_FIELDS, texts, strict=True))
+    if "*" in texts[4].split(",") and min(days) > max(_LONGEST[month - 1] for month in months):
+        raise ValueError("there is no such day")
