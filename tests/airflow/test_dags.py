@@ -37,6 +37,9 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     waits = 'AfterAny(AfterSignal("go"), AfterSignal("ask"))'
     awaiting.write_text(awaiting.read_text().replace("early=AfterCount(1)", f"early={waits}"))
     (folder / "broken.py").write_text("raise ZeroDivisionError('a mistake of mine')\n")
+    (folder / "exits.py").write_text("import sys\n\nsys.exit()\n")
+    write_pipeline(folder, "often", options='schedule="0 25 * * *"')
+    write_pipeline(folder, "refused", options="description=5")
     (folder / "zz_again.py").write_text((folder / "clicks.py").read_text())
     return python(PARSE, tmp_path_factory.mktemp("airflow"), {"HEADRACE_PIPELINES": str(folder)})
 
@@ -53,7 +56,10 @@ def test_parsing_imports_no_engine(parsed: Any) -> None:
 
 def test_broken_files_are_import_errors_that_name_them(parsed: Any) -> None:
     (error,) = parsed["errors"].values()
-    assert "broken.py: ZeroDivisionError: a mistake of mine" in error
+    assert "broken.py:1: ZeroDivisionError: a mistake of mine" in error
+    assert "exits.py:3: SystemExit" in error
+    assert "often.py:6: PipelineError: pipeline often: schedule='0 25 * * *': hour 25 is not between 0 and 23" in error
+    assert "refused.py: TypeError" in error, "what only Airflow refuses takes away its own DAGs alone"
     assert "zz_again.py: pipeline clicks is also defined in" in error
 
 

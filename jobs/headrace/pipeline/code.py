@@ -62,7 +62,7 @@ class _Reached:
     def __init__(self, module: ModuleType) -> None:
         self._start = module
         self._home = package_of(module.__name__) or module.__name__.partition(".")[0]
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str, tuple[str, ...]]] = set()
         self._found: dict[tuple[str, int], str] = {}
 
     def text(self, name: str) -> str:
@@ -70,13 +70,13 @@ class _Reached:
         self._reach(self._start.__name__, name)
         return "\n".join(sorted(self._found.values()))
 
-    def _reach(self, module: str, name: str) -> None:
-        if (module, name) in self._seen:
+    def _reach(self, module: str, name: str, attributes: tuple[str, ...] = ()) -> None:
+        if (module, name, attributes) in self._seen or not self._is_ours(module):
             return
-        self._seen.add((module, name))
+        self._seen.add((module, name, attributes))
         for number, statement in enumerate(_statements(module)):
             if isinstance(statement, ast.Import | ast.ImportFrom):
-                self._follow(module, statement, name)
+                self._follow(module, statement, name, attributes)
             elif name in _defined(statement):
                 self._take(module, number, statement)
 
@@ -84,27 +84,34 @@ class _Reached:
         if (module, number) in self._found:
             return
         self._found[module, number] = f"{plain_name(module)}: {ast.unparse(statement)}"
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                self._reach(module, node.id)
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                for alias in node.names:
-                    self._follow(module, node, alias.asname or alias.name.partition(".")[0])
+        inner = [node for node in ast.walk(statement) if isinstance(node, ast.Import | ast.ImportFrom)]
+        for name, attributes in _reads(statement):
+            self._reach(module, name, attributes)
+            for each in inner:
+                self._follow(module, each, name, attributes)
 
-    def _follow(self, module: str, statement: ast.Import | ast.ImportFrom, name: str) -> None:
-        """Go on in another module if ``statement`` gives ``name`` from there."""
+    def _follow(
+        self, module: str, statement: ast.Import | ast.ImportFrom, name: str, attributes: tuple[str, ...]
+    ) -> None:
+        """Go on in another module if ``statement`` gives ``name`` from there, of which ``attributes`` are read."""
         for alias in statement.names:
-            given = alias.asname or (alias.name.partition(".")[0] if isinstance(statement, ast.Import) else alias.name)
-            if given not in (name, "*"):
-                continue
             if isinstance(statement, ast.Import):
-                self._whole(self._absolute(module, alias.name))
-                continue
-            origin = self._absolute(module, "." * statement.level + (statement.module or ""))
-            if f"{origin}.{alias.name}" in sys.modules:
-                self._whole(f"{origin}.{alias.name}")
-            elif self._is_ours(origin):
-                self._reach(origin, name if given == "*" else alias.name)
+                top = alias.name.partition(".")[0]
+                if name == (alias.asname or top):
+                    self._reach_in(self._absolute(module, alias.name if alias.asname else top), attributes)
+            elif alias.name == "*" or name == (alias.asname or alias.name):
+                origin = self._absolute(module, "." * statement.level + (statement.module or ""))
+                self._reach_in(origin, (name if alias.name == "*" else alias.name, *attributes))
+
+    def _reach_in(self, module: str, path: tuple[str, ...]) -> None:
+        """Go on at what ``path`` leads to from ``module``: a name in it or in a module of it, or a whole one."""
+        while path and f"{module}.{path[0]}" in sys.modules:
+            module, path = f"{module}.{path[0]}", path[1:]
+        if path:
+            self._reach(module, path[0], path[1:])
+        elif self._is_ours(module):
+            for number, statement in enumerate(_statements(module)):
+                self._take(module, number, statement)
 
     def _absolute(self, module: str, name: str) -> str:
         """The name among ``sys.modules`` of what ``module`` calls ``name``."""
@@ -113,11 +120,6 @@ class _Reached:
             return resolve_name(name, module if is_package else module.rpartition(".")[0])
         beside = f"{package_of(module)}.{name}"
         return beside if beside in sys.modules else name
-
-    def _whole(self, module: str) -> None:
-        if self._is_ours(module):
-            for number, statement in enumerate(_statements(module)):
-                self._take(module, number, statement)
 
     def _is_ours(self, module: str) -> bool:
         return module in sys.modules and module.partition(".")[0] == self._home
@@ -142,6 +144,18 @@ def _statements(module: str) -> list[ast.stmt]:
 
 def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return ast.get_docstring(node, clean=False) is not None
+
+
+def _reads(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names that ``node`` reads, each with the attributes that it reads of it."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.insert(0, node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id, tuple(attributes)
+    for child in ast.iter_child_nodes(node):
+        yield from _reads(child)
 
 
 def _defined(statement: ast.stmt) -> set[str]:

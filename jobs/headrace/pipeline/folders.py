@@ -101,7 +101,7 @@ class _Finder:
         return next((spec for spec in specs if spec is not None), None)
 
 
-sys.meta_path.append(_Finder)
+sys.meta_path.insert(0, _Finder)  # before the finder that gives modules of packages their common loader
 
 
 def _name(folder: Path) -> str:

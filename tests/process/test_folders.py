@@ -1,0 +1,149 @@
+"""Pipeline folders whose modules have the same names, in the driver and in Spark's workers; and code that changes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.engine.types import SparkSession
+from headrace.entrypoints import process as processing
+from headrace.entrypoints.cli import app
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import ChangedCodeError, process
+from headrace.entrypoints.reading import read
+from headrace.entrypoints.results import RunResult
+from headrace.pipeline.registry import resolve
+
+pytestmark = pytest.mark.spark
+
+PIPELINE = """
+from datetime import timedelta
+
+import own.combiners
+from consts import NAME
+from headrace.pipeline import *
+
+pipeline = Pipeline(
+    name=NAME,
+    source=FileSource(
+        "landing", FileFormat.JSON, {"at": DataType.TIMESTAMP},
+        transform=SparkFunction("parsing:marked", {"at": DataType.TIMESTAMP, "mark": DataType.INT}, deterministic=True),
+    ),
+    event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(hours=1))),
+    key={"mark": col("mark")},
+    where=FixedWindows(timedelta(hours=1)),
+    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
+    how=retracting(),
+    what={"total": custom_of(own.combiners.Weighted(), col("mark"))},
+)
+"""
+PARSING = '''
+"""Marks."""
+import consts
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType
+
+def marked(rows):
+    mark = f.udf(lambda: consts.MARK, LongType())
+    return rows.withColumn("mark", mark())
+'''
+COMBINERS = """
+from dataclasses import dataclass
+from consts import WEIGHT
+from headrace.pipeline import CustomCombiner, DataType
+
+@dataclass(frozen=True)
+class Weighted(CustomCombiner):
+    accumulator_types = {"sum": DataType.INT}
+    result_type = DataType.INT
+
+    def create(self):
+        return {"sum": 0}
+
+    def add(self, accumulator, value):
+        return {"sum": accumulator["sum"] + WEIGHT * value}
+
+    def merge(self, left, right):
+        return {"sum": left["sum"] + right["sum"]}
+
+    def extract(self, accumulator):
+        return accumulator["sum"]
+
+    def remove(self, accumulator, value):
+        return {"sum": accumulator["sum"] - WEIGHT * value}
+"""
+
+
+def write(folder: Path, name: str, mark: int, weight: int = 10, more: str = "") -> Path:
+    """A folder with a pipeline ``name``, whose results say which of the folders' modules made them."""
+    (folder / "own").mkdir(parents=True, exist_ok=True)
+    (folder / "consts.py").write_text(f"NAME = {name!r}\nMARK = {mark}\nWEIGHT = {weight}\n{more}")
+    (folder / "parsing.py").write_text(PARSING)
+    (folder / "own" / "combiners.py").write_text(COMBINERS)
+    file = folder / "pipeline.py"
+    file.write_text(PIPELINE)
+    return file
+
+
+def land(root: Path, file: int = 0) -> None:
+    landing = root / "landing"
+    landing.mkdir(parents=True, exist_ok=True)
+    (landing / f"{file}.json").write_text(json.dumps({"at": "2026-01-01T00:00:00Z"}))
+
+
+def run(reference: str, root: Path, spark: SparkSession, *, strict: bool = False) -> RunResult:
+    return process(resolve(reference), root.as_uri(), RunOptions("run", strict=strict), spark=spark)
+
+
+def results(reference: str, root: Path) -> list[tuple[int, int]]:
+    rows = read(resolve(reference), root.as_uri(), "current", "main").to_pylist()
+    return [(row["mark"], row["total"]) for row in rows]
+
+
+def test_modules_of_one_name_in_two_folders_are_each_their_folders_own(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", "first", mark=1, weight=10)
+    write(tmp_path / "b", "second", mark=2, weight=1000)
+    monkeypatch.setenv("HEADRACE_PIPELINES", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+    land(tmp_path)
+    for name in ("first", "second", "first"):
+        run(name, tmp_path, spark)
+    assert results("first", tmp_path) == [(1, 10)]
+    assert results("second", tmp_path) == [(2, 2000)]
+
+
+def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    reference = str(write(tmp_path, "told", mark=1))
+    land(root)
+    assert run(reference, root, spark, strict=True).warnings == ()
+    write(tmp_path, "told", mark=1, more='"""Another text."""\nUNUSED = 1\n')
+    assert run(reference, root, spark, strict=True).warnings == (), "nothing that counts has changed"
+    write(tmp_path, "told", mark=2)
+    with pytest.raises(ChangedCodeError, match=r"the code of parsing:marked has changed since snapshot .* \(epoch 0\)"):
+        run(reference, root, spark, strict=True)
+    write(tmp_path, "told", mark=1, weight=11)
+    land(root, 1)
+    (warning,) = run(reference, root, spark).warnings
+    assert "the code of own.combiners:Weighted has changed since snapshot" in warning
+    assert run(reference, root, spark, strict=True).warnings == (), "the newest snapshot was made by this code"
+
+
+def test_the_command_line_can_be_strict(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing, "spark_session", lambda *_, **__: spark.newSession())
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    reference = str(write(tmp_path, "strict", mark=1))
+    land(tmp_path)
+    command = ["run", reference, "--root", tmp_path.as_uri(), "--no-publish"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    write(tmp_path, "strict", mark=2)
+    refused = CliRunner().invoke(app, [*command, "--strict"])
+    assert refused.exit_code == 10
+    assert "the code of parsing:marked has changed" in refused.stderr
+    told = CliRunner().invoke(app, command)
+    assert told.exit_code == 0
+    assert "the code of parsing:marked has changed" in told.stdout + told.stderr
