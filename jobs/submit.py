@@ -14,6 +14,7 @@ from typing import cast
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.entrypoints.report import Lines, Listener, Where, ending
 from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
+from headrace.entrypoints.roots import MissingRootError
 from headrace.errors import HeadraceError
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.store import open_store
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
         for line in ending(result, Where(given.pipeline, given.root)):
             _tell(line)
         exit_code = 0
+    except MissingRootError as error:
+        return _report(error)  # the result object would make the root
     except Exception as error:
         exit_code = _report(error)
         result = RunResult(
@@ -82,6 +85,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         of=given.of,
         clock=parse_clock(given.clock, given.clock_step),
         strict=given.strict,
+        create=given.create,
     )
 
 
@@ -112,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
+    parser.add_argument("--create", action="store_true", help="make the root even if there is no input")
     parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
     return parser
 

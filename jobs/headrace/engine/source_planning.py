@@ -64,7 +64,8 @@ def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
 def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[InputFile]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
-    Hidden names (a part that starts with ``_`` or ``.``) and names without one of the source's suffixes are left out.
+    Hidden names (a part that starts with ``_`` or ``.``) are left out, and names without one of the source's suffixes;
+    if it has none, those that end in ``.tmp``.
     Raises ChangedFileError if a file of ``offsets.recent`` has another size or ETag now.
     """
     known = {file.path: file for file in offsets.recent}
@@ -137,7 +138,11 @@ def _is_input(found: ObjectInfo, folder: str, source: FileSource) -> bool:
     # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
     if any(part.startswith(("_", ".")) for part in name.split("/")) or name.endswith(("/", "._COPYING_")):
         return False
-    return not source.suffixes or name.endswith(source.suffixes)
+    return name.endswith(source.suffixes) if source.suffixes else not name.endswith(_UNFINISHED)
+
+
+_UNFINISHED = ".tmp"
+"""How names end while a producer still writes the file, as many do it."""
 
 
 def _version(file: InputFile) -> str:

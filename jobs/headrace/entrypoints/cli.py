@@ -23,6 +23,7 @@ from headrace.entrypoints.cli_output import (
     reported,
 )
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
+from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.registry import registered_files, resolve
@@ -97,6 +98,9 @@ def run(
     publish: Annotated[
         bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make a root that does not exist, even if there is no input.")
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse to go on if code of your own has changed since the last snapshot.")
     ] = False,
@@ -118,6 +122,7 @@ def run(
         of=of,
         clock=parse_clock(clock, clock_step),
         strict=strict,
+        create=create,
     )
     with watching() as watcher:
         result = run_recorded(resolve(pipeline), root, options, watcher)
@@ -145,7 +150,7 @@ def read(
     from headrace.entrypoints import reading
 
     found = resolve(pipeline)
-    rows = reading.query(reading.read(found, root, reading.view(view), branch, tell=notice), where, order)
+    rows = reading.query(reading.read(found, _existing(root), reading.view(view), branch, tell=notice), where, order)
     if output is Format.JSON:
         print_json(rows.slice(0, limit).to_pylist())
         return
@@ -168,7 +173,7 @@ def files(
     """Print the Parquet files of a view, for readers of your own."""
     from headrace.entrypoints import reading
 
-    named = reading.files(resolve(pipeline), root, reading.view(view), branch, tell=notice)
+    named = reading.files(resolve(pipeline), _existing(root), reading.view(view), branch, tell=notice)
     if output is Format.JSON:
         print_json(named)
     else:
@@ -193,7 +198,7 @@ def replay_late(
     """Land the records that came too late once more, as files of the source's format; each only once."""
     from headrace.entrypoints.late import land_late
 
-    landed = land_late(resolve(pipeline), root, to=to, branch=branch)
+    landed = land_late(resolve(pipeline), _existing(root), to=to, branch=branch)
     if output is Format.JSON:
         print_json(asdict(landed))
         return
@@ -357,8 +362,14 @@ def main() -> None:
     app()
 
 
+def _existing(root: str) -> str:
+    """``root``. Raises MissingRootError if there is none: what is not there is no pipeline without results."""
+    check_root(open_store(root))
+    return root
+
+
 def _catalog(pipeline: str, root: str) -> Catalog:
-    return Catalog(open_store(root), resolve(pipeline).name)
+    return Catalog(open_store(_existing(root)), resolve(pipeline).name)
 
 
 def _id(head: Head, snapshot: str) -> str:
@@ -370,7 +381,7 @@ def _find(snapshot: str, root: str, pipeline: str | None) -> Manifest:
     if pipeline is not None:
         catalog = _catalog(pipeline, root)
         return catalog.manifest(_id(catalog.head(), snapshot))
-    store = open_store(root)
+    store = open_store(_existing(root))
     for name in registered_files().pipelines:
         try:
             store.stat(f"{name}/manifests/{snapshot}.json")

@@ -14,6 +14,7 @@ from headrace.entrypoints.cli_output import notice
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.report import Lines, Listener
 from headrace.entrypoints.results import RunError, RunResult, now, write
+from headrace.entrypoints.roots import MissingRootError
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline
 from headrace_snapshots.format.manifest import Manifest
@@ -32,6 +33,8 @@ def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: L
     store, started_at = open_store(root), now()
     try:
         result = process(pipeline, root, options, listener=listener)
+    except MissingRootError:
+        raise  # the result object would make it
     except HeadraceError as error:
         failed = RunResult(
             options.run_id,

@@ -108,6 +108,7 @@ class RunOptions:
     ``signals`` are heard in the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
     whose signals were the last to be heard. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
     tag) ``of`` recorded, default main; or under ``clock`` with what has landed. It publishes nothing.
+    ``create``: a root that does not exist is made even if there is no input.
     ``strict``: a run does not go on from a snapshot that was made by other code of the user's own.
     Raises RunOptionsError.
     """
@@ -126,6 +127,7 @@ class RunOptions:
     clock: ReplayClock | None = None
     request: str | None = None
     strict: bool = False
+    create: bool = False
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.errors import LostBlockError, spark_errors
 from headrace.engine.landing import ByInput, Landing, counted
+from headrace.engine.looking import instead_of_input
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
 from headrace.engine.reader import read_files
 from headrace.engine.session import spark_session
+from headrace.engine.source_planning import Offsets
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import changed_current
 from headrace.entrypoints.audit import run_audit
@@ -28,6 +30,7 @@ from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
+from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
 from headrace.model.time import instant
 from headrace.model.triggers import Signal
@@ -194,7 +197,16 @@ class _Run:
             return True  # restoring names what is broken, and falls back
         progress = self._progress(manifest)
         self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
+        self._warn_of_nothing(self._looked[1], progress)
         return bool(self._looked[1] or self._unheard(manifest)) or progress.due_time <= instant(self.now())
+
+    def _warn_of_nothing(self, files: ByInput, progress: Progress) -> None:
+        """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
+        if not files and not self.options.create:
+            check_root(self.store)
+        for name, place in self.landing.places.items():
+            if name not in files and not progress.offsets.get(name, Offsets()).files:
+                self.warn(instead_of_input(name, place))
 
     def _unheard(self, manifest: Manifest | None) -> tuple[Signal, ...]:
         """The signals to hear behind ``manifest``: none if an attempt before this one has committed them."""

@@ -65,10 +65,12 @@ def check_columns(what: str, schema: Mapping[str, DataType]) -> None:
 class FileSource:
     """Files under ``path``, read in the order of their names, each exactly once.
 
-    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI. ``schema`` names the columns to
-    read. Files should sort after those landed before them; one that sorts up to ``look_back`` files before the newest
-    is still found by the next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and
-    ``max_bytes`` bytes; a larger file is an epoch of its own.
+    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, no pattern. Names
+    that start with ``_`` or ``.``, also of folders below it, are no input; with ``suffixes`` only names that end so
+    are, and without those that end in ``.tmp`` are not. ``schema`` names the columns to read. Files should sort
+    after those landed before them; one that sorts up to ``look_back`` files before the newest is still found by the
+    next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes``
+    bytes; a larger file is an epoch of its own.
 
     Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
     (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
@@ -90,6 +92,11 @@ class FileSource:
 
     def __post_init__(self) -> None:
         check_columns(f"source {self.path}", self.schema)
+        if {"*", "?"} & {*self.path}:
+            raise PipelineError(
+                f"the path of source {self.path} is a pattern, and must be a prefix, under which all files are input; "
+                'write path="landing/flights", and suffixes=(".json",) if only those are meant'
+            )
         for name in ("max_files", "max_bytes"):
             if getattr(self, name) < 1:
                 raise PipelineError(f"{name} of source {self.path} must be at least 1, not {getattr(self, name)}")

@@ -1,0 +1,69 @@
+"""What lies where a run looked for input and found none: the words that tell a typing mistake from an empty landing."""
+
+from itertools import islice
+from pathlib import Path
+
+from headrace.engine.landing import Place
+from headrace_snapshots.store import LocalStore, ObjectStore
+
+SHOWN = 5
+
+
+def exists(store: ObjectStore) -> bool:
+    """Whether there is a root: a local folder, or anything under a prefix."""
+    if isinstance(store, LocalStore):
+        return store.root.is_dir()
+    return next(iter(store.list("")), None) is not None
+
+
+def around(store: ObjectStore) -> str:
+    """What there is instead of a root that does not exist."""
+    if not isinstance(store, LocalStore):
+        return "nothing lies under it"
+    there = next(folder for folder in store.root.parents if folder.is_dir())
+    return _holding(str(there), [f"{path.name}/" if path.is_dir() else path.name for path in _some(there)])
+
+
+def instead_of_input(name: str, place: Place) -> str:
+    """Why the input ``name`` has no files, though it never had one: its prefix, and what is in it or around it."""
+    folder = f"{place.prefix}/" if place.prefix else ""
+    where = f"{place.store.uri.rstrip('/')}/{folder}"
+    if there := [*islice(place.store.list(folder), SHOWN)]:
+        such = ", ".join(info.path.removeprefix(folder) for info in there)
+        return f"input {name}: no file under {where} is input, such as {such}: {_taken(place.source.suffixes)}"
+    if not exists(place.store):
+        return f"input {name}: {where} does not exist; {around(place.store)}"
+    above = folder
+    while above:
+        above = above.rstrip("/").rpartition("/")[0]
+        above = f"{above}/" if above else ""
+        if names := _children(place.store, above):
+            return f"input {name}: nothing lies under {where}; " + _holding(f"{place.store.uri}/{above}", names)
+    return f"input {name}: nothing lies under {where}"
+
+
+def _taken(suffixes: tuple[str, ...]) -> str:
+    ending = f"names must end in {' or '.join(suffixes)}, and " if suffixes else ""
+    return f"{ending}those that begin with _ or . or end in .tmp are left out"
+
+
+def _holding(where: str, names: list[str]) -> str:
+    if not names:
+        return f"{where} is empty"
+    more = ", ..." if len(names) > SHOWN else ""
+    return f"{where} holds {', '.join(names[:SHOWN])}{more}"
+
+
+def _some(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())[: SHOWN + 1]
+
+
+def _children(store: ObjectStore, folder: str) -> list[str]:
+    """The first names in ``folder``, one more than are shown; a listing for each."""
+    found: list[str] = []
+    after = ""
+    while len(found) <= SHOWN and (first := next(iter(store.list(folder, after)), None)) is not None:
+        name, slash, _ = first.path.removeprefix(folder).partition("/")
+        found.append(f"{name}{slash}")
+        after = f"{folder}{name}/\U0010ffff" if slash else first.path
+    return found

@@ -1,0 +1,88 @@
+"""Runs that find no input, on the command line: what a person mistyped is told from what has not landed yet."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import submit
+from headrace.entrypoints.cli import app
+from headrace.errors import PipelineError
+from headrace.pipeline.registry import resolve
+from tests.airflow.subprocesses import write_pipeline
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> str:
+    return str(write_pipeline(tmp_path, "clicks"))
+
+
+def run(reference: str, root: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["run", reference, "--root", root.as_uri(), *options])
+
+
+def put(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("{}")
+
+
+def test_a_prefix_without_files_is_named_with_what_lies_around_it(reference: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    put(root, "landing/click/a.json", "landing/click/b/c.json", "landing/flights/a.json", "landing/notes.txt")
+    done = run(reference, root)
+    assert done.exit_code == 0
+    said = f"input source: nothing lies under {root.as_uri()}/landing/clicks/; "
+    assert f"{said}{root.as_uri()}/landing/ holds click/, flights/, notes.txt" in done.stderr
+
+
+def test_a_root_without_a_landing_is_named_with_what_it_holds(reference: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    put(root, *(f"{letter}/x/y.json" for letter in "abcdefg"))
+    done = run(reference, root)
+    assert f"{root.as_uri()}/ holds a/, b/, c/, d/, e/, ..." in done.stderr
+
+
+def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> None:
+    names = ("_SUCCESS", ".part.json", "_temporary/a.json", "half.json.tmp")
+    put(tmp_path, *(f"landing/clicks/{name}" for name in names))
+    done = run(reference, tmp_path)
+    assert done.exit_code == 0
+    assert "no file under" in done.stderr
+    assert "_SUCCESS" in done.stderr
+    assert "those that begin with _ or . or end in .tmp are left out" in done.stderr
+    only_csv = str(write_pipeline(tmp_path, "other", source='suffixes=(".csv",),').rename(tmp_path / "other2.py"))
+    put(tmp_path, "landing/other/a.json")
+    assert "names must end in .csv" in run(only_csv, tmp_path).stderr
+
+
+def test_a_pattern_is_refused_when_the_pipeline_is_built(reference: str) -> None:
+    file = Path(reference)
+    file.write_text(file.read_text().replace("landing/clicks", "landing/clicks/*.json"))
+    with pytest.raises(PipelineError, match="is a pattern, and must be a prefix"):
+        resolve(reference)
+
+
+def test_a_root_that_does_not_exist_is_named_and_not_made(reference: str, tmp_path: Path) -> None:
+    (tmp_path / "rooot").mkdir()
+    done = run(reference, tmp_path / "root")
+    assert done.exit_code == 10
+    assert f"the root {tmp_path.as_uri()}/root does not exist: {tmp_path} holds clicks.py, rooot/" in done.stderr
+    for command in ("log", "read", "files", "plot", "replay-late"):
+        found = CliRunner().invoke(app, [command, reference, "--root", f"{tmp_path.as_uri()}/root"])
+        assert (found.exit_code, "does not exist" in found.stderr) == (10, True), found.output
+    arguments = ["process", "--pipeline", reference, "--root", f"{tmp_path.as_uri()}/root", "--run-id", "r"]
+    assert submit.main(arguments) == 10
+    assert not (tmp_path / "root").exists()
+    assert run(reference, tmp_path / "root", "--create").exit_code == 0
+    assert (tmp_path / "root").is_dir()
+    assert run(reference, tmp_path / "root").exit_code == 0, "a root that is there is used"
+
+
+def test_sources_outside_the_root(reference: str, tmp_path: Path) -> None:
+    file = Path(reference)
+    file.write_text(file.read_text().replace("landing/clicks", f"{tmp_path.as_uri()}/elsewhere/clicks"))
+    (tmp_path / "root").mkdir()
+    done = run(reference, tmp_path / "root")
+    assert done.exit_code == 0
+    assert f"{tmp_path.as_uri()}/elsewhere/clicks/ does not exist; {tmp_path} holds clicks.py, root/" in done.stderr
