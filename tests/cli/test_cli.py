@@ -13,8 +13,13 @@ from headrace.entrypoints import cli_run
 from headrace.entrypoints.cli import app
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.results import RunResult, now
+from headrace.model.time import Instant
+from headrace.observe.history import EpochFigures
+from headrace.observe.lateness import behind, quantiles
 from headrace.pipeline import Pipeline
+from tests.airflow.subprocesses import write_pipeline
 from tests.cli.deployments import Deployment, pane
+from tests.cli.test_replay_late import late, raw
 
 
 @pytest.fixture
@@ -195,10 +200,76 @@ def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "late panes" in result.stdout
     sums = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))
-    assert sums == {"epochs": 2, "counts": {"records": 20, "panes_late": 2, "late_dropped": 0}, "picture": None}
+    assert sums["counts"] == {"records": 20, "panes_late": 2, "late_dropped": 0}
+    assert (sums["epochs"], sums["picture"]) == (2, None)
     wrong = headrace(deployment, "plot", deployment.reference, "--out", str(tmp_path / "lateness.doc"))
     assert wrong.exit_code == 10
     assert "name a .png, .svg or .pdf file" in wrong.stderr
+    for unwritable in (tmp_path / "nowhere" / "x.png", tmp_path / "clicks.py" / "x.png"):
+        refused = headrace(deployment, "plot", deployment.reference, "--out", str(unwritable))
+        assert refused.exit_code == 10
+        assert f"{unwritable} cannot be written" in refused.stderr.replace("\n", "")
+    assert headrace(deployment, "plot", deployment.reference, "--out", str(tmp_path)).exit_code == 10
+
+
+def test_plot_gives_the_quantiles_that_bound_and_allowed_lateness_are_chosen_by(tmp_path: Path) -> None:
+    """Behind epoch n the watermark stands at ten minutes before n + 1 o'clock."""
+    deployment = Deployment(tmp_path)
+    windows = {3: [0, 0, 0, 1], 4: [0]}
+    for epoch in range(5):
+        rows = [late(raw(n), window=window) for n, window in enumerate(windows.get(epoch, []))]
+        deployment.commit(**({"late": rows} if rows else {}))
+    told = headrace(deployment, "plot", deployment.reference)
+    assert told.exit_code == 0, told.output
+    found = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))["lateness_seconds"]
+    assert found["behind"] == {"50%": 0, "90%": 0, "99%": 0, "100%": 0}
+    # at 2:50 three rows of the window that ended at 1:00 and one of the next were late, at 3:50 one of the first
+    rows_of_the_third, row_of_the_fourth = 6600.000001, 10200.000001
+    assert found["too_late"]["50%"] == rows_of_the_third
+    assert found["too_late"]["90%"] == found["too_late"]["100%"] == row_of_the_fourth
+    assert "1:50:00.000001" in told.stdout
+
+
+def test_how_far_behind_is_told_from_what_came_before() -> None:
+    def epoch(low: int | None, high: int | None) -> EpochFigures:
+        times = [None if time is None else Instant(time) for time in (low, high)]
+        return EpochFigures(0, "s", Instant(0), Instant(0), *times, counts={})
+
+    epochs = [epoch(5, 9), epoch(None, None), epoch(3, 7), epoch(10, 12), epoch(11, 30)]
+    assert behind(epochs) == [6, 0, 1]
+    assert quantiles(behind(epochs)) == {50: 1, 90: 6, 99: 6, 100: 6}
+    assert quantiles([]) == {}
+
+
+@pytest.mark.parametrize("mode", ["micro-batch", "replay"])
+def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> None:
+    options = ("--branch", "published", "--mode", mode, "--no-publish")
+    refused = headrace(deployment, "run", deployment.reference, *options)
+    assert refused.exit_code == 10
+    assert "branch 'published' is what readers see" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('expect("column_values_to_be_betwen", column="clicks")', "did you mean expect_column_values_to_be_between?"),
+        ('expect("column_values_to_be_between", column="clicks", minimum=1)', "do not fit"),
+        ('expect("column_values_to_not_be_null", column="click")', "the view has no column 'click'"),
+        ('expect("column_values_to_not_be_null", column="clicks", view="pane")', "there are panes, current"),
+    ],
+)
+@pytest.mark.slow
+def test_expectations_that_do_not_exist_stop_a_run_before_it_processes(tmp_path: Path, written: str, said: str) -> None:
+    file = write_pipeline(tmp_path, "clicks")
+    known = 'expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
+    assert known in file.read_text()
+    file.write_text(file.read_text().replace(known, written))
+    (tmp_path / "landing" / "clicks").mkdir(parents=True)
+    (tmp_path / "landing" / "clicks" / "a.json").write_text('{"user": "u", "at": "2026-01-01T00:00:00Z"}')
+    refused = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri()])
+    assert refused.exit_code == 10, refused.output
+    assert said in refused.stderr
+    assert not (tmp_path / "clicks" / "log").exists(), "nothing was claimed"
 
 
 def test_pipelines_says_how_far_each_is(

@@ -97,3 +97,11 @@ def test_both_ways_of_reading_give_the_results(tmp_path: Path, capsys: pytest.Ca
     assert "│ ann" in printed
     assert "│ bob" in printed
     assert "true" not in printed.split("is_retraction")[1]
+
+
+def test_two_commands_and_once_how_headrace_is_found() -> None:
+    text = README.read_text()
+    two = text.split("## Two commands")[1].split("```")[1]
+    assert re.findall(r"\$ (make \w+)", two) == ["make demo", "make test"]
+    assert text.count(".venv/bin/activate") == 1
+    assert text.index(".venv/bin/activate") < text.index("$ headrace ")

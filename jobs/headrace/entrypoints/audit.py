@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from headrace.engine.types import DataFrame
 from headrace.entrypoints.audit_store import AuditOutcome, Finding, audit_path, write_audit
 from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.reading import schema
 from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import RunResult, now
 from headrace.pipeline.expectations import View
@@ -21,6 +22,14 @@ def main(reference: str, root: str, options: RunOptions, listener: Listener) -> 
     from headrace.entrypoints.process import audit  # the composition root stands above this module
 
     return audit(resolve(reference), root, options, listener=listener)
+
+
+def check_expectations(pipeline: Pipeline) -> None:
+    """Raise PipelineError if the audit could not be made of the pipeline's expectations."""
+    if pipeline.expectations:
+        from headrace.entrypoints.gx_runner import check
+
+        check(pipeline.expectations, {view: schema(pipeline, view.value).names for view in View})
 
 
 def run_audit(

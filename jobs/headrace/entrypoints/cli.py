@@ -302,7 +302,8 @@ def plot(
     epochs: Annotated[int, typer.Option(min=1, help="The last so many epochs.")] = 200,
     output: Output = Format.TEXT,
 ) -> None:
-    """Sum up how late the data was, epoch by epoch; draw it with --out."""
+    """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
+    from headrace.entrypoints.lateness import lateness, seconds, told
     from headrace.entrypoints.reading import manifest_of
     from headrace.observe.history import SUMMARY, history, totals
 
@@ -313,11 +314,13 @@ def plot(
         from headrace.observe.picture import draw
 
         draw(found, f"{catalog.pipeline} on {branch}: event time, processing time, watermark", out)
-    sums = totals(found)
+    sums, late = totals(found), lateness(catalog, head, found)
     if output is Format.JSON:
-        print_json({"epochs": len(found), "counts": sums, "picture": None if out is None else str(out)})
+        picture = None if out is None else str(out)
+        print_json({"epochs": len(found), "counts": sums, "lateness_seconds": seconds(late), "picture": picture})
         return
     print_fields({words: sums.get(name, 0) for name, words in SUMMARY}, f"{catalog.pipeline}: {len(found)} epochs")
+    print_fields(told(late), "how late")
     if out is not None:
         notice(f"drawn: {out}")
 

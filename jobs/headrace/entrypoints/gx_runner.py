@@ -68,6 +68,15 @@ def _translate(expectation: Expectation, position: int) -> Any:
         raise PipelineError(f"the arguments of {expectation.describe()} do not fit: {reason}") from error
 
 
+def check(expectations: Sequence[Expectation], columns: Mapping[View, Sequence[str]]) -> None:
+    """Raise PipelineError for the first of ``expectations`` that there is not, or whose arguments do not fit it, or
+    that names none of the ``columns`` of its view.
+    """
+    translate(expectations)
+    for expectation in expectations:
+        _check_columns(expectation, columns[expectation.view])
+
+
 def evaluate(view: View, expectations: Sequence[Expectation], frame: DataFrame) -> Report:
     """Evaluate ``expectations`` on ``frame``, which is scanned many times: persist it before.
 

@@ -10,7 +10,7 @@ from headrace.errors import FixConfigError
 from headrace.model.time import Duration, Instant, duration, instant
 from headrace.model.triggers import Signal
 
-MAIN = "main"
+MAIN, PUBLISHED = "main", "published"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _STEP = re.compile(r"([0-9]{1,6})(ms|s|m|h|d)")
@@ -134,6 +134,8 @@ class RunOptions:
             raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
         if not _BRANCH.fullmatch(self.branch):
             raise RunOptionsError(f"branch {self.branch!r}: use up to 100 letters, digits, _, . and -")
+        if self.branch == PUBLISHED:
+            raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")
         for name in ("max_epochs", "files_per_epoch", "bytes_per_epoch"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -19,7 +19,7 @@ from headrace.engine.session import spark_session
 from headrace.engine.source_planning import Offsets
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import changed_current
-from headrace.entrypoints.audit import run_audit
+from headrace.entrypoints.audit import check_expectations, run_audit
 from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.damage import ways_out
@@ -177,6 +177,7 @@ class _Run:
         committed: list[Manifest] = []
         with ways_out(self.catalog, self.options.branch):
             if self._has_work():
+                check_expectations(self.pipeline)  # before the work that they would stop
                 committed = self._drain_input()
         outcome = self.audited()
         if self.options.publish and outcome is not None:

@@ -19,6 +19,7 @@ _COUNTS = (
     ("rejected", "dead letters", _GREY),
 )
 MAX_LABELS = 12
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
@@ -27,8 +28,10 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
     line is the watermark, which an epoch moves at its end. What lies left of where it stood came behind it.
     Right: how much was late.
-    Raises FixConfigError for a suffix that cannot be drawn.
+    Raises FixConfigError for a suffix that cannot be drawn, or a file that cannot be written.
     """
+    if file.suffix.lower() not in _SUFFIXES:
+        raise FixConfigError(f"{file} cannot be drawn: name a .png, .svg or .pdf file")
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     figure.suptitle(title)
     with rc_context({"date.converter": "concise"}):
@@ -37,8 +40,8 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
         _draw_counts(counts, epochs)
         try:
             figure.savefig(file, dpi=150)
-        except ValueError as error:
-            raise FixConfigError(f"{file} cannot be drawn ({error}); name a .png, .svg or .pdf file") from error
+        except OSError as error:
+            raise FixConfigError(f"{file} cannot be written ({error.strerror}): name another place") from error
 
 
 def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:

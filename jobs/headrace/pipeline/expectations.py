@@ -54,4 +54,6 @@ class Expectation:
 def expect(name: str, view: View | str = View.CURRENT, **arguments: Argument) -> Expectation:
     """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out."""
     full = name if name.startswith("expect_") else f"expect_{name}"
+    if view not in list(View):
+        raise PipelineError(f"{full} is about the view {view!r}; there are {', '.join(View)}")
     return Expectation(full, arguments, View(view))
