@@ -1,0 +1,225 @@
+"""Keys: their hash, which never changes between versions, and rows grouped by them.
+
+The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian words of 64 bits:
+
+1. a byte for each of its columns, and zeros up to a whole word: 0 for NULL, 1 for an int, 2 a float, 3 a string, 4 a
+   bool, 5 a timestamp;
+2. a word for each column: the int; the bits of the float (-0.0 as 0.0, NaN as 7FF8000000000000); how many bytes of
+   UTF-8 the string has; 0 or 1; the microseconds since 1970 UTC; for NULL 0;
+3. the bytes of each string, and zeros up to a whole word.
+
+Different keys may have the same hash: whoever looks up or groups by it compares keys.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.kernel import xxh64
+from headrace.kernel.groups import Groups, Ints, of_sorted
+from headrace.kernel.octets import Octets, Words, octets
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expr import DataType
+
+Flags = NDArray[np.bool_]
+
+_TAGS = {DataType.INT: 1, DataType.FLOAT: 2, DataType.STRING: 3, DataType.BOOL: 4, DataType.TIMESTAMP: 5}
+_TAG_OF = {ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
+BLOCK = 1 << 15
+"""Rows that are hashed at a time: few enough to stay in the processor's cache."""
+
+_NAN = np.uint64(0x7FF8000000000000)
+
+
+def hashes(columns: Sequence[pa.Array]) -> Words:
+    """The hash of the key in each row of ``columns``, of which there is one at least."""
+    blocks = [[column[i : i + BLOCK] for column in columns] for i in range(0, len(columns[0]), BLOCK)]
+    return np.concatenate([_hashes(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
+
+
+def _hashes(columns: Sequence[pa.Array]) -> Words:
+    texts = [octets(column) for column in columns if column.type == pa.string()]
+    fixed = [*_tag_words(columns), *map(_word, columns)]
+    if not texts:
+        return np.ascontiguousarray(np.broadcast_to(xxh64.of_columns(fixed), len(columns[0])))
+    return xxh64.of_lists(*_laid_out(fixed, texts, len(columns[0])))
+
+
+def _tag_words(columns: Sequence[pa.Array]) -> list[Words]:
+    words = []
+    for i in range(0, len(columns), 8):
+        word = np.zeros(1, np.uint64)
+        for place, column in enumerate(columns[i : i + 8]):
+            tag = np.full(1, _TAG_OF[column.type])
+            word = word | (np.where(_nulls(column), np.uint64(0), tag) << np.uint64(8 * place))
+        words.append(word)
+    return words
+
+
+def _nulls(column: pa.Array) -> Flags:
+    """Which rows are NULL; FALSE for all of them if none is."""
+    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else np.zeros(1, np.bool_)
+
+
+def _word(column: pa.Array) -> Words:
+    """What stands for the values of ``column``: equal values are equal words, different ones other words but for
+    strings, of which it is the length.
+    """
+    if column.type == pa.float64():
+        return _float_word(column.fill_null(0.0).to_numpy())
+    numbers = pc.binary_length(column) if column.type == pa.string() else column
+    return np.asarray(numbers.cast(pa.int64()).fill_null(0)).view(np.uint64)
+
+
+def _float_word(values: NDArray[np.float64]) -> Words:
+    bits = (values + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
+    return np.where(np.isnan(values), _NAN, bits)
+
+
+def _laid_out(fixed: list[Words], texts: list[Octets], length: int) -> tuple[Words, Groups]:
+    """The words of all keys, one behind another, and where each key has its own."""
+    lanes = [-(-text.lengths // 8) for text in texts]
+    offsets = np.zeros(length + 1, np.int64)
+    np.cumsum(sum(lanes, np.full(length, len(fixed), np.int64)), out=offsets[1:])
+    words = np.empty(offsets[-1], np.uint64)
+    at = offsets[:-1].copy()
+    for word in fixed:
+        words[at] = word
+        at += 1
+    for text, count in zip(texts, lanes, strict=True):
+        rows, lane = np.flatnonzero(count), 0
+        while len(rows):
+            words[at[rows] + lane] = text.behind(rows, 8 * lane)
+            lane += 1
+            rows = rows[count[rows] > lane]
+        at += count
+    return words, Groups(offsets)
+
+
+# --- grouping
+
+
+def grouped(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Groups:
+    """Rows by key, which has the ``hashed`` and these ``columns``, and by the integers ``within``; groups in the order
+    of (hash, within, key), rows of a group in their own order.
+    """
+    numbers = _independent([np.asarray(numbers) for numbers in within])
+    order, begins = None, _begins(hashed, numbers)
+    if begins is None:
+        order, begins = _order(hashed, numbers)
+    if _is_shared(columns, order, begins):
+        ranks = [pc.rank(_rankable(column), tiebreaker="dense").to_numpy() for column in columns]
+        by = [hashed, *numbers, *ranks]
+        order = np.lexsort(by[::-1])
+        begins = np.logical_or.reduce([_changes(numbers[order]) for numbers in by])
+    return of_sorted(begins, order)
+
+
+def _independent(within: list[Ints]) -> list[Ints]:
+    """``within`` without what only follows the one before it, as ends of windows of one length follow their starts."""
+    kept = within[:1]
+    for before, numbers in pairwise(within):
+        distance = numbers[:1] - before[:1]
+        if not (numbers is before or (numbers - before == distance).all()):
+            kept.append(numbers)
+    return kept
+
+
+def _begins(hashed: Words, numbers: list[Ints]) -> Flags | None:
+    """Where groups begin if the rows stand in their order already."""
+    ties = hashed[1:] == hashed[:-1]
+    rises = hashed[1:] > hashed[:-1]
+    for some in numbers:
+        if not (ties | rises).all():
+            return None
+        rises |= ties & (some[1:] > some[:-1])
+        ties &= some[1:] == some[:-1]
+    return _with_first(~ties, len(hashed)) if (ties | rises).all() else None
+
+
+def _changes(values: NDArray[Any]) -> Flags:
+    return _with_first(values[1:] != values[:-1], len(values))
+
+
+def _with_first(others: Flags, length: int) -> Flags:
+    return np.concatenate([np.ones(min(length, 1), np.bool_), others])
+
+
+def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
+    """Rows in the order of (hash, numbers, row), and where groups of them begin.
+
+    A row number is packed behind what it is ordered by, for numpy sorts numbers several times faster than places.
+    """
+    bits = np.uint64(len(hashed).bit_length())
+    order = _by_hash(hashed, bits)
+    begins = _changes(hashed[order])
+    for some in numbers:
+        ranks, width = _ranks(some)
+        if 2 * int(bits) + width > 64:
+            order = np.lexsort([*numbers[::-1], hashed])
+            return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
+        runs = np.cumsum(begins).astype(np.uint64)
+        packed = (((runs << np.uint64(width)) | ranks[order]) << bits) | order.astype(np.uint64)
+        packed.sort()
+        order = _low(packed, bits)
+        begins = _changes(packed >> bits)
+    return order, begins
+
+
+def _by_hash(hashed: Words, bits: np.uint64) -> Ints:
+    rows = np.arange(len(hashed), dtype=np.uint64)
+    small = not (hashed >> (np.uint64(64) - bits)).any()
+    packed = ((hashed << bits) if small else ((hashed >> bits) << bits)) | rows
+    packed.sort()
+    order = _low(packed, bits)
+    arranged = hashed[order]
+    if (arranged[1:] >= arranged[:-1]).all():
+        return order
+    return np.argsort(hashed, kind="stable")  # hashes that differ in what the row numbers took the place of
+
+
+def _low(packed: Words, bits: np.uint64) -> Ints:
+    return (packed & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
+
+
+def _ranks(numbers: Ints) -> tuple[Words, int]:
+    """``numbers`` as small ones in the same order, and how many bits they need."""
+    encoded = pa.array(numbers).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy()
+    ranks = np.empty(len(distinct), np.uint64)
+    ranks[np.argsort(distinct)] = np.arange(len(distinct), dtype=np.uint64)
+    return ranks[encoded.indices.to_numpy()], len(distinct).bit_length()
+
+
+# --- keys of one hash
+
+
+def _is_shared(columns: Sequence[pa.Array], order: Ints | None, begins: Flags) -> bool:
+    """Whether different keys of the same hash are neighbours in one group."""
+    return any((_key_changes(column, order) & ~begins).any() for column in columns)
+
+
+def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
+    if column.type != pa.string():
+        words, nulls = _word(column), np.broadcast_to(_nulls(column), len(column))
+        if order is not None:
+            words, nulls = words[order], nulls[order] if column.null_count else nulls
+        return _changes(words) | (_changes(nulls) if column.null_count else np.zeros(1, np.bool_))
+    arranged = column if order is None else column.take(pa.array(order))
+    before, behind = arranged[:-1], arranged[1:]
+    differ = pc.not_equal(before, behind)
+    if column.null_count:
+        differ = pc.coalesce(differ, pc.not_equal(before.is_null(), behind.is_null()))
+    return _with_first(np.asarray(differ, np.bool_), len(column))
+
+
+def _rankable(column: pa.Array) -> pa.Array:
+    """``column`` as what has an order, in which equal keys are equal."""
+    if column.type == pa.string():
+        return column
+    return pa.array(_word(column).view(np.int64), mask=np.broadcast_to(_nulls(column), len(column)))

@@ -1,0 +1,156 @@
+"""Keys: a hash that never changes, and groups that are exact whatever the hash is."""
+
+import math
+import struct
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.kernel import keys
+from headrace.kernel.keys import grouped, hashes
+from headrace.model.expr import DataType
+from tests.kernel.columns import SPECIAL, VALUES, arrow
+from tests.reference.strategies import examples
+
+TAGS = {DataType.INT: 1, DataType.FLOAT: 2, DataType.STRING: 3, DataType.BOOL: 4, DataType.TIMESTAMP: 5}
+
+
+def padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 8)
+
+
+def encoded(key: tuple[Any, ...], kinds: list[DataType]) -> bytes:
+    """The bytes that are hashed, as the docstring of the module has it."""
+    tags = bytes(0 if value is None else TAGS[kind] for value, kind in zip(key, kinds, strict=True))
+    words, texts = b"", b""
+    for value, kind in zip(key, kinds, strict=True):
+        if value is None:
+            words += bytes(8)
+        elif kind is DataType.STRING:
+            text = value.encode()
+            words, texts = words + struct.pack("<Q", len(text)), texts + padded(text)
+        elif kind is DataType.FLOAT:
+            words += struct.pack("<Q", 0x7FF8 << 48) if math.isnan(value) else struct.pack("<d", value or 0.0)
+        else:
+            words += struct.pack("<q", value)
+    return padded(tags) + words + texts
+
+
+def columns_of(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[pa.Array]:
+    return [arrow([row[i] for row in rows], kind) for i, kind in enumerate(kinds)]
+
+
+def hashed(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
+    return list(map(int, hashes(columns_of(rows, kinds))))
+
+
+def one_by_one(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
+    return [xxhash.xxh64_intdigest(encoded(row, kinds)) for row in rows]
+
+
+@pytest.mark.parametrize("kind", list(DataType))
+def test_the_hash_of_special_values(kind: DataType) -> None:
+    rows = [(value,) for value in SPECIAL[kind]]
+    assert hashed(rows, [kind]) == one_by_one(rows, [kind])
+
+
+@examples(150)
+@given(st.data())
+def test_the_hash_is_xxh64_over_the_encoded_key(data: st.DataObject) -> None:
+    kinds = data.draw(st.lists(st.sampled_from(list(DataType)), min_size=1, max_size=10))
+    rows = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), max_size=6))
+    assert hashed(rows, kinds) == one_by_one(rows, kinds)
+
+
+def test_texts_of_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "BLOCK", 7)
+    rows = [("é" * (i % 50) + "x" * (i % 7), None if i % 3 else "y" * i) for i in range(100)]
+    kinds = [DataType.STRING, DataType.STRING]
+    assert hashed(rows, kinds) == one_by_one(rows, kinds)
+    assert list(hashes([column[3:90] for column in columns_of(rows, kinds)])) == one_by_one(rows[3:90], kinds)
+
+
+def test_the_hash_of_a_key_never_changes() -> None:
+    kinds = [DataType.STRING, DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.TIMESTAMP]
+    rows = [("ann", 7, 2.5, True, 1_363_000_000_250_000), ("", -1, -0.0, False, 0), (None, None, None, None, None)]
+    assert hashed(rows, kinds) == [15475738344891921290, 17660220530898859041, 7212482505122059892]
+    assert hashed([(0,), (1,)], [DataType.INT]) == [7790381849595394832, 17112247933498734332]
+
+
+def test_zeros_are_one_key_and_so_are_nans() -> None:
+    payload = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
+    floats = pa.array(np.array([0.0, -0.0, math.nan, payload, 1.0]))
+    found = hashes([floats])
+    assert len(set(found.tolist())) == 3
+    assert grouped(found, [floats]).sizes.tolist() == [
+        n for _, n in sorted(zip(found[[0, 2, 4]], [2, 2, 1], strict=True))
+    ]
+
+
+def in_python(rows: list[tuple[Any, ...]], kinds: list[DataType], cut: int, within: list[list[int]]) -> list[list[int]]:
+    """Rows of each group, by the bytes of the key instead of its columns."""
+    codes = [encoded(row, kinds) for row in rows]
+    order = [(xxhash.xxh64_intdigest(code) % cut, *(some[i] for some in within)) for i, code in enumerate(codes)]
+    places = sorted(range(len(rows)), key=lambda i: (order[i], codes[i], i))
+    return [list(some) for _, some in groupby(places, key=lambda i: (order[i], codes[i]))]
+
+
+@examples(200)
+@given(st.data())
+def test_groups_are_exact_whatever_the_hash(data: st.DataObject) -> None:
+    kinds = data.draw(st.lists(st.sampled_from(list(DataType)), min_size=1, max_size=3))
+    some = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
+    rows = data.draw(st.lists(st.sampled_from(some), max_size=30))
+    starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
+    within = data.draw(st.lists(starts, max_size=2))
+    cut = data.draw(st.sampled_from([2**64, 8, 1]))
+    columns = columns_of(rows, kinds)
+    found = hashes(columns)
+    found = found if cut == 2**64 else found % np.uint64(cut)
+    numbers = [np.array(numbers, np.int64) for numbers in within]
+    groups = grouped(found, columns, *numbers)
+    order = np.arange(len(rows)) if groups.order is None else groups.order
+    several = [order[a:b].tolist() for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
+    wanted = in_python(rows, kinds, cut, within)
+    assert sorted(several) == sorted(wanted)  # keys of one hash may stand in any order
+    by = [(int(found[rows[0]]), *(some[rows[0]] for some in within)) for rows in several]
+    assert by == sorted(by)
+    again = grouped(
+        found[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
+    )
+    assert again.order is None or cut < 2**64
+    assert again.sizes.tolist() == groups.sizes.tolist()
+
+
+def test_keys_of_one_hash_stand_in_an_order_of_their_own() -> None:
+    names = ["b", "a", None, "b", "c", "a"]
+    for places in ([0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]):
+        column = pa.array([names[i] for i in places])
+        groups = grouped(np.zeros(6, np.uint64), [column])
+        assert column.take(pa.array(groups.order[groups.offsets[:-1]])).to_pylist() == ["a", "b", "c", None]
+
+
+def test_many_rows_with_hashes_that_share_their_upper_bits() -> None:
+    """Packed beside row numbers, hashes lose lower bits: the order is right all the same."""
+    found = np.array([5, 3, 4, 3, 5] * 1000, np.uint64) + np.uint64(2**63)
+    groups = grouped(found, [pa.array(found.view(np.int64))])
+    assert groups.sizes.tolist() == [2000, 1000, 2000]
+    assert found[groups.order].tolist() == sorted(found.tolist())
+    assert groups.order[:4].tolist() == [1, 3, 6, 8]
+    numbers = np.arange(5000, dtype=np.int64) * 2**40
+    assert len(grouped(found, [], numbers)) == 5000
+
+
+def test_rows_that_stand_in_order_stay_where_they_are() -> None:
+    found = np.array([1, 1, 2, 2], np.uint64)
+    starts = np.array([0, 0, -5, 7], np.int64)
+    groups = grouped(found, [pa.array([1, 1, 2, 2])], starts, starts + 3)
+    assert groups.order is None
+    assert groups.offsets.tolist() == [0, 2, 3, 4]
+    assert len(grouped(np.zeros(0, np.uint64), [pa.array([], pa.int64())], starts[:0])) == 0
