@@ -45,6 +45,7 @@ def run_on_spark(spark: SparkSession, pipeline: Pipeline, epochs: Sequence[Epoch
             watermark=intake.watermark,
             percentiles=intake.percentiles,
             signals=epoch.signals,
+            is_batch=epoch.is_last and number == 0,
         )
         last = stages[-1]
         panes = emitted(last.step) if last.step is not None and last.has_panes else []

@@ -271,6 +271,20 @@ def test_a_batch_leaves_no_state_behind(spark: SparkSession, tmp_path: Path) -> 
     assert current(CLICKS, tmp_path) == truth(2)
 
 
+def test_a_batch_gives_one_pane_a_window(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where the trigger asks for early panes; a replay of it gives the same (semantics 12.1)."""
+    land(tmp_path, 0, 2)
+    process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH), spark=interpreting(spark))
+    replay = RunOptions("replay", mode=Mode.REPLAY, branch="again")
+    process(CLICKS, tmp_path.as_uri(), replay, spark=interpreting(spark))
+    for branch in ("main", "again"):
+        rows = read(CLICKS, tmp_path.as_uri(), "panes", branch).to_pylist()
+        assert {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows} == truth(2)
+        assert len(rows) == len(truth(2))
+        told = {(row["timing"], row["pane_index"], row["is_last"], row["is_retraction"]) for row in rows}
+        assert told == {("ON_TIME", 0, True, False)}
+
+
 @pytest.mark.parametrize("runs", [1, FILES], ids=["one run", "a run for each file"])
 def test_expired_windows_leave_the_state(spark: SparkSession, tmp_path: Path, runs: int) -> None:
     """Of every file one window of each user can still change behind it; what came before is neither kept nor stored."""

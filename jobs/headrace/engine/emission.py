@@ -46,8 +46,8 @@ _NONE = Literal(None, DataType.BOOL)
 class Emission:
     """Columns of the query, made once for all epochs of an application: making them costs more than running them."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, is_batch: bool) -> None:
+        self.plan, self.is_batch = plan, is_batch
 
     def apply(self, rows: DataFrame) -> DataFrame:
         """Of ``rows`` those that changed: state columns, ``EMITS`` and ``COUNTS``, drops, the sources that vanished."""
@@ -63,7 +63,8 @@ class Emission:
     @cached_property
     def _outcome(self) -> Outcome:
         plan = self.plan
-        return compile_firing(plan.trigger, plan.how, plan.merging, plan.stage.withdrawable)
+        withdrawable = plan.stage.withdrawable
+        return compile_firing(plan.trigger, plan.how, plan.merging, withdrawable, is_batch=self.is_batch)
 
     @cached_property
     def _through(self) -> list[str]:
@@ -201,6 +202,8 @@ class Emission:
         """At which moment of the epoch (semantics 12.1) the record at ``sequence`` in ``EMITS`` was emitted: numbers in
         order. For rows that ``apply`` gave.
         """
+        if self.is_batch:
+            return f.lit(_WATERMARK)
         bundle = f.when(f.col(_TOUCHED), _BUNDLE).otherwise(_DEADLINE)
         found = f.when(sequence < f.col(f"{_UPTO}0"), bundle)
         for i in range(1, len(self._outcome.panes) - 1):

@@ -138,8 +138,8 @@ class EpochEngine:
         signals: Sequence[Signal] = (),
     ) -> Computed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
-        ``is_last``, the watermark goes to +inf behind it. ``signals`` came since the epoch before. Two Spark jobs for
-        each stage.
+        ``is_last``, the watermark goes to +inf behind it, and a first epoch is a batch. ``signals`` came since the
+        epoch before. Two Spark jobs for each stage.
         """
         with spark_errors():
             return self._compute(files, processing_time, is_last, signals)
@@ -160,6 +160,7 @@ class EpochEngine:
             watermark=watermark,
             percentiles=clocks.percentiles,
             signals=signals,
+            is_batch=is_last and epoch == 0,
         )
         due_event, due_time = due_after(self.operators)
         self.progress = Progress(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyspark.sql import Row
 from pyspark.sql import functions as f
@@ -88,7 +89,14 @@ class Operator:
 
     def __post_init__(self) -> None:
         self.plan = Plan(self.stage)
-        self._program = steps.StepProgram(self.plan)
+
+    @cached_property
+    def _program(self) -> steps.StepProgram:
+        return steps.StepProgram(self.plan)
+
+    @cached_property
+    def _batch_program(self) -> steps.StepProgram:
+        return steps.StepProgram(self.plan, is_batch=True)
 
     def take_in(self, judged: DataFrame) -> TakenIn:
         """Aggregate and count judged rows under the watermark that the last epoch left. One Spark job."""
@@ -107,14 +115,16 @@ class Operator:
         percentiles: Mapping[float, Instant] | None = None,
         *,
         signals: Sequence[Signal] = (),
+        is_batch: bool = False,
     ) -> Stepped:
         """One epoch (semantics 12.1): ``taken`` under the old watermark, due deadlines, ``signals``, then the step to
-        ``watermark``.
+        ``watermark``. ``is_batch``: it is all there is, and each window gives one pane, in that step.
 
         Clocks never go back. At most one Spark job, none if nothing is touched or due, and one more when layers merge.
         """
         clocks = self._advance(processing_time, watermark, percentiles or {})
-        step = self._program.build(epoch, self.layers, taken.delta, clocks, signals=signals)
+        program = self._batch_program if is_batch else self._program
+        step = program.build(epoch, self.layers, taken.delta, clocks, signals=signals)
         summary: Row | None = None
         if step is not None:
             step = replace(step, rows=step.rows.localCheckpoint(eager=False))
@@ -196,10 +206,11 @@ def run_stages(
     watermark: Instant,
     percentiles: Mapping[float, Instant] | None = None,
     signals: Sequence[Signal] = (),
+    is_batch: bool = False,
 ) -> tuple[Stepped, ...]:
     """One epoch of a chain: each operator gets the panes above it as one bundle under its old watermark, then the
     output watermark above it (semantics 7.2, 12.1). ``taken``, ``watermark``, ``percentiles`` are those of the first;
-    ``signals`` are heard by all.
+    ``signals`` are heard by all, and a batch is one to all.
     """
     done: list[Stepped] = []
     for operator in operators:
@@ -209,7 +220,8 @@ def run_stages(
             taken = EMPTY if bundle is None else operator.take_in(judge(operator.plan, bundle))
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
-        done.append(operator.step(epoch, taken, processing_time, watermark, source, signals=signals))
+        stepped = operator.step(epoch, taken, processing_time, watermark, source, signals=signals, is_batch=is_batch)
+        done.append(stepped)
     return tuple(done)
 
 

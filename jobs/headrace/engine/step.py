@@ -169,9 +169,11 @@ def _timestamp(granules: SparkColumn) -> SparkColumn:
 
 
 class StepProgram:
-    """The query of an epoch of one stage, its columns made once for all epochs of an application."""
+    """The query of an epoch of one stage, its columns made once for all epochs of an application; that of a batch is
+    another one.
+    """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, is_batch: bool = False) -> None:
         self.plan = plan
         self._percentiles = sorted(plan.trigger.percentiles)
         clocks = [c.WATERMARK_BEFORE, c.WATERMARK_AFTER, c.PROCESSING_TIME, c.THIS_EPOCH]
@@ -179,7 +181,7 @@ class StepProgram:
             clocks += [f"{c.PERCENTILE_BEFORE}{i}", f"{c.PERCENTILE_AFTER}{i}"]
         self._clocks = clocks
         self._combining = Merging(plan, clocks) if plan.merging else Matching(plan, clocks)
-        self._emission = Emission(plan)
+        self._emission = Emission(plan, is_batch)
         self._changes = Changes(plan, self._emission)
 
     def build(

@@ -58,9 +58,10 @@ class CaseElement:
 
 @dataclass(frozen=True)
 class Input:
-    """One bundle."""
+    """One bundle; ``is_batch``: it is all input, behind which the watermark goes to +inf in the same epoch (12.1)."""
 
     elements: tuple[CaseElement, ...]
+    is_batch: bool = False
 
 
 @dataclass(frozen=True)

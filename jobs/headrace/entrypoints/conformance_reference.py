@@ -22,6 +22,7 @@ from headrace.entrypoints.conformance_cases import (
 from headrace.entrypoints.conformance_replay import Outcome, Replay
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.panes import Pane
+from headrace.model.time import MAX_INSTANT
 from headrace.reference import Chain, Contents, Element, Extract, Grouping, Output, collect, combine
 from headrace.reference.windows import assign, merge
 
@@ -60,8 +61,9 @@ class _Run:
 
     def _perform(self, step: Step) -> Output:
         match step:
-            case Input(elements):
-                return self.chain.step([_element(element) for element in elements])
+            case Input(elements, is_batch):
+                watermark = MAX_INSTANT if is_batch else None
+                return self.chain.step(map(_element, elements), watermark=watermark, is_batch=is_batch)
             case AdvanceWatermark(to, percentiles):
                 return self.chain.step(watermark=to, percentiles=percentiles)
             case AdvanceProcessingTime(to):

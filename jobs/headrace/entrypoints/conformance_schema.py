@@ -1,5 +1,6 @@
-"""Reading conformance cases from their neutral JSON schema (version 1), and ``elide_unchanged``, a bool of a case or of
-one of its stages, for which the schema has no name (semantics 9.1).
+"""Reading conformance cases from their neutral JSON schema (version 1), and two things for which the schema has no
+name: ``elide_unchanged``, a bool of a case or of one of its stages (semantics 9.1), and the step ``batch``, whose
+``elements`` are all input: one epoch behind which the watermark is +inf (12.1).
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
@@ -124,6 +125,7 @@ def _case(raw: Json) -> Case:
     stages = field(raw, "stages", _chained) if is_pipeline else (_stage(raw),)
     steps = field(raw, "steps", list_of(_step, "step"))
     _check_values(stages[0], steps)
+    _check_batch(steps)
     return Case(
         name=str(field(raw, "name", text_or_integer)),
         stages=stages,
@@ -208,6 +210,13 @@ def _check_values(stage: Stage, steps: Iterable[Step]) -> None:
         for element in step.elements if isinstance(step, Input) else ():
             if isinstance(element.value, bool) or not isinstance(element.value, int | float):
                 raise CaseFormatError(f"step {place} (input): {stage.combine} takes numbers, not {element.value!r}")
+
+
+def _check_batch(steps: Iterable[Step]) -> None:
+    """Whether a batch, if there is one, comes before all other input."""
+    inputs = [step for step in steps if isinstance(step, Input)]
+    if any(step.is_batch for step in inputs[1:]):
+        raise CaseFormatError("a batch is all input there is: it is the first input of a case, or there is none")
 
 
 # --- windows, triggers, what happens to the panes ---------------------------------------------------------------------
@@ -399,6 +408,7 @@ def _merge(raw: Json) -> Step:
 
 _STEPS: Mapping[str, Callable[[Json], Step]] = {
     "input": lambda raw: Input(field(raw, "elements", list_of(_element, "element"))),
+    "batch": lambda raw: Input(field(raw, "elements", list_of(_element, "element")), is_batch=True),
     "watermark": _watermark,
     "processing_time": lambda raw: AdvanceProcessingTime(field(raw, "to", _instant)),
     "expect": _expect,

@@ -36,7 +36,7 @@ from headrace.model.accumulation import Accumulation, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expr import DataType, Expr, Schema, cast, col, lit
 from headrace.model.panes import Pane
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers import Always
 from headrace.model.windows import GlobalWindows, Window
 from headrace.pipeline.graph import Aggregation, Stage
@@ -105,8 +105,9 @@ class _Run:
     def _perform(self, step: Step) -> tuple[Pane, ...]:
         first = self.operators[0]
         match step:
-            case Input(elements):
-                return self._epoch(first.take_in(self._bundle(elements)), first.watermark)
+            case Input(elements, is_batch):
+                taken = first.take_in(self._bundle(elements)) if elements else EMPTY
+                return self._epoch(taken, MAX_INSTANT if is_batch else first.watermark, is_batch=is_batch)
             case AdvanceWatermark(to, percentiles):
                 return self._epoch(EMPTY, to, percentiles)
             case AdvanceProcessingTime(to):
@@ -122,7 +123,12 @@ class _Run:
         return judge(first.plan, element_rows(self.spark, schema, rows))
 
     def _epoch(
-        self, taken: TakenIn, watermark: Instant, percentiles: Mapping[float, Instant] | None = None
+        self,
+        taken: TakenIn,
+        watermark: Instant,
+        percentiles: Mapping[float, Instant] | None = None,
+        *,
+        is_batch: bool = False,
     ) -> tuple[Pane, ...]:
         done = run_stages(
             self.operators,
@@ -131,6 +137,7 @@ class _Run:
             processing_time=self.clock,
             watermark=watermark,
             percentiles=percentiles,
+            is_batch=is_batch,
         )
         self.epoch += 1
         for stepped in done:

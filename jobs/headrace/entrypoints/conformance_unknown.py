@@ -1,4 +1,4 @@
-"""Fields of conformance cases that nobody reads: neither of the schema nor ours (``elide_unchanged``)."""
+"""Fields of conformance cases that nobody reads: neither of the schema nor ours (``elide_unchanged``, ``batch``)."""
 
 from collections.abc import Mapping
 
@@ -37,6 +37,7 @@ _CASE_FIELDS = _STAGE_FIELDS | frozenset(
 _WINDOW_FIELDS = frozenset({"type", "size", "offset", "period", "gap", "touching_merges", "transformed_output_time"})
 _STEP_FIELDS: Mapping[str, frozenset[str]] = {
     "input": frozenset({"elements"}),
+    "batch": frozenset({"elements"}),
     "watermark": frozenset({"to", "percentiles"}),
     "processing_time": frozenset({"to"}),
     "expect": frozenset({"panes", "ordered", "ordered_per_window"}),

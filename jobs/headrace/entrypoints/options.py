@@ -104,7 +104,8 @@ class RunOptions:
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
     for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
     where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing prefix instead of only its newest
-    part. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes to +inf: every window closes.
+    part. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes to +inf: every window gives one
+    pane and closes.
     ``signals`` are heard in the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
     whose signals were the last to be heard. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
     tag) ``of`` recorded, default main; or under ``clock`` with what has landed. It publishes nothing.

@@ -3,7 +3,7 @@
 The program reads the state of the window (merged already, if windows merged), the number of elements that the epoch
 brings, and the clocks: ``W`` before and after, ``P``. It says what the window emits at its two moments, the bundle
 (with due deadlines) under the old watermark and then the watermark step, and what is stored. A window can fire at
-both: coalescing them is wrong.
+both: coalescing them is wrong. A batch has only the second.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,8 @@ class PaneColumns:
 @dataclass(frozen=True)
 class Outcome:
     """The program and where its results are: possible panes in order (of the bundle or a deadline, of signals if the
-    trigger waits for any, of the watermark step), the new state, whether the row changed at all.
+    trigger waits for any, of the watermark step; of a batch the last alone), the new state, whether the row changed at
+    all.
     """
 
     program: Program
@@ -64,6 +65,7 @@ class Outcome:
 
 
 NO_HOLD = Literal(None, DataType.INT)
+_NO: Expr = FALSE
 _EARLY, _ON_TIME, _LATE = (Literal(t.value) for t in (Timing.EARLY, Timing.ON_TIME, Timing.LATE))
 
 
@@ -162,8 +164,10 @@ def _moments(node: Node, max_timestamp: Expr, program: Program) -> tuple[Moment,
     return sides[0], sides[1], program.let("crossed", crossed)
 
 
-def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = False) -> Outcome:
-    """The program for windows of one aggregation.
+def compile_firing(
+    node: Node, how: How, merging: bool, withdrawable: bool = False, *, is_batch: bool = False
+) -> Outcome:
+    """The program for windows of one aggregation; of a batch, if ``is_batch``.
 
     It reads these columns of the row: state columns of an open window (initial values where there is none),
     ``_has``, ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, the
@@ -195,25 +199,27 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
     if withdrawable and how.accumulation is Accumulation.RETRACTING:
         window.exists = let("exists", coalesce(col(c.NET), 0) != 0)
     due = let("due", col(c.DUE_TIME) <= now)
-    fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
-    state = _named(program, node.on_fire(program, state, fires, old))
-    finished = let("finished", all_of(fires, node.finished(state)))
-    panes = [window.emit(fires, finished, old.passed_end, negate(old.passed_end))]
+    panes: list[PaneColumns] = []
+    fires = finished = told = _NO
+    if not is_batch:
+        fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
+        state, finished = _fire(node, program, state, fires, old)
+        panes.append(window.emit(fires, finished, old.passed_end, negate(old.passed_end)))
+    if node.signals:
+        state, told = _hear(node, program, state, all_of(is_open, negate(finished)), old)
+    if node.signals and not is_batch:
+        answers = let("answers", all_of(told, node.ready(program, state, old)))
+        state, over = _fire(node, program, state, answers, old)
+        panes.append(window.emit(answers, over, old.passed_end, negate(old.passed_end)))
+        finished = let("finished", any_of(finished, over))
     still_open = let("still_open", all_of(is_open, negate(finished)))
 
-    told: Expr = FALSE
-    if node.signals:
-        state, told, over, pane = _hear(node, window, state, still_open, old)
-        panes.append(pane)
-        finished = let("finished", any_of(finished, over))
-        still_open = let("still_open", all_of(still_open, negate(over)))
-
-    # the watermark step: closing wins over firing, one activation at most (3.2, 5.3, 5.4)
+    # the watermark step: closing wins over firing, one activation at most (3.2, 5.3, 5.4), in a batch exactly one
     closes = let("closes", all_of(still_open, expired))
-    again = let("fires_again", all_of(still_open, negate(expired), crossed, node.ready(program, state, new)))
-    state = _named(program, node.on_fire(program, state, again, new))
-    ends = let("ends", all_of(again, node.finished(state)))
-    activated = let("activated", any_of(again, closes))
+    asked = TRUE if is_batch else crossed
+    again = let("fires_again", all_of(still_open, negate(expired), asked, node.ready(program, state, new)))
+    state, ends = _fire(node, program, state, again, new)
+    activated = still_open if is_batch else let("activated", any_of(again, closes))
     panes.append(window.emit(activated, any_of(closes, ends), old.passed_end, negate(new.passed_end)))
 
     marker = let("marker", any_of(finished, ends, all_of(col(c.WAS_CLOSED), negate(is_open))))
@@ -227,13 +233,11 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
     )
     keeps = let("keeps", status == c.OPEN)
     kept = {name: let("kept", choose(keeps, value, fresh(node)[name])) for name, value in state.items()}
-    # also when nothing fires: the row must ask for its next activation
-    reached = let("reached", col(c.DUE_EVENT) < after)
     dropped = let("dropped", choose(col(c.WAS_CLOSED), col(c.COUNT), 0))
     changed = any_of(
         touched,
         due,
-        reached,
+        let("reached", col(c.DUE_EVENT) < after),  # also when nothing fires: the row must ask for its next activation
         fires,
         told,
         activated,
@@ -267,21 +271,22 @@ def compile_firing(node: Node, how: How, merging: bool, withdrawable: bool = Fal
     )
 
 
-def _hear(
-    node: Node, window: _Window, state: Mapping[str, Expr], still_open: Expr, moment: Moment
-) -> tuple[Mapping[str, Expr], Expr, Expr, PaneColumns]:
-    """Signals, behind the bundle and the deadlines (9.3): the state behind them, whether the window heard one and is
-    asked, whether it finished, and its pane.
-    """
-    program, let = window.program, window.program.let
-    flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(node.signals))}
-    heard = {name: let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
-    told = let("told", any_of(*heard.values()))
-    state = _named(program, node.on_element(program, state, Bundle(Literal(0), FALSE, heard), moment))
-    fires = let("answers", all_of(told, node.ready(program, state, moment)))
+def _fire(
+    node: Node, program: Program, state: Mapping[str, Expr], fires: Expr, moment: Moment
+) -> tuple[Mapping[str, Expr], Expr]:
+    """What a firing does to the trigger (3.4): the state behind it, and whether it finished the window."""
     state = _named(program, node.on_fire(program, state, fires, moment))
-    over = let("over", all_of(fires, node.finished(state)))
-    return state, told, over, window.emit(fires, over, moment.passed_end, negate(moment.passed_end))
+    return state, program.let("finished", all_of(fires, node.finished(state)))
+
+
+def _hear(
+    node: Node, program: Program, state: Mapping[str, Expr], still_open: Expr, moment: Moment
+) -> tuple[Mapping[str, Expr], Expr]:
+    """Signals, behind the bundle and the deadlines (9.3): the state behind them, and whether the window heard one."""
+    flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(node.signals))}
+    heard = {name: program.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
+    told = program.let("told", any_of(*heard.values()))
+    return _named(program, node.on_element(program, state, Bundle(Literal(0), FALSE, heard), moment)), told
 
 
 def _named(program: Program, state: Mapping[str, Expr]) -> dict[str, Expr]:

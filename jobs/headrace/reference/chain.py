@@ -40,6 +40,7 @@ class Chain:
         watermark: Instant | None = None,
         percentiles: Mapping[float, Instant] | None = None,
         signals: Sequence[Signal] = (),
+        is_batch: bool = False,
     ) -> Output:
         """As ``Operator.step``; each lower operator gets the panes above it, then the output watermark above it.
 
@@ -52,12 +53,15 @@ class Chain:
             watermark=watermark,
             percentiles=percentiles,
             signals=signals,
+            is_batch=is_batch,
         )
         drops = output.drops
         for upper, to_element, operator in zip(self.operators, self._between, rest, strict=False):
             bundle = [element for element in map(to_element, output.panes) if element is not None]
             mark = upper.output_watermark
-            output = operator.step(bundle, processing_time=processing_time, watermark=mark, signals=signals)
+            output = operator.step(
+                bundle, processing_time=processing_time, watermark=mark, signals=signals, is_batch=is_batch
+            )
             drops += output.drops
         return Output(output.panes, drops)
 

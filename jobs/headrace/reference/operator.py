@@ -2,7 +2,8 @@
 
 ``Operator.step`` is one epoch as in 12.1: the processing-time clock moves, the bundle is dropped and evaluated under
 the old watermark, due deadlines of untouched windows are evaluated, then the watermark moves. Any part may be missing,
-so the steps of section 3 are calls of it with one argument.
+so the steps of section 3 are calls of it with one argument. A batch, all input in one epoch, is evaluated only when the
+watermark moves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,22 +91,28 @@ class Operator:
         watermark: Instant | None = None,
         percentiles: Mapping[float, Instant] | None = None,
         signals: Sequence[Signal] = (),
+        is_batch: bool = False,
     ) -> Output:
         """One epoch. Clocks are monotone: a lower value than before is ignored (1.2).
 
         ``watermark`` is the one after this epoch, ``percentiles`` the percentile watermarks after it. ``signals`` are
-        heard behind the bundle and the deadlines. Raises PipelineError when a retraction reaches merging windows, which
-        would have to split (12.6).
+        heard behind the bundle and the deadlines. ``is_batch``: this epoch is all there is, so that each window gives
+        its one pane in the watermark step, whatever its trigger waits for (12.1). Raises PipelineError when a
+        retraction reaches merging windows, which would have to split (12.6).
         """
         before = self.clocks
         if processing_time is not None:
             self.clocks = replace(before, processing_time=max(before.processing_time, processing_time))
         touched, drops = self._add(elements)
-        panes = self._evaluate(touched)
-        panes += self._evaluate(self._due(before.processing_time, set(touched)))
-        panes += self._evaluate(self._signalled(signals))
+        panes: list[Pane] = []
+        if not is_batch:
+            panes += self._evaluate(touched)
+            panes += self._evaluate(self._due(before.processing_time, set(touched)))
+        heard = self._signalled(signals)
+        if not is_batch:
+            panes += self._evaluate(heard)
         if watermark is not None or percentiles:
-            panes += self._advance(watermark, percentiles or {})
+            panes += self._advance(watermark, percentiles or {}, each=is_batch)
         self._publish_watermark()
         return Output(tuple(panes), tuple(drops))
 
@@ -251,8 +258,10 @@ class Operator:
                 panes += self._fire(place, self.clocks.watermark)
         return panes
 
-    def _advance(self, watermark: Instant | None, percentiles: Mapping[float, Instant]) -> list[Pane]:
-        """The watermark step (3.2): each open window has at most one activation, decided on the new clocks."""
+    def _advance(self, watermark: Instant | None, percentiles: Mapping[float, Instant], *, each: bool) -> list[Pane]:
+        """The watermark step (3.2): each open window has at most one activation, decided on the new clocks; exactly one
+        if it is that of a batch.
+        """
         before = self.clocks
         self.clocks = replace(
             before,
@@ -264,7 +273,7 @@ class Operator:
             _, window = place
             if self._is_expired(window):
                 panes += self._fire(place, before.watermark, closing=True)
-            elif self._crossed(window, state, before) and state.trigger.ready(self._moment(place[1])):
+            elif each or (self._crossed(window, state, before) and state.trigger.ready(self._moment(window))):
                 panes += self._fire(place, before.watermark)
         for per_key in self._keys.values():
             per_key.closed = {window for window in per_key.closed if not self._is_expired(window)}
@@ -282,8 +291,9 @@ class Operator:
         """Fire a window, or close it because it expired (3.4, 5.3); what is emitted, retractions first (9.1)."""
         key, window = place
         per_key, state = self._keys[key], self._open(place)
-        if not closing:
-            state.trigger.on_fire(self._moment(place[1]))
+        moment = self._moment(window)
+        if not closing and state.trigger.ready(moment):  # it is, but for what a batch leaves open
+            state.trigger.on_fire(moment)
         is_last = closing or state.trigger.finished
         pane = self._pane(place, self._timing(window, state, watermark_before), is_last)
         emitted = self._emit(state, pane) if self._is_wanted(state, pane) else []

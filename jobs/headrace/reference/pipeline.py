@@ -24,9 +24,10 @@ class Epoch:
     """One micro-batch: when it started, and its records in arrival order.
 
     A record maps column names to values (int, float, str, bool, Instants for timestamps); a column it lacks is NULL.
-    ``is_last`` says that the input ends here: the watermark goes to +inf (batch mode is one such epoch). ``signals``
-    came since the epoch before; every aggregation hears of them, behind its bundle. ``also`` holds the records of the
-    pipeline's other inputs by name: they arrive behind ``records``, in the order in which the inputs are declared.
+    ``is_last`` says that the input ends here: the watermark goes to +inf. An epoch that is first and last is a batch,
+    in which each window gives one pane (12.1). ``signals`` came since the epoch before; every aggregation hears of
+    them, behind its bundle. ``also`` holds the records of the pipeline's other inputs by name: they arrive behind
+    ``records``, in the order in which the inputs are declared.
     """
 
     processing_time: Instant
@@ -61,6 +62,7 @@ class PipelineRun:
         self.pipeline = pipeline
         self._intake = Intake(pipeline, _percentiles(pipeline.stages[0].when))
         self._processing_time = MIN_INSTANT
+        self._is_new = True
         self._rejected: list[Rejected] = []
         self._entrances = [Entrance(stage) for stage in pipeline.stages]
         between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
@@ -68,6 +70,7 @@ class PipelineRun:
 
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
+        is_first, self._is_new = self._is_new, False
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
         taken = Taken()
         for each in self.pipeline.inputs:
@@ -81,6 +84,7 @@ class PipelineRun:
             watermark=self._intake.watermark,
             percentiles=self._intake.percentiles,
             signals=epoch.signals,
+            is_batch=is_first and epoch.is_last,
         )
         return EpochResult(
             panes=output.panes,
