@@ -13,12 +13,9 @@ from headrace.engine.types import SPARK_TYPES, SparkColumn
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema
 from headrace.model.time import Instant, to_datetime
 from headrace.model.typing import type_of
-from headrace.program.lets import CONVERT, READ, Call
+from headrace.program.lets import FROM, Call
 
 Named = Callable[[str], SparkColumn]
-
-_CAST = "cast"
-_CASTS = frozenset({_CAST, READ, CONVERT})
 
 _NO_SCHEMA: Mapping[str, DataType] = {}
 
@@ -45,8 +42,8 @@ def compile_expr(expr: Expr, schema: Schema = _NO_SCHEMA, column: Named = named)
             if isinstance(expr, Call):
                 return TriggerCalls(expr.owner).method(name)(*operands)
             how, _, to = name.rpartition("_")
-            if how in _CASTS:
-                source = type_of(args[0], schema) if how == _CAST else DataType.STRING if how == READ else None
+            if how == "cast" or how.startswith(FROM):
+                source = type_of(args[0], schema) if how == "cast" else DataType(how.removeprefix(FROM))
                 return _cast(operands[0], source, DataType(to))
             return _FUNCTIONS[name](*operands)
     raise TypeError(type(expr).__name__)
@@ -88,7 +85,14 @@ def _starts_with_a_date(text: SparkColumn) -> SparkColumn:
 
 
 def _cast(value: SparkColumn, source: DataType | None, to: DataType) -> SparkColumn:
-    return read_text(value, to) if source is DataType.STRING else value.try_cast(SPARK_TYPES[to])
+    match source, to:
+        case DataType.STRING, _:
+            return read_text(value, to)
+        case DataType.TIMESTAMP, DataType.INT | DataType.FLOAT:
+            return f.unix_micros(value).cast(SPARK_TYPES[to])
+        case DataType.INT | DataType.FLOAT, DataType.TIMESTAMP:
+            return f.timestamp_micros(value.try_cast("bigint"))
+    return value.try_cast(SPARK_TYPES[to])
 
 
 def _literal(value: object, kind: DataType | None) -> SparkColumn:

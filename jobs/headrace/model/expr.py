@@ -216,7 +216,11 @@ def crc32(value: Expr) -> Expr:
 
 
 def cast(value: Expr, to: DataType) -> Expr:
-    """``value`` as type ``to``; a string that does not read as one gives NULL."""
+    """``value`` as type ``to``; a string that does not read as one gives NULL.
+
+    A timestamp as a number, and a number as a timestamp, is microseconds since 1970 UTC: ``cast(col("ms") * 1000,
+    DataType.TIMESTAMP)``.
+    """
     return Function(f"cast_{to.value}", (value,))
 
 

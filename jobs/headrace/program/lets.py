@@ -151,8 +151,8 @@ def _phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
     return phases[::-1]
 
 
-READ, CONVERT = "read", "convert"
-"""Casts of strings and of other values, which need no schema (``settled``)."""
+FROM = "from_"
+"""A cast that needs no schema (``settled``) has the type of what it reads in its name: ``from_string_int``."""
 
 
 def settled(expr: Expr, schema: Schema) -> Expr:
@@ -162,7 +162,7 @@ def settled(expr: Expr, schema: Schema) -> Expr:
             return Binary(op, settled(left, schema), settled(right, schema))
         case Function(name, args):
             if name.startswith("cast_"):
-                how = READ if type_of(args[0], schema) is DataType.STRING else CONVERT
-                name = f"{how}_{name.removeprefix('cast_')}"
+                source = type_of(args[0], schema) or DataType.STRING  # a bare NULL is NULL as any type
+                name = f"{FROM}{source.value}_{name.removeprefix('cast_')}"
             return Function(name, tuple(settled(a, schema) for a in args))
     return expr

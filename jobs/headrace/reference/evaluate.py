@@ -19,7 +19,6 @@ from headrace.model.typing import type_of
 
 Record = Mapping[str, Any]
 
-_SECOND = 1_000_000
 _INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _ZONE = r"(Z|[+-]\d\d(:?[0-5]\d)?)"
@@ -148,7 +147,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _cast(value: Any, source: DataType | None, to: DataType) -> Any:  # noqa: PLR0911 (a table)
+def _cast(value: Any, source: DataType | None, to: DataType) -> Any:
     """``value`` as ``to``; NULL for a string that does not read as one, or a number that does not fit."""
     if value is None or source is to:
         return value
@@ -160,11 +159,9 @@ def _cast(value: Any, source: DataType | None, to: DataType) -> Any:  # noqa: PL
         case DataType.BOOL:
             return value != 0
         case DataType.FLOAT:
-            return value / _SECOND if source is DataType.TIMESTAMP else float(value)
-        case DataType.TIMESTAMP:  # numbers are seconds
-            return _truncate(value * _SECOND)
-        case DataType.INT:
-            return value // _SECOND if source is DataType.TIMESTAMP else _truncate(value)
+            return float(value)
+        case DataType.INT | DataType.TIMESTAMP:  # numbers are microseconds, as instants are
+            return _truncate(value)
 
 
 def _truncate(value: float) -> int | None:
