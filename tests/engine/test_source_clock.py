@@ -19,13 +19,13 @@ from headrace.engine.landing import Landing
 from headrace.engine.plan import Plan
 from headrace.engine.progress import InputProgress, Progress
 from headrace.engine.session import interpreting
-from headrace.engine.source_clock import SourceClock
+from headrace.engine.source_clock import Facts, SourceClock
 from headrace.engine.source_planning import InputFile, Offsets
 from headrace.engine.source_reading import marks
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
-from headrace.model.watermarks import SplitFacts, SplitStrategy
+from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline import (
     AfterAny,
     AfterWatermark,
@@ -125,7 +125,12 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     wanted = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
     pipeline = replace(
         BASE,
-        event_time=EventTime(col("at"), strategy, draw(st.sampled_from([None, col("site"), col("site")]))),
+        event_time=EventTime(
+            col("at"),
+            strategy,
+            draw(st.sampled_from([None, col("site"), col("site")])),
+            draw(st.sampled_from([timedelta(days=1), None, 0, 8 * unit])),
+        ),
         when=percentile(*wanted) if wanted else BASE.when,
         filter=draw(st.sampled_from([None, col("n") > 0])),
     )
@@ -166,6 +171,14 @@ SPLITS = Scenario(
         Epoch(((of("y", 12, user=None), of("y", 40)),), 0, False),
     ),
 )
+AHEAD = Scenario(
+    replace(BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness(100), col("site")), filter=col("n") > 0),
+    (
+        Epoch(((of("x", 500), of("y", 10), of("z", YEARS)),), 0, False),
+        Epoch(((of("x", YEARS, n=0), of("y", 86_400_000_001), of("x", 420)), (of("y", YEARS, user=None),)), 0, False),
+        Epoch(((of("x", 86_400_000_001), of("y", 86_400_000_001)),), 1_000_000, True),
+    ),
+)
 CONTROLS = Scenario(
     replace(BASE, event_time=EventTime(col("at"), Punctuated(col("until"), 3_000_000), col("site"))),
     (
@@ -195,9 +208,12 @@ class Expected:
         self.intake = Intake(pipeline, percentiles)
         self.clock = self.intake._inputs[OWN].clock
 
-    def run(self, epoch: Epoch, now: Instant) -> None:
-        self.intake.take(OWN, [record for records in epoch.files for record in records], now, Taken())
+    def run(self, epoch: Epoch, now: Instant) -> int:
+        """How many records were ahead."""
+        taken = Taken()
+        self.intake.take(OWN, [record for records in epoch.files for record in records], now, taken)
         self.intake.advance(now, epoch.is_last)
+        return len(taken.ahead)
 
 
 def judged(spark: SparkSession, pipeline: Pipeline, records: list[Record]) -> DataFrame:
@@ -228,17 +244,17 @@ def test_what_records_say_of_the_clock_is_what_the_reference_hears(spark: SparkS
             progress = InputProgress(Offsets(), clock.splits, clock.watermark, clock.percentiles)
             read = InputProgress.from_json(json.loads(json.dumps(progress.to_json())))
             clock = SourceClock.of(pipeline.event_time, read)
-        facts: dict[str, SplitFacts] = {}
+        facts = Facts()
         if records := [record for file in epoch.files for record in file]:
-            facts = clock.facts(judged(session, pipeline, records), wanted)
-        clock = clock.after(facts, now, wanted)
-        expected.run(epoch, now)
+            facts = clock.facts(judged(session, pipeline, records), now, wanted)
+        clock = clock.after(facts.splits, now, wanted)
+        assert expected.run(epoch, now) == facts.ahead
         assert_same(clock, expected.clock, wanted, f"epoch {number}")
 
 
-@pytest.mark.parametrize("name", ["splits", "controls", "long lags"])
+@pytest.mark.parametrize("name", ["splits", "controls", "long lags", "ahead"])
 def test_whole_epochs_move_the_clock_as_the_reference_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    scenario = {"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS}[name]
+    scenario = {"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD}[name]
     store = LocalStore(tmp_path)
     engine = EpochEngine(interpreting(spark), scenario.pipeline, store, Landing(scenario.pipeline, store))
     wanted = engine.operators[0].plan.trigger.percentiles
@@ -249,8 +265,9 @@ def test_whole_epochs_move_the_clock_as_the_reference_does(spark: SparkSession, 
             written = json.loads(json.dumps(engine.progress.to_json()))
             engine.restore(engine.epoch, Progress.from_json(written), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
-        expected.run(epoch, now)
+        ahead = expected.run(epoch, now)
         found = engine.progress
+        assert sum(each.records for each in found.ahead) == ahead
         clock = replace(SourceClock.of(scenario.pipeline.event_time, found.inputs[OWN]), watermark=found.watermark)
         assert_same(clock, expected.clock, wanted, f"epoch {number}")
 

@@ -21,15 +21,18 @@ from headrace.pipeline import (
     EventTime,
     FileFormat,
     FileSource,
+    FixedWindows,
     GlobalWindows,
+    Monotonic,
     Pipeline,
     Punctuated,
     Repeatedly,
     accumulating,
     col,
     count,
+    retracting,
 )
-from tests.process.clicks import CLICKS, FILES, USERS, land, truth
+from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth
 
 pytestmark = pytest.mark.spark
 
@@ -80,10 +83,38 @@ def test_lateness_may_be_longer_than_time(spark: SparkSession, tmp_path: Path) -
     assert {(row["user"], row["window_start"]) for row in rows} == {*truth(FILES)}
 
 
-def test_a_window_that_never_expires_may_hold_elements_when_input_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_window_that_never_expires_gives_its_pane_when_input_ends(spark: SparkSession, tmp_path: Path) -> None:
     when = Repeatedly(AfterCount(FILES * USERS * 4 + 1))
     how = accumulating(allowed_lateness=None)
     pipeline = replace(CLICKS, where=GlobalWindows(), when=when, how=how, allow_finishing=True)
     land(tmp_path)
     result = run(spark, pipeline, tmp_path, Mode.BATCH)
-    assert (result.status, result.watermark, result.rows["panes"]) == ("succeeded", "+inf", 0)
+    assert (result.status, result.watermark, result.rows["panes"]) == ("succeeded", "+inf", USERS)
+
+
+def test_one_mistaken_date_is_named_and_makes_nothing_late(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    wild = {"user": "u0", "at": "9998-06-01T00:00:00Z", "price": 7}
+    (tmp_path / "landing" / "clicks" / "part-00000-a.jsonl").write_text(f"\n{json.dumps(wild)}\n")
+    result = run(spark, CLICKS, tmp_path)
+    assert (result.rows["records"], result.rows["accepted"], result.rows["late_dropped"]) == (161, 161, 0)
+    latest = max(datetime.fromisoformat(str(record["at"])) for record in records(1))
+    assert datetime.fromisoformat(str(result.watermark)) == latest - timedelta(minutes=10)
+    (warning,) = result.warnings
+    assert "file landing/clicks/part-00000-a.jsonl record 1, dated 9998-06-01T00:00:00Z" in warning
+    assert "max_ahead" in warning
+    rows = read(CLICKS, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert len(rows) == len(truth(2)) + 1
+
+
+def test_a_run_that_drops_much_as_late_says_so_last(spark: SparkSession, tmp_path: Path) -> None:
+    prompt = replace(
+        CLICKS,
+        how=retracting(),
+        where=FixedWindows(timedelta(minutes=15)),
+        event_time=EventTime(col("at"), Monotonic()),
+    )
+    land(tmp_path, 0, 2)
+    result = run(spark, prompt, tmp_path)
+    assert result.rows["late_dropped"] > 1.6
+    assert result.warnings[-1].startswith(f"{result.rows['late_dropped']} late drops of 160 records, more than 1%.")

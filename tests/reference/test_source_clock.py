@@ -68,6 +68,36 @@ def test_arrival_time_as_event_time() -> None:
     assert not any(result.drops or result.rejected for result in results)
 
 
+DAY = 86_400_000_000
+
+
+def test_a_record_far_ahead_is_accepted_and_moves_no_watermark() -> None:
+    bounded = EventTime(col("at"), BoundedOutOfOrderness(10))
+    wild = row(300 * 365 * DAY)
+    results = run_pipeline(build(bounded), [epoch(0, row(5), wild), epoch(1, row(15), row(DAY + 2)), epoch(2, row(31))])
+    assert [result.watermark for result in results] == [-5, 5, 21]
+    assert [result.ahead for result in results] == [(wild,), (row(DAY + 2),), ()]
+    assert not any(result.drops or result.rejected for result in results)
+    (last,) = run_pipeline(build(bounded), [Epoch(Instant(0), [row(5), wild], is_last=True)])
+    assert [pane.values for pane in last.panes] == [(1,), (1,)]
+
+
+def test_schedules_may_lie_ahead_as_far_as_they_like() -> None:
+    (result,) = run_pipeline(build(EventTime(col("at"), Monotonic(), max_ahead=None)), [epoch(0, row(300 * DAY))])
+    assert (result.watermark, result.ahead) == (300 * DAY, ())
+
+
+def test_a_split_that_is_only_known_from_far_ahead_holds_nothing_back() -> None:
+    results = run_pipeline(
+        build(EventTime(col("at"), Monotonic(), col("site"), max_ahead=100)),
+        [epoch(0, row(5, site="x"), row(101, site="y")), epoch(1, row(101, site="y"), row(102, site="x"))],
+    )
+    assert [result.watermark for result in results] == [5, 5]
+    assert [len(result.ahead) for result in results] == [1, 1]
+    with pytest.raises(PipelineError, match="max_ahead"):
+        EventTime(col("at"), Monotonic(), max_ahead=-1)
+
+
 def test_records_assert_the_watermark() -> None:
     control = {"until": 12}
     results = run_pipeline(

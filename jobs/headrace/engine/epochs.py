@@ -173,6 +173,7 @@ class EpochEngine:
             min_event_time=taken.bundle.accounting.min_accepted,
             max_event_time=taken.bundle.accounting.max_accepted,
             held_back_by=None if is_last else clocks.held_back_by,
+            ahead=taken.ahead,
         )
         self.epoch = epoch
         remembered = self.intake.remember(epoch, taken, self.progress.watermark)

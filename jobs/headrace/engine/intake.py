@@ -14,8 +14,8 @@ from headrace.engine.errors import UnreadableFileError, spark_errors
 from headrace.engine.landing import ByInput
 from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import EMPTY, Operator, TakenIn
-from headrace.engine.progress import HeldBack, InputProgress
-from headrace.engine.source_clock import SourceClock
+from headrace.engine.progress import Ahead, HeldBack, InputProgress
+from headrace.engine.source_clock import Facts, SourceClock
 from headrace.engine.source_planning import advance
 from headrace.engine.source_reading import Batch, numbered_records, open_batch, read_batches
 from headrace.engine.source_records import POSITION, RAW
@@ -79,11 +79,14 @@ class Records:
 
 @dataclass(frozen=True)
 class Taken:
-    """The files of an epoch as a bundle of the first aggregation, and what they say of splits, by input."""
+    """The files of an epoch as a bundle of the first aggregation, and what they say of splits, by input. ``ahead``: of
+    inputs with records that were too far ahead of processing time to say anything.
+    """
 
     bundle: TakenIn = EMPTY
     records: Records | None = None
     facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
+    ahead: tuple[Ahead, ...] = ()
 
 
 class Intake:
@@ -133,16 +136,31 @@ class Intake:
         records = Records(self.spark, self.pipeline, self.operator, batches, self.duplicates)
         bundle = self.operator.take_in(records.taking_part)
         self._check_budgets(records, bundle.accounting.rows.get(Fate.REJECTED, 0), epoch)
-        return Taken(bundle, records, {batch.input.name: self._facts(batch, records, bundle) for batch in batches})
+        facts = {batch.input.name: self._facts(batch, records, bundle) for batch in batches}
+        ahead = [self._ahead(batch, records, facts[batch.input.name].ahead) for batch in batches]
+        splits = {name: found.splits for name, found in facts.items()}
+        return Taken(bundle, records, splits, tuple(found for found in ahead if found is not None))
 
-    def _facts(self, batch: Batch, records: Records, bundle: TakenIn) -> Mapping[str, SplitFacts]:
-        name = batch.input.name
+    def _facts(self, batch: Batch, records: Records, bundle: TakenIn) -> Facts:
+        name, now = batch.input.name, batch.processing_time
         clock, latest = self._clock(name), bundle.accounting.max_event_time
         if len(self.pipeline.inputs) > 1:
-            return clock.facts(records.taking_part.where(f.col(c.INPUT) == name), self._percentiles)
+            return clock.facts(records.taking_part.where(f.col(c.INPUT) == name), now, self._percentiles)
         if clock.follows_event_times(self._percentiles):  # which the accounting knows already
-            return {} if latest is None else {"": SplitFacts(latest)}
-        return clock.facts(records.taking_part, self._percentiles)
+            if latest is None:
+                return Facts()
+            if latest <= batch.input.event_time.latest(now):
+                return Facts({"": SplitFacts(latest)})
+        return clock.facts(records.taking_part, now, self._percentiles)
+
+    def _ahead(self, batch: Batch, records: Records, count: int) -> Ahead | None:
+        """Names the first of ``count`` records that are ahead: one more scan, where there are any."""
+        if not count:
+            return None
+        name, is_ahead = batch.input.name, self._clock(batch.input.name).is_ahead(batch.processing_time)
+        rows = records.numbered().where((f.col(c.INPUT) == name) & f.col(c.REJECT).isNull() & is_ahead)
+        first = rows.agg(f.min(f.struct(c.FILE, POSITION, c.MARK)).alias("first")).collect()[0]["first"]
+        return Ahead(name, count, first[c.FILE], first[POSITION], Instant(first[c.MARK]))
 
     def _check_budgets(self, records: Records, rejected: int, epoch: int) -> None:
         budgets = {b.input.name: b.input.source.max_rejected for b in records.batches}

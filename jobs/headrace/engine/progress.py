@@ -65,12 +65,35 @@ class HeldBack:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """Records of one input in an epoch that lay too far ahead of processing time to move its watermark (12.14): how
+    many, and of the first its file, its number there (None if it has none) and the time that it gives.
+    """
+
+    input: str
+    records: int
+    file: str
+    position: int | None
+    at: Instant
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        found = {"input": self.input, "records": self.records, "file": self.file, "position": self.position}
+        return {**found, "at": render(self.at)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Ahead":
+        """The inverse of ``to_json``."""
+        return cls(value["input"], value["records"], value["file"], value["position"], parse(value["at"]))
+
+
+@dataclass(frozen=True)
 class Progress:
     """Inputs by name, clocks (the watermark is the least of all inputs; an output watermark for each stage), and lower
     bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
-    none.
+    none; ``ahead`` are of the epoch too.
     """
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
@@ -82,6 +105,7 @@ class Progress:
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
+    ahead: tuple[Ahead, ...] = ()
 
     @property
     def offsets(self) -> dict[str, Offsets]:
@@ -110,6 +134,7 @@ class Progress:
             "next_processing_time_deadline": _due_to_json(self.due_time),
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
             "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
+            "ahead": [each.to_json() for each in self.ahead],
         }
 
     @classmethod
@@ -129,6 +154,7 @@ class Progress:
             min_event_time=optional("min_event_time"),
             max_event_time=optional("max_event_time"),
             held_back_by=None if value["held_back_by"] is None else HeldBack.from_json(value["held_back_by"]),
+            ahead=tuple(Ahead.from_json(each) for each in value["ahead"]),
         )
 
 

@@ -1,5 +1,5 @@
 """How far the sources of a pipeline have come: facts about splits from an epoch's records, and the watermarks that
-follow (semantics 9.2, 12.9, 12.11).
+follow (semantics 9.2, 12.9, 12.11, 12.14).
 """
 
 from collections.abc import Iterable, Mapping
@@ -7,15 +7,24 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as f
 
+from headrace.engine.expressions import by_reference
 from headrace.engine.progress import InputProgress
 from headrace.engine.source_reading import marks
-from headrace.engine.types import DataFrame
+from headrace.engine.types import DataFrame, SparkColumn
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.inputs import EventTime
 from headrace.program import columns as c
 
-_BUCKET = "_bucket"
+_BUCKET, _AHEAD = "_bucket", "_ahead"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What records of an epoch say of splits, and how many were too far ahead of processing time to say anything."""
+
+    splits: Mapping[str, SplitFacts] = field(default_factory=dict)
+    ahead: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,8 @@ class SourceClock:
             for q in wanted:
                 old = percentiles.get(q, MIN_INSTANT)
                 percentiles[q] = strategy.percentile_after(q, splits, processing_time, old)
-        watermark = strategy.watermark_after(splits, processing_time, self.watermark)
+        after = strategy.watermark_after(splits, processing_time, self.watermark)
+        watermark = Instant(max(self.watermark, min(after, self.event_time.latest(processing_time))))
         return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
 
     def idle_deadline(self, processing_time: Instant) -> Instant:
@@ -75,11 +85,11 @@ class SourceClock:
     def _counts_lags(self, wanted: Iterable[float]) -> bool:
         return isinstance(self.event_time.watermark, BoundedOutOfOrderness) and bool(list(wanted))
 
-    def facts(self, judged: DataFrame, wanted: Iterable[float]) -> dict[str, SplitFacts]:
+    def facts(self, judged: DataFrame, processing_time: Instant, wanted: Iterable[float]) -> "Facts":
         """What ``judged`` records of the input say of splits. Scans them once more."""
         strategy = self.event_time.watermark
         if not isinstance(strategy, SplitStrategy):
-            return {}
+            return Facts()
         accepted = judged.where(f.col(c.REJECT).isNull())
         bucket = f.lit(None).cast("int")
         if isinstance(strategy, BoundedOutOfOrderness) and self._counts_lags(wanted) and self.splits:
@@ -91,18 +101,26 @@ class SourceClock:
             # whole numbers: the quotient of floats is off by a bucket where bounds are years long
             inside = f.call_function("div", lag * f.lit(LAG_BUCKETS), f.lit(max(int(strategy.bound), 1))).cast("int")
             bucket = f.when(lag <= 0, 0).otherwise(f.coalesce(beyond, inside))
+        ahead = self.is_ahead(processing_time)
         rows = (
-            accepted.select(c.SPLIT, c.MARK, bucket.alias(_BUCKET))
-            .groupBy(c.SPLIT, _BUCKET)
+            accepted.select(c.SPLIT, c.MARK, bucket.alias(_BUCKET), ahead.alias(_AHEAD))
+            .groupBy(c.SPLIT, _BUCKET, _AHEAD)
             .agg(f.max(c.MARK).alias("mark"), f.count(f.lit(1)).alias("records"))
             .collect()
         )
         found: dict[str, SplitFacts] = {}
         for row in rows:
+            if row[_AHEAD]:
+                continue
             old = found.get(row[c.SPLIT], SplitFacts(None))
             seen = [m for m in (old.mark, row["mark"]) if m is not None]
             counts = dict(old.lags)
             if row[_BUCKET] is not None:
                 counts[row[_BUCKET]] = counts.get(row[_BUCKET], 0) + row["records"]
             found[row[c.SPLIT]] = SplitFacts(Instant(max(seen)) if seen else None, counts)
-        return found
+        return Facts(found, sum(row["records"] for row in rows if row[_AHEAD]))
+
+    def is_ahead(self, processing_time: Instant) -> SparkColumn:
+        """Whether a judged record lies too far ahead to say anything to the watermark (12.14)."""
+        latest = by_reference(self.event_time.latest(processing_time), c.MARK)
+        return f.coalesce(f.col(c.MARK) > latest, f.lit(False))

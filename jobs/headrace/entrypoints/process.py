@@ -23,6 +23,7 @@ from headrace.entrypoints.audit import check_expectations, run_audit
 from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.damage import ways_out
+from headrace.entrypoints.noticed import noticed
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
 from headrace.entrypoints.replay import Replay, check_empty, open_replay
@@ -349,6 +350,7 @@ class _Run:
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)
+        rows = total_counts(committed)
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
@@ -361,8 +363,8 @@ class _Run:
             epoch=None if manifest is None else manifest.epoch,
             published=refs.get(PUBLISHED),
             audit=None if outcome is None else reference(outcome),
-            rows=total_counts(committed),
+            rows=rows,
             watermark=None if manifest is None else manifest.progress["watermark"],
-            warnings=tuple(self.warnings),
             branch=self.options.branch,
+            warnings=(*self.warnings, *noticed(committed, rows)),
         )

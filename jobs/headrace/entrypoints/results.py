@@ -67,7 +67,8 @@ class RunResult:
 
     ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
     ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
-    for people: a snapshot that was broken, and where the run went on from instead.
+    for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
+    that many came too late.
     """
 
     run_id: str

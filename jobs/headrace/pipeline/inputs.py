@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from headrace.errors import PipelineError
 from headrace.model.expr import Column, DataType, Expr, Literal, Schema
-from headrace.model.time import Duration, duration
+from headrace.model.time import MAX_INSTANT, Duration, Instant, duration
 from headrace.model.typing import type_of
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.sources import FileSource
@@ -17,17 +17,39 @@ OWN = "source"
 """The name of a pipeline's own input, in snapshots and counts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class EventTime:
     """Which expression is the event time (a timestamp), how its watermark advances, and what a split is.
 
     ``expr`` is None for ``Ingestion`` and only for it. ``split``: the minimum over splits is the watermark, so that one
-    quiet producer holds it back; default one split.
+    quiet producer holds it back; default one split. ``max_ahead``: a record dated further than that ahead of processing
+    time is accepted, but says nothing to the watermark, which one mistaken date would take past all others (12.14);
+    None for schedules, whose times lie ahead by nature.
     """
 
     expr: Expr | None
     watermark: WatermarkStrategy
-    split: Expr | None = None
+    split: Expr | None
+    max_ahead: Duration | None
+
+    def __init__(
+        self,
+        expr: Expr | None,
+        watermark: WatermarkStrategy,
+        split: Expr | None = None,
+        max_ahead: timedelta | int | None = timedelta(days=1),
+    ) -> None:
+        granules = duration(max_ahead) if isinstance(max_ahead, timedelta) else max_ahead
+        if granules is not None and granules < 0:
+            raise PipelineError(f"max_ahead of EventTime must not be negative: {max_ahead}")
+        object.__setattr__(self, "expr", expr)
+        object.__setattr__(self, "watermark", watermark)
+        object.__setattr__(self, "split", split)
+        object.__setattr__(self, "max_ahead", granules)
+
+    def latest(self, processing_time: Instant) -> Instant:
+        """The latest time that the watermark may come to at ``processing_time``."""
+        return MAX_INSTANT if self.max_ahead is None else Instant(min(processing_time + self.max_ahead, MAX_INSTANT))
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,14 @@ class Rejected:
 
 @dataclass
 class Taken:
-    """What an epoch's records became: ``elements`` in order of arrival, and what went elsewhere."""
+    """What an epoch's records became: ``elements`` in order of arrival, and what went elsewhere. ``ahead``: those that
+    were too far ahead of processing time to move a watermark, whatever they became (12.14).
+    """
 
     elements: list[Element] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+    ahead: list[Record] = field(default_factory=list)
 
 
 class Intake:
@@ -76,7 +79,7 @@ class Intake:
 
     def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:
         if reader.clock.is_control(raw):
-            reader.clock.observe(raw)
+            self._observe(reader, raw, processing_time, into)
             return
         timestamp = reader.clock.timestamp(raw, processing_time)
         record = reader.record(raw)
@@ -84,7 +87,7 @@ class Intake:
         if timestamp is None or missing is not None:
             into.rejected.append(Rejected(raw, missing or "event_time"))
             return
-        reader.clock.observe(raw)
+        self._observe(reader, raw, processing_time, into)
         if not self._entrance.admits(record):
             return
         element = self._entrance.element(record, timestamp)
@@ -93,6 +96,10 @@ class Intake:
             into.elements.append(element)
         else:
             into.drops.append(Drop(element, None, cause))
+
+    def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:
+        if not reader.clock.observe(raw, processing_time):
+            into.ahead.append(raw)
 
     def _missing(self, record: Record) -> str | None:
         deduplicate = self._pipeline.deduplicate

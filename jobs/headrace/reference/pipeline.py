@@ -42,7 +42,8 @@ class EpochResult:
     """What one epoch gave. ``panes`` are the last aggregation's in order of emission, retractions included.
 
     ``drops`` are duplicates, and elements of expired and of closed windows (``drop.cause``), ``drop.element.record``
-    being the record. ``watermark`` is the source's, ``output_watermarks`` has one for each aggregation.
+    being the record. ``ahead`` are records too far ahead of processing time to move the watermark. That is the
+    source's; ``output_watermarks`` has one for each aggregation.
     """
 
     panes: tuple[Pane, ...]
@@ -50,6 +51,7 @@ class EpochResult:
     rejected: tuple[Rejected, ...]
     watermark: Instant
     output_watermarks: tuple[Instant, ...] = ()
+    ahead: tuple[Record, ...] = ()
 
 
 class PipelineRun:
@@ -92,6 +94,7 @@ class PipelineRun:
             rejected=tuple(self._rejected),
             watermark=self._intake.watermark,
             output_watermarks=tuple(self._chain.output_watermarks),
+            ahead=tuple(taken.ahead),
         )
 
     def _pass_on(self, stage: int, pane: Pane) -> Element | None:

@@ -1,4 +1,4 @@
-"""How far a source has come: what each epoch says of its splits, and the watermarks that follow (12.11, 9.2)."""
+"""How far a source has come: what each epoch says of its splits, and the watermarks that follow (12.11, 12.14, 9.2)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -40,19 +40,22 @@ class SourceClock:
         asserted = evaluate(strategy.asserted, record, self.schema)
         return asserted is not None and evaluate(expr, record, self.schema) is None
 
-    def observe(self, record: Record) -> None:
-        """A record that is accepted, or a control record."""
+    def observe(self, record: Record, processing_time: Instant) -> bool:
+        """A record that is accepted, or a control record. False if it lies too far ahead to say anything (12.14)."""
         strategy, expr, split = self._event_time.watermark, self._event_time.expr, self._event_time.split
         if expr is None or not isinstance(strategy, SplitStrategy):
-            return
+            return True
         name = "" if split is None else evaluate(split, record, self.schema) or ""
-        marks = self._marks.setdefault(name, [])
         mark = evaluate(strategy.mark(expr), record, self.schema)
+        if mark is not None and mark > self._event_time.latest(processing_time):
+            return False
+        marks = self._marks.setdefault(name, [])
         if mark is not None:
             marks.append(mark)
         before = self.splits[name].mark if name in self.splits else None
         if before is not None and isinstance(strategy, BoundedOutOfOrderness):
             self._lags.setdefault(name, Counter())[strategy.lag_bucket(before - mark)] += 1
+        return True
 
     def advance(self, processing_time: Instant, is_last: bool) -> None:
         """The end of an epoch; the last one takes the watermarks to +inf."""
@@ -63,6 +66,7 @@ class SourceClock:
         self._marks, self._lags = {}, {}
         strategy = self._event_time.watermark
         after = strategy.watermark_after(self.splits, processing_time, self.watermark)
+        after = max(self.watermark, min(after, self._event_time.latest(processing_time)))
         self.watermark = MAX_INSTANT if is_last else after
         self.is_idle = strategy.is_idle(self.splits, processing_time) and not is_last
         if isinstance(strategy, BoundedOutOfOrderness):

@@ -1,0 +1,35 @@
+"""What a run noticed in its data that a person should know, told when it ends: dates far ahead, many late records."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.engine.progress import Ahead, Progress
+from headrace.model.time import render
+from headrace_snapshots.format.manifest import Manifest
+
+LATE_SHARE = 0.01
+"""A run warns if more late drops than this share of its records were counted."""
+
+
+def noticed(committed: Sequence[Manifest], rows: Mapping[str, int]) -> Iterator[str]:
+    """Warnings about the epochs of a run, whose counts are ``rows``; lateness comes last."""
+    found = [ahead for manifest in committed for ahead in Progress.from_json(manifest.progress).ahead]
+    for name in dict.fromkeys(ahead.input for ahead in found):
+        yield _ahead([ahead for ahead in found if ahead.input == name])
+    records, late = rows.get("records", 0), rows.get("late_dropped", 0)
+    if late > LATE_SHARE * records:
+        yield (
+            f"{late:,} late drops of {records:,} records, more than {LATE_SHARE:.0%}. Look at how late the data is "
+            "(headrace plot), and give the watermark a larger bound or the windows more allowed lateness; what was "
+            "dropped can land again (headrace replay-late)"
+        )
+
+
+def _ahead(found: Sequence[Ahead]) -> str:
+    first, count = found[0], sum(ahead.records for ahead in found)
+    line = "" if first.position is None else f" record {first.position}"
+    which = "1 record of" if count == 1 else f"{count:,} records, the first of"
+    return (
+        f"input {first.input} is ahead of the clock by more than its max_ahead: {which} file {first.file}{line}, dated "
+        f"{render(first.at)}. Such records are accepted and move no watermark; correct them, or set max_ahead of the "
+        "EventTime (None for schedules)"
+    )
