@@ -25,6 +25,7 @@ from headrace.engine.types import SparkSession
 from headrace.engine.values import element_rows
 from headrace.engine.windowing import in_windows
 from headrace.errors import PipelineError
+from headrace.model.calendar import calendar_window
 from headrace.model.expr import crc32, if_
 from headrace.model.time import NEVER, Instant, instant
 from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
@@ -65,7 +66,6 @@ from headrace.pipeline import (
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.reference import Epoch, run_pipeline
-from headrace.reference.calendar import calendar_window
 from headrace_snapshots.store import open_store
 from tests.engine.differential import by_window, run_on_spark
 from tests.process.test_plans import plan_of

@@ -20,11 +20,11 @@ from headrace.kernel.octets import crc32
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
 from headrace.model.typing import type_of
-from headrace.program.lets import Call
+from headrace.program.lets import FROM, Call
 
 Rows = Mapping[str, Datum]
 
-_CASTS = frozenset({"cast", "read", "convert", "from"})
+_CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
 
@@ -45,7 +45,7 @@ def evaluate(expr: Expr, rows: Rows) -> Datum:
             return getattr(TriggerBatches(expr.owner), name)(*columns)
         case Function(name, args):
             operands = [evaluate(a, rows) for a in args]
-            if name.partition("_")[0] in _CASTS:
+            if name.startswith(_CASTS):
                 return cast(operands[0], DataType(name.rpartition("_")[2]))
             return _applied(expr, _FUNCTIONS[name], operands)
     raise TypeError(type(expr).__name__)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from headrace.errors import PipelineError
+from headrace.model.calendar import calendar_window
 from headrace.model.expr import Expr, Schema
 from headrace.model.time import Instant
 from headrace.model.windows import (
@@ -19,7 +20,6 @@ from headrace.model.windows import (
     Window,
     WindowFn,
 )
-from headrace.reference.calendar import calendar_window
 from headrace.reference.evaluate import Record, evaluate
 
 

@@ -16,16 +16,16 @@ def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
     moment = to_datetime(timestamp)
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
-    number = _number(where, moment.astimezone(ZoneInfo(where.zone)).date())
-    window = Window(_start(where, number), _start(where, number + 1))
+    number = number_of(where, moment.astimezone(ZoneInfo(where.zone)).date())
+    window = Window(start_of(where, number), start_of(where, number + 1))
     if timestamp < window.end:
         return window
     # Clocks that were set back over midnight show the old date again, but the next window has begun.
-    return Window(window.end, _start(where, number + 2))
+    return Window(window.end, start_of(where, number + 2))
 
 
-def _number(where: CalendarWindows, day: date) -> int:
-    """Which window ``day`` is in, counted from 1970."""
+def number_of(where: CalendarWindows, day: date) -> int:
+    """Which window the local date ``day`` is in, counted from 1970."""
     match where.unit:
         case CalendarUnit.DAY:
             periods = (day - _FIRST).days
@@ -36,7 +36,7 @@ def _number(where: CalendarWindows, day: date) -> int:
     return periods // where.count
 
 
-def _start(where: CalendarWindows, number: int) -> Instant:
+def start_of(where: CalendarWindows, number: int) -> Instant:
     """The first moment of window ``number``: when its first day begins."""
     periods = number * where.count
     match where.unit:

@@ -1,0 +1,216 @@
+"""Windows of columns: those that the reference gives row by row, and what it makes of the windows of a key."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import PipelineError
+from headrace.kernel.windows import assigned, merged_windows, output_times
+from headrace.model.expr import DataType, col
+from headrace.model.time import Instant, instant
+from headrace.model.windows import (
+    GLOBAL_WINDOW,
+    CalendarWindows,
+    CustomWindows,
+    FixedWindows,
+    GlobalWindows,
+    MergeGroup,
+    Sessions,
+    ShiftedOutputTime,
+    SlidingWindows,
+    Window,
+    WindowFn,
+)
+from headrace.reference import windows as reference
+from tests.reference.strategies import examples
+
+HOUR = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class Validity(CustomWindows):
+    """A window from each element to ``size`` behind it, cut where the next one begins; its number of times."""
+
+    size: int
+    times: int = 1
+
+    @property
+    def merges(self) -> bool:
+        return True
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Collection[Window]:
+        shifts = [i * record.get("step", 1) for i in range(self.times)]
+        return [Window(Instant(timestamp + shift), Instant(timestamp + shift + self.size)) for shift in shifts]
+
+    def merge(self, windows: Collection[Window]) -> list[MergeGroup]:
+        ordered = sorted(windows)
+        cut = [
+            (one, Window(one.start, min(one.end, other.start)))
+            for one, other in pairwise(ordered)
+            if one.start < other.start
+        ]
+        return [MergeGroup(frozenset([one]), result) for one, result in cut if result not in windows]
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        return Instant(min(timestamp + 3, window.end))
+
+
+@dataclass(frozen=True)
+class Broken(CustomWindows):
+    """A mistake in each method."""
+
+    @property
+    def merges(self) -> bool:
+        return True
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Collection[Window]:
+        raise ZeroDivisionError("oh")
+
+    def merge(self, windows: Collection[Window]) -> list[MergeGroup]:
+        return [MergeGroup(frozenset(windows), GLOBAL_WINDOW), MergeGroup(frozenset(windows), GLOBAL_WINDOW)]
+
+
+ZONES = ["UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "America/Toronto"]
+FIXED: st.SearchStrategy[WindowFn] = st.one_of(
+    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25)),
+    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25), st.just(col("k") * 3)),
+    st.builds(SlidingWindows, st.integers(1, 20), st.integers(1, 30), st.integers(-5, 15)),
+    st.builds(Sessions, st.integers(1, 20)),
+    st.just(GlobalWindows()),
+    st.builds(Validity, st.integers(1, 5), st.integers(0, 3)),
+)
+ANY = FIXED | st.builds(ShiftedOutputTime, FIXED, st.integers(0, 9))
+
+
+def in_python(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
+    found = []
+    for row, (at, key) in enumerate(zip(times, keys, strict=True)):
+        phase = reference.phase_of(where, {"k": key}, {"k": DataType.INT})
+        windows = [] if at is None else reference.assign(where, at, records[row], phase)
+        for i, window in enumerate(windows):
+            found.append((row, *window, i == 0, reference.output_time(where, at, window)))
+    return found
+
+
+def on_columns(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
+    column = pa.array(times, pa.int64())
+    structs = pa.array(records, pa.struct([("step", pa.int64())]))
+    found = assigned(where, column, {"k": pa.array(keys, pa.int64())}, {"k": DataType.INT}, structs)
+    stamp = column.fill_null(0).to_numpy()[found.row] if found.stamp is None else found.stamp
+    columns = (found.row, found.start, found.end, found.is_first, stamp)
+    return list(zip(*(values.tolist() for values in columns), strict=True))
+
+
+MOMENTS = st.none() | st.integers(-50, 100) | st.integers(-(2**61) + 100, 2**61 - 2000)
+
+
+@examples(200)
+@given(ANY, st.lists(st.tuples(MOMENTS, st.none() | st.integers(-(2**40), 2**40), st.integers(1, 5)), max_size=8))
+def test_windows_are_those_of_the_reference(where: WindowFn, rows: list[tuple[Any, ...]]) -> None:
+    times, keys = [row[0] for row in rows], [row[1] for row in rows]
+    records = [{"step": row[2]} for row in rows]
+    assert on_columns(where, times, keys, records) == in_python(where, times, keys, records)
+
+
+@examples(100)
+@given(
+    st.builds(CalendarWindows, st.sampled_from(["day", "week", "month"]), st.sampled_from(ZONES), st.integers(1, 5)),
+    st.lists(st.none() | st.datetimes(datetime(1900, 1, 1), datetime(2040, 1, 1)), max_size=6),
+)
+def test_calendar_windows_are_those_of_the_reference(where: WindowFn, moments: list[datetime | None]) -> None:
+    times = [None if moment is None else instant(moment.replace(tzinfo=UTC)) for moment in moments]
+    nothing = [{} for _ in times]
+    assert on_columns(where, times, times, nothing) == in_python(where, times, times, nothing)
+
+
+@pytest.mark.parametrize("unit", ["day", "week", "month"])
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+        ("America/Sao_Paulo", datetime(2018, 11, 4, 3, tzinfo=UTC)),  # midnight is skipped
+        ("America/Havana", datetime(2025, 11, 2, 5, tzinfo=UTC)),  # midnight comes twice
+        ("America/St_Johns", datetime(2006, 10, 29, 2, 31, tzinfo=UTC)),  # back over midnight
+        ("America/Toronto", datetime(1919, 3, 31, 4, 30, tzinfo=UTC)),  # forward over midnight from before it
+    ],
+)
+def test_windows_at_changes_of_clocks(unit: str, zone: str, change: datetime) -> None:
+    at = instant(change)
+    times: list[Any] = [at + shift for h in range(-26, 27) for shift in (h * HOUR - 1, h * HOUR, h * HOUR + HOUR // 2)]
+    nothing = [{} for _ in times]
+    where = CalendarWindows(unit, zone)
+    assert on_columns(where, times, times, nothing) == in_python(where, times, times, nothing)
+
+
+def test_days_at_both_ends_of_the_calendar() -> None:
+    where = CalendarWindows("day")
+    times = [instant(datetime(1, 1, 1, 5, tzinfo=UTC)), instant(datetime(9999, 12, 30, 23, tzinfo=UTC))]
+    assert on_columns(where, times, times, [{}, {}]) == in_python(where, times, times, [{}, {}])
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        assigned(where, pa.array([2**61 - 2000]), {}, {})
+
+
+def test_chosen_windows_and_stamps() -> None:
+    found = assigned(ShiftedOutputTime(SlidingWindows(4, 2), 10), pa.array([5, None, 7]), {}, {})
+    assert found.row.tolist() == [0, 0, 2, 2]
+    last = found.where(~found.is_first)
+    assert [x.tolist() for x in (last.row, last.start, last.end, last.stamp)] == [[0, 2], [4, 6], [8, 10], [15, 17]]
+    for where, wanted in ((Validity(4), [8, 9]), (ShiftedOutputTime(Validity(4), 2), [10, 11]), (Sessions(4), [5, 7])):
+        stamps = output_times(where, np.array([5, 7]), np.array([0, 0]), np.array([9, 9]))
+        assert stamps.tolist() == wanted
+
+
+def merged_in_python(where: WindowFn, rows: list[tuple[int, Window, bool]]) -> list[Window]:
+    became: dict[tuple[int, Window], Window] = {}
+    for key in {key for key, _, is_new in rows if is_new}:
+        for sources, result in reference.merge(where, {window for k, window, _ in rows if k == key}):
+            became |= {(key, source): result for source in sources}
+    return [became.get((key, window), window) for key, window, _ in rows]
+
+
+def merged_on_columns(where: WindowFn, rows: list[tuple[int, Window, bool]]) -> list[Window]:
+    key, start = np.array([row[0] for row in rows], np.int64), np.array([row[1].start for row in rows], np.int64)
+    end, is_new = np.array([row[1].end for row in rows], np.int64), np.array([row[2] for row in rows], np.bool_)
+    found = merged_windows(where, key, start, end, is_new)
+    return [Window(Instant(a), Instant(b)) for a, b in zip(*(x.tolist() for x in found), strict=True)]
+
+
+WINDOWS = st.builds(
+    lambda start, size: Window(Instant(start), Instant(start + size)), st.integers(0, 40), st.integers(1, 9)
+)
+MERGING: st.SearchStrategy[WindowFn] = st.one_of(
+    st.builds(Sessions, st.just(5), st.booleans()),
+    st.builds(Validity, st.just(5)),
+    st.builds(ShiftedOutputTime, st.just(Sessions(5)), st.just(1)),
+    st.just(FixedWindows(5)),
+)
+
+
+@examples(300)
+@given(MERGING, st.lists(st.tuples(st.integers(0, 3), WINDOWS, st.booleans()), max_size=25))
+def test_windows_become_what_the_reference_makes_of_them(where: WindowFn, rows: list[tuple[int, Window, bool]]) -> None:
+    assert merged_on_columns(where, rows) == merged_in_python(where, rows)
+
+
+def test_one_long_session_in_many_small_windows() -> None:
+    whole = [(0, Window(Instant(0), Instant(10_000)), True)]
+    rows = whole + [(0, Window(Instant(i), Instant(i + 1)), False) for i in range(1, 3000)]
+    assert set(merged_on_columns(Sessions(5), rows)) == {Window(Instant(0), Instant(10_000))}
+
+
+def test_mistakes_of_a_users_windows_name_them() -> None:
+    with pytest.raises(PipelineError, match=r"Broken\(\) could not assign windows to an element.*oh"):
+        assigned(Broken(), pa.array([5]), {}, {}, pa.array([{"a": 1}]))
+    rows = [(0, Window(Instant(3), Instant(4)), True), (0, Window(Instant(7), Instant(8)), True)]
+    with pytest.raises(PipelineError, match="merged a window twice"):
+        merged_on_columns(Broken(), rows)
+    with pytest.raises(PipelineError, match="is no window function"):
+        assigned(WindowFn(), pa.array([5]), {}, {})
