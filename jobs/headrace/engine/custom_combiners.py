@@ -1,8 +1,8 @@
 """A user's own combiner as a part of accumulators (semantics 8.1, 9.7), in Arrow batches."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import functions as f
@@ -11,73 +11,9 @@ from pyspark.sql import types as t
 from headrace.engine.parts import Elements, Part
 from headrace.engine.types import SparkColumn
 from headrace.engine.vectorised import from_own, own_type, to_own, vectorised
-from headrace.kernel.types import own_arrow_type
-from headrace.model.custom import check_fields, user_code
-from headrace.model.custom_combiners import Accumulator, CustomCombiner
+from headrace.kernel.aggregates.custom import CombinerBatches
+from headrace.model.custom_combiners import CustomCombiner
 from headrace.model.expr import DataType
-
-
-@dataclass(frozen=True)
-class _InTasks:
-    """What tasks do for ``combiner`` with a batch of rows. NULL stands for the accumulator of no values."""
-
-    combiner: CustomCombiner
-
-    def fold(self, values: pa.Array) -> pa.Array:
-        with user_code(self.combiner, "add values"):
-            return self._accumulators(self._add(None, several.values) for several in values)
-
-    def fold_both(self, values: pa.Array, withdrawn: pa.Array) -> pa.Array:
-        with user_code(self.combiner, "add and remove values"):
-            pairs = zip(values, withdrawn, strict=True)
-            return self._accumulators(self._remove(self._add(None, a.values), b.values) for a, b in pairs)
-
-    def merge(self, left: pa.Array, right: pa.Array) -> pa.Array:
-        with user_code(self.combiner, "merge accumulators"):
-            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-            return self._accumulators(self._merge(a, b) for a, b in pairs)
-
-    def gather(self, accumulators: pa.Array) -> pa.Array:
-        with user_code(self.combiner, "merge accumulators"):
-            return self._accumulators(reduce(self._merge, several, None) for several in accumulators.to_pylist())
-
-    def extract(self, accumulators: pa.Array) -> pa.Array:
-        with user_code(self.combiner, "give a result"):
-            return self._results(accumulators.to_pylist())
-
-    def extract_of(self, values: pa.Array) -> pa.Array:
-        with user_code(self.combiner, "give a result of values"):
-            return self._results(self._add(None, several.values) for several in values)
-
-    def _add(self, accumulator: Accumulator | None, values: pa.Array | None) -> Accumulator | None:
-        if values is None or not len(values):
-            return accumulator
-        return self.combiner.add_all(self._known(accumulator), values)
-
-    def _remove(self, accumulator: Accumulator | None, values: pa.Array | None) -> Accumulator | None:
-        for value in [] if values is None else values.to_pylist():
-            accumulator = self.combiner.remove(self._known(accumulator), value)
-        return accumulator
-
-    def _merge(self, left: Accumulator | None, right: Accumulator | None) -> Accumulator | None:
-        if left is None or right is None:
-            return right if left is None else left
-        return self.combiner.merge(left, right)
-
-    def _accumulators(self, found: Iterable[Accumulator | None]) -> pa.Array:
-        types = self.combiner.accumulator_types
-        rows = list(found)
-        for row in rows:
-            if row is not None:
-                check_fields(self.combiner, "an accumulator", row, types)
-        return pa.array(rows, pa.struct([(name, own_arrow_type(kind)) for name, kind in types.items()]))
-
-    def _known(self, accumulator: Accumulator | None) -> Accumulator:
-        return self.combiner.create() if accumulator is None else accumulator
-
-    def _results(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
-        found = [self.combiner.extract(self._known(accumulator)) for accumulator in accumulators]
-        return pa.array(found, own_arrow_type(self.combiner.result_type))
 
 
 @dataclass(frozen=True)
@@ -97,9 +33,9 @@ class CombinerCalls:
         return vectorised(self.combiner, function, self.type)(*columns)
 
     @property
-    def in_tasks(self) -> _InTasks:
+    def in_tasks(self) -> CombinerBatches:
         """Functions over Arrow batches."""
-        return _InTasks(self.combiner)
+        return CombinerBatches(self.combiner)
 
     def extract(self, accumulator: SparkColumn) -> SparkColumn:
         """The result of an accumulator."""

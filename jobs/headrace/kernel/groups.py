@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -46,10 +47,41 @@ class Groups:
     def reduce(self, fold: np.ufunc, values: NDArray[T], empty: object) -> NDArray[T]:
         """``fold`` over the values of each group, which are arranged; ``empty`` for a group without rows."""
         filled = self.sizes > 0
+        if len(self) and filled.all():
+            return cast("NDArray[T]", fold.reduceat(values, self.offsets[:-1]))
         result = np.full(len(self), empty, dtype=values.dtype)
         if filled.any():
             result[filled] = fold.reduceat(values, self.offsets[:-1][filled])
         return result
+
+    def without_nulls(self, column: pa.Array) -> "tuple[pa.Array, Groups]":
+        """The values of ``column``, which is arranged, that are not NULL, and their groups."""
+        if not column.null_count:
+            return column, self if self.order is None else Groups(self.offsets)
+        return column.drop_null(), self.within(valid(column))
+
+    def within(self, chosen: NDArray[np.bool_]) -> "Groups":
+        """The groups of the ``chosen`` of the arranged rows."""
+        before = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(chosen, out=before[1:])
+        return Groups(before[self.offsets])
+
+    def flattened(self, lists: pa.Array) -> "tuple[pa.Array, Groups]":
+        """The items of all lists of each group, one list after another; ``lists`` are arranged."""
+        items, inner = of_lists(lists)
+        return items, Groups(inner.offsets[self.offsets])
+
+
+def of_ids(ids: Ints, number: int) -> Groups:
+    """``number`` groups of rows that stand in the order of ``ids``, which say the group of each."""
+    offsets = np.zeros(number + 1, np.int64)
+    np.cumsum(np.bincount(ids, minlength=number), out=offsets[1:])
+    return Groups(offsets)
+
+
+def valid(column: pa.Array) -> NDArray[np.bool_]:
+    """Which values of ``column`` are not NULL."""
+    return cast("NDArray[np.bool_]", column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def of_sorted(begins: NDArray[np.bool_], order: Ints | None = None) -> Groups:
@@ -60,12 +92,13 @@ def of_sorted(begins: NDArray[np.bool_], order: Ints | None = None) -> Groups:
 
 def of_lists(lists: pa.Array) -> tuple[pa.Array, Groups]:
     """The items of all lists, and the group of each list; NULL is a list without items."""
-    if lists.null_count:
-        lists = lists.fill_null([])
-    offsets = lists.offsets.to_numpy().astype(np.int64)
-    return lists.flatten(), Groups(offsets - offsets[0])
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(), out=offsets[1:])
+    return lists.flatten(), Groups(offsets)
 
 
-def to_lists(items: pa.Array, groups: Groups) -> pa.Array:
+def to_lists(items: pa.Array, groups: Groups, *, empty_is_null: bool = False) -> pa.Array:
     """A list of its items for each group; ``items`` are arranged."""
-    return pa.ListArray.from_arrays(pa.array(groups.offsets.astype(np.int32)), items)
+    offsets = pa.array(groups.offsets).cast(pa.int32())  # which refuses more items than a column of lists can have
+    mask = pa.array(groups.sizes == 0) if empty_is_null else None
+    return pa.ListArray.from_arrays(offsets, items, mask=mask)

@@ -1,0 +1,210 @@
+"""Aggregates on Arrow: which parts an accumulator stores, and what it yields (semantics, section 8).
+
+Combiners that cannot take a value back keep a bag of the values where values can be withdrawn (12.5).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.aggregates import integers, moments
+from headrace.kernel.aggregates.bags import Bag, BagPart, bag
+from headrace.kernel.aggregates.custom import CustomPart, result_of_bag
+from headrace.kernel.aggregates.distinct_sketch import DistinctSketchPart, estimate
+from headrace.kernel.aggregates.extremes import ExtremePart, TimedPart, TopPart
+from headrace.kernel.aggregates.integers import Bools, Floats
+from headrace.kernel.aggregates.pairs import pairs
+from headrace.kernel.aggregates.parts import Part
+from headrace.kernel.aggregates.quantile_sketch import QuantileSketchPart, quantile
+from headrace.kernel.aggregates.ranks import nearest_rank
+from headrace.kernel.aggregates.sums import CountPart, FloatSumPart, IntegerSumPart, SettledSumPart, settled
+from headrace.kernel.groups import Ints, to_lists
+from headrace.kernel.types import ARROW_TYPES, arrow_type
+from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.expr import DataType, Schema
+from headrace.model.value_types import PairsType
+
+Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The stored parts of one aggregate, and its result over them, by name."""
+
+    parts: tuple[Part, ...]
+    result: Callable[[Columns], pa.Array]
+
+
+def compile_aggregates(
+    what: Mapping[str, Aggregate], schema: Schema, *, withdrawable: bool, all_kept: bool
+) -> dict[str, Accumulator]:
+    """Accumulators by aggregate name, their parts named ``_a{i}_...``; ``withdrawable``: elements can be withdrawn;
+    ``all_kept``: parts are made of all elements whenever a result is wanted (``unpacked``).
+    """
+    aggregates = enumerate(what.items())
+    return {name: _Compiler(f"_a{i}", a, schema, withdrawable, all_kept).accumulator for i, (name, a) in aggregates}
+
+
+class _Compiler:
+    """One aggregate on its way to an accumulator."""
+
+    def __init__(self, prefix: str, aggregate: Aggregate, schema: Schema, withdrawable: bool, all_kept: bool) -> None:
+        self.prefix, self.aggregate, self.schema, self.withdrawable = prefix, aggregate, schema, withdrawable
+        self.takes_all = withdrawable or all_kept
+        self.input = aggregate.input
+        self.result_type = arrow_type(aggregate.output_type(schema))
+
+    @property
+    def kind(self) -> DataType:
+        return self.aggregate.input_type(self.schema)
+
+    @property
+    def accumulator(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
+        match self.aggregate.combiner:
+            case Combiner.COUNT:
+                return _of(self._count, lambda part: part.fill_null(0))
+            case Combiner.SUM:
+                return self._sum()
+            case Combiner.MEAN:
+                return self._mean()
+            case Combiner.VARIANCE:
+                return self._variance()
+            case Combiner.PAIRS:
+                return self._pairs()
+            case Combiner.CUSTOM:
+                return self._custom()
+            case Combiner.COLLECT:
+                return self._of_bag(lambda bag: to_lists(*bag.copies))
+            case Combiner.DISTINCT:
+                return self._distinct()
+        return self._from_bag() if self.takes_all else self._bounded()
+
+    # --- parts
+
+    @property
+    def _count(self) -> CountPart:
+        return CountPart.of(f"{self.prefix}_count", self.input)
+
+    @property
+    def _total(self) -> tuple[Part, Callable[[pa.Array], Floats]]:
+        """A sum, and how it is read as floats."""
+        name = f"{self.prefix}_sum"
+        if self.kind is DataType.INT:
+            return IntegerSumPart.of(name, self.input), integers.to_float
+        if self.withdrawable:
+            return SettledSumPart.of(name, self.input), settled
+        return FloatSumPart.of(name, self.input), lambda part: part.fill_null(0.0).to_numpy()
+
+    def _bag(self, *, is_timed: bool = False) -> BagPart:
+        return BagPart.of(f"{self.prefix}_bag", self.input, ARROW_TYPES[self.kind], is_timed=is_timed)
+
+    def _of_bag(self, result: Callable[[Bag], pa.Array], *, is_timed: bool = False) -> Accumulator:
+        return _of(self._bag(is_timed=is_timed), lambda part: result(bag(part)))
+
+    # --- combiners
+
+    def _sum(self) -> Accumulator:
+        part, read = self._total
+        if self.kind is DataType.INT:
+            return _of(part, lambda total: pa.array(integers.to_int64(total)))
+        return _of(part, lambda total: pa.array(read(total) + 0.0))  # -0.0 is 0.0
+
+    def _mean(self) -> Accumulator:
+        (part, read), count = self._total, self._count
+
+        def ratio(parts: Columns) -> pa.Array:
+            number, empty = _number(parts[count.name])
+            return pa.array(read(parts[part.name]) / number, mask=empty)
+
+        return Accumulator((part, count), ratio)
+
+    def _variance(self) -> Accumulator:
+        if self.kind is DataType.FLOAT:
+            if self.takes_all:
+                return self._of_bag(lambda bag: bag.variance)
+            return _of(moments.MomentsPart.of(f"{self.prefix}_moments", self.input), moments.variance)
+        total = IntegerSumPart.of(f"{self.prefix}_sum", self.input)
+        squares = IntegerSumPart.of(f"{self.prefix}_squares", self.input, squared=True)
+        count = self._count
+
+        def exact(parts: Columns) -> pa.Array:
+            number, empty = _number(parts[count.name])
+            return pa.array(integers.variance(number, parts[total.name], parts[squares.name]), mask=empty)
+
+        return Accumulator((count, total, squares), exact)
+
+    def _distinct(self) -> Accumulator:
+        return self._of_bag(lambda bag: pa.array(bag.there.groups.sizes))
+
+    def _pairs(self) -> Accumulator:
+        aggregate = self.aggregate
+        kinds = aggregate.output_type(self.schema)
+        assert isinstance(kinds, PairsType)
+        left = BagPart.of(f"{self.prefix}_left", aggregate.input, ARROW_TYPES[kinds.left])
+        right = BagPart.of(f"{self.prefix}_right", aggregate.other, ARROW_TYPES[kinds.right])
+        outer, kind = aggregate.outer, self.result_type
+        return Accumulator((left, right), lambda p: pairs(bag(p[left.name]), bag(p[right.name]), outer, kind))
+
+    def _custom(self) -> Accumulator:
+        combiner = self.aggregate.custom
+        assert combiner is not None
+        if self.withdrawable and not self.aggregate.invertible:
+            return self._of_bag(lambda bag: result_of_bag(combiner, bag))
+        part = CustomPart.of(f"{self.prefix}_own", self.input, combiner)
+        return _of(part, part.result)
+
+    def _from_bag(self) -> Accumulator:
+        """Combiners that order values, over all of them."""
+        aggregate = self.aggregate
+        match aggregate.combiner:
+            case Combiner.MIN | Combiner.MAX:
+                return self._of_bag(lambda bag: bag.end(is_last=aggregate.combiner is Combiner.MAX))
+            case Combiner.FIRST | Combiner.LAST:
+                return self._of_bag(lambda bag: bag.end(is_last=aggregate.combiner is Combiner.LAST), is_timed=True)
+            case Combiner.TOP:
+                return self._of_bag(lambda bag: bag.largest(aggregate.k or 1))
+            case Combiner.APPROX_DISTINCT:
+                return self._distinct()
+            case Combiner.QUANTILE:
+                return self._of_bag(lambda bag: _nearest(bag.there, aggregate.q or 0.0))
+        raise AssertionError(aggregate.combiner)
+
+    def _bounded(self) -> Accumulator:
+        """The same where nothing is withdrawn and nothing kept: no more is stored than the result needs."""
+        aggregate, kind, prefix = self.aggregate, ARROW_TYPES[self.kind], self.prefix
+        match aggregate.combiner:
+            case Combiner.MIN | Combiner.MAX:
+                is_largest = aggregate.combiner is Combiner.MAX
+                return _of(ExtremePart(f"{prefix}_{aggregate.combiner}", kind, self.input, is_largest), lambda p: p)
+            case Combiner.FIRST | Combiner.LAST:
+                is_latest = aggregate.combiner is Combiner.LAST
+                timed = pa.struct([("at", pa.int64()), ("value", kind)])
+                return _of(TimedPart(f"{prefix}_timed", timed, self.input, is_latest), lambda p: pc.struct_field(p, 1))
+            case Combiner.TOP:
+                k = aggregate.k or 1
+                top = TopPart(f"{prefix}_top", pa.list_(kind), self.input, k)
+                return _of(top, lambda p: pc.coalesce(p, pa.scalar([], p.type)) if p.null_count else p)
+            case Combiner.APPROX_DISTINCT:
+                return _of(DistinctSketchPart.of(f"{prefix}_hll", self.input), estimate)
+            case Combiner.QUANTILE:
+                sketch = QuantileSketchPart.of(f"{prefix}_sketch", self.input, kind)
+                return _of(sketch, lambda p: quantile(p, aggregate.q or 0.0))
+        raise AssertionError(aggregate.combiner)
+
+
+def _of(part: Part, result: Callable[[pa.Array], pa.Array]) -> Accumulator:
+    return Accumulator((part,), lambda parts: result(parts[part.name]))
+
+
+def _number(count: pa.Array) -> tuple[Ints, Bools]:
+    """How many values there are, or 1 where there are none, and where that is."""
+    number = count.fill_null(0).to_numpy()
+    return np.where(number == 0, 1, number), number == 0
+
+
+def _nearest(there: Bag, q: float) -> pa.Array:
+    rows = nearest_rank(there.times, there.groups, q)
+    return there.values.take(pa.array(rows, mask=there.groups.sizes == 0))

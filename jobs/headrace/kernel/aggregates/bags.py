@@ -1,0 +1,115 @@
+"""Bags: values with their multiplicities (semantics 12.5), for combiners that need all values, or that cannot take one
+back otherwise.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.aggregates.integers import Floats
+from headrace.kernel.aggregates.ordering import changes, coded, in_order
+from headrace.kernel.aggregates.parts import Elements, Part
+from headrace.kernel.aggregates.sums import add
+from headrace.kernel.groups import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.model.expr import Expr
+
+VALUE, TIMES = "value", "times"
+"""Fields of an entry."""
+
+
+@dataclass(frozen=True)
+class BagPart(Part):
+    """Distinct values in order, with how often each is there: never 0, and less than that of a value that is withdrawn
+    before it came. ``is_timed``: a value goes with its event time.
+    """
+
+    is_timed: bool = False
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None, kind: pa.DataType, *, is_timed: bool = False) -> "BagPart":
+        """A bag of ``value``, which is of type ``kind``."""
+        kind = pa.struct([("at", pa.int64()), (VALUE, kind)]) if is_timed else kind
+        return cls(name, pa.list_(pa.struct([(VALUE, kind), (TIMES, pa.int64())])), value, is_timed)
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        return self._made(known.timed if self.is_timed else known.value, known.sign, known.groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        entries, inner = groups.flattened(parts)
+        return self._made(entries.field(0), entries.field(1).to_numpy(), inner)
+
+    def _made(self, values: pa.Array, times: Ints | None, groups: Groups) -> pa.Array:
+        """A bag of the values of each group, ``times`` each (None: once)."""
+        found = coded(values)
+        order = in_order(groups.of_row, found.codes)
+        ids, codes = groups.of_row[order], found.codes[order]
+        starts = np.flatnonzero(changes(ids, codes))
+        if times is None:
+            totals = np.diff(np.append(starts, len(codes)))
+        else:
+            totals = np.add.reduceat(times[order], starts) if len(starts) else starts
+            starts, totals = starts[totals != 0], totals[totals != 0]
+        fields = [found.values(codes[starts]).cast(self.type.value_type[0].type), pa.array(totals)]
+        entries = pa.StructArray.from_arrays(fields, fields=list(self.type.value_type))
+        return to_lists(entries, of_ids(ids[starts], len(groups)), empty_is_null=True)
+
+
+@dataclass(frozen=True)
+class Bag:
+    """Bags as read: the entries of all of them."""
+
+    values: pa.Array
+    times: Ints
+    groups: Groups
+
+    @property
+    def there(self) -> "Bag":
+        """Without values that are withdrawn and have not come."""
+        chosen = self.times > 0
+        if chosen.all():
+            return self
+        return Bag(self.values.filter(pa.array(chosen)), self.times[chosen], self.groups.within(chosen))
+
+    @property
+    def copies(self) -> tuple[pa.Array, Groups]:
+        """The values that are there in order, each as often as it is."""
+        bag = self.there
+        if (bag.times == 1).all():
+            return bag.values, bag.groups
+        rows = np.repeat(np.arange(len(bag.times)), bag.times)
+        before = np.append(0, np.cumsum(bag.times))
+        return bag.values.take(pa.array(rows)), Groups(before[bag.groups.offsets])
+
+    def end(self, *, is_last: bool) -> pa.Array:
+        """The smallest value that is there, or the largest; without its event time."""
+        bag = self.there
+        rows = bag.groups.offsets[1:] - 1 if is_last else bag.groups.offsets[:-1]
+        values = bag.values.field(1) if pa.types.is_struct(bag.values.type) else bag.values
+        return values.take(pa.array(rows, mask=bag.groups.sizes == 0))
+
+    @property
+    def variance(self) -> pa.Array:
+        """Population variance of floats, in two passes; multiplicities may be negative for a while."""
+        number = self.groups.reduce(np.add, self.times, 0)
+        empty = number == 0
+        divisor = np.where(empty, 1, number)
+        values: Floats = self.values.to_numpy()
+        with np.errstate(invalid="ignore", over="ignore"):
+            mean = add(values * self.times, self.groups) / divisor
+            apart = values - np.repeat(mean, self.groups.sizes)
+            return pa.array(add(apart * apart * self.times, self.groups) / divisor, mask=empty)
+
+    def largest(self, k: int) -> pa.Array:
+        """Lists of the ``k`` largest copies, descending."""
+        values, groups = replace(self, times=np.minimum(self.times, k)).copies
+        top = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes, k))))
+        place = np.arange(top.offsets[-1]) - np.repeat(top.offsets[:-1], top.sizes)
+        return to_lists(values.take(pa.array(np.repeat(groups.offsets[1:] - 1, top.sizes) - place)), top)
+
+
+def bag(part: pa.Array) -> Bag:
+    """The bags that ``part`` stores; NULL is one without values."""
+    entries, groups = of_lists(part)
+    return Bag(entries.field(0), entries.field(1).to_numpy(), groups)

@@ -1,0 +1,76 @@
+"""Smallest and largest values, also by event time, and the k largest, where no value can be withdrawn."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.aggregates.ordering import LAST, coded, sorted_codes
+from headrace.kernel.aggregates.parts import Elements, Part, nullable
+from headrace.kernel.groups import Groups, Ints, to_lists
+
+
+@dataclass(frozen=True)
+class ExtremePart(Part):
+    """The largest value, or the smallest."""
+
+    is_largest: bool
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        return self.gathered(*groups.without_nulls(elements.value))
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        if pa.types.is_floating(self.type):
+            # NaN is largest, and -0.0 is 0.0
+            numbers = groups.reduce(np.maximum if self.is_largest else np.fmin, parts.to_numpy(), 0.0)
+            return nullable(numbers + 0.0, groups)
+        found = coded(parts)
+        return found.values(_extreme(found.codes, groups, self.is_largest), groups.sizes == 0)
+
+
+@dataclass(frozen=True)
+class TimedPart(Part):
+    """The value of the latest event time, or of the earliest; of several the largest or smallest."""
+
+    is_latest: bool
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        return self._made(known.at, known.value, known.groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._made(parts.field(0), parts.field(1), groups)
+
+    def _made(self, at: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
+        times, found = at.to_numpy(), coded(value)
+        chosen = _extreme(times, groups, self.is_latest)
+        others = -LAST - 1 if self.is_latest else LAST
+        codes = np.where(times == np.repeat(chosen, groups.sizes), found.codes, others)
+        empty = groups.sizes == 0
+        fields = [pa.array(chosen), found.values(_extreme(codes, groups, self.is_latest), empty)]
+        return pa.StructArray.from_arrays(fields, fields=list(self.type), mask=pa.array(empty))
+
+
+def _extreme(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
+    return groups.reduce(np.maximum if is_largest else np.minimum, codes, 0)
+
+
+@dataclass(frozen=True)
+class TopPart(Part):
+    """The k largest values, descending."""
+
+    k: int
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        return self._made(*groups.without_nulls(elements.value))
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._made(*groups.flattened(parts))
+
+    def _made(self, values: pa.Array, groups: Groups) -> pa.Array:
+        found = coded(values)
+        top = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes, self.k))))
+        # the largest of a group stand at its end
+        place = np.arange(top.offsets[-1]) - np.repeat(top.offsets[:-1], top.sizes)
+        rows = np.repeat(groups.offsets[1:] - 1, top.sizes) - place
+        return to_lists(found.values(sorted_codes(found.codes, groups)[rows]), top, empty_is_null=True)

@@ -1,0 +1,131 @@
+"""Counts and sums. They take values back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.aggregates import integers
+from headrace.kernel.aggregates.integers import Floats
+from headrace.kernel.aggregates.parts import Elements, Part, nullable
+from headrace.kernel.groups import Groups, Ints
+from headrace.model.expr import Expr
+
+_LONG, _DOUBLE = pa.int64(), pa.float64()
+_NOT_FINITE = {"nan": np.nan, "above": np.inf, "below": -np.inf}
+
+
+@dataclass(frozen=True)
+class CountPart(Part):
+    """How many elements, or values, there are."""
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None) -> "CountPart":
+        """A count of ``value``, None: of elements."""
+        return cls(name, _LONG, value)
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        if elements.value is None:
+            sign = None if elements.sign is None else elements.sign.to_numpy()
+        else:
+            known = elements.known(groups)
+            sign, groups = known.sign, known.groups
+        return nullable(groups.sizes if sign is None else groups.reduce(np.add, sign, 0), groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return nullable(groups.reduce(np.add, parts.to_numpy(), 0), groups)
+
+
+@dataclass(frozen=True)
+class IntegerSumPart(Part):
+    """The sum of integers, exact also where it leaves 64 bits; of their squares if ``squared``."""
+
+    squared: bool = False
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None, *, squared: bool = False) -> "IntegerSumPart":
+        """A sum of ``value``."""
+        return cls(name, integers.SQUARES if squared else integers.TOTAL, value, squared)
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        values = known.value.to_numpy()
+        if self.squared:
+            return self._stored(integers.total_of_squares(values, known.sign, known.groups), known.groups)
+        if known.sign is None:
+            return self._stored(integers.total(values, known.groups), known.groups)
+        return self._stored(self._signed(values, known.sign, known.groups), known.groups)
+
+    def _signed(self, values: Ints, sign: Ints, groups: Groups) -> Ints | integers.Wide:
+        if not len(values) or values.min() > np.iinfo(np.int64).min:
+            return integers.total(values * sign, groups)
+        # the smallest integer has no opposite
+        came, went = (integers.total(np.where(one, values, 0), groups) for one in (sign > 0, sign < 0))
+        wides = [v if isinstance(v, integers.Wide) else integers.wide(v) for v in (came, went)]
+        return wides[0] - wides[1]
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._stored(integers.total_of_stored(parts, groups), groups)
+
+    def _stored(self, total: Ints | integers.Wide, groups: Groups) -> pa.Array:
+        return integers.stored(total, self.type, groups)
+
+
+@dataclass(frozen=True)
+class FloatSumPart(Part):
+    """The sum of floats, in the order of rows."""
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None) -> "FloatSumPart":
+        """A sum of ``value``."""
+        return cls(name, _DOUBLE, value)
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        return self.gathered(*groups.without_nulls(elements.value))
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return nullable(add(parts.to_numpy(), groups), groups)
+
+
+@dataclass(frozen=True)
+class SettledSumPart(Part):
+    """A sum of floats that can be withdrawn. Those that are not finite cannot be taken back from a sum, which would be
+    NaN for good: it has the finite ones, and the others are counted.
+    """
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None) -> "SettledSumPart":
+        """A sum of ``value``."""
+        return cls(name, pa.struct([("finite", _DOUBLE), *[(other, _LONG) for other in _NOT_FINITE]]), value)
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        values = known.value.to_numpy()
+        sign = np.ones(len(values), np.int64) if known.sign is None else known.sign
+        finite = np.isfinite(values)
+        counts = [np.where(is_it, sign, 0) for is_it in (np.isnan(values), values == np.inf, values == -np.inf)]
+        return self._made(np.where(finite, values, 0.0) * sign, counts, known.groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        finite, *counts = (parts.field(i).to_numpy() for i in range(4))
+        return self._made(finite, counts, groups)
+
+    def _made(self, finite: Floats, counts: list[Ints], groups: Groups) -> pa.Array:
+        columns = [pa.array(add(finite, groups)), *[pa.array(groups.reduce(np.add, count, 0)) for count in counts]]
+        return pa.StructArray.from_arrays(columns, fields=list(self.type), mask=pa.array(groups.sizes == 0))
+
+
+def settled(part: pa.Array) -> Floats:
+    """What the values of a ``SettledSumPart`` come to; NULL is 0."""
+    total: Floats = part.field(0).fill_null(0.0).to_numpy()
+    for i, other in enumerate(_NOT_FINITE.values(), start=1):
+        count = part.field(i).fill_null(0).to_numpy()
+        with np.errstate(invalid="ignore"):
+            total = total + np.where(count != 0, count * other, 0.0)
+    return total
+
+
+def add(values: Floats, groups: Groups) -> Floats:
+    """The sum of the floats of each group."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return groups.reduce(np.add, values, 0.0)

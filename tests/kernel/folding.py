@@ -1,0 +1,151 @@
+"""What the kernel and the reference make of the same elements, for the tests of aggregates."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import IntegerOverflowError
+from headrace.kernel.aggregates import Accumulator, Elements, Part, compile_aggregates
+from headrace.kernel.groups import Groups, of_ids
+from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
+from headrace.model.combiners import Aggregate
+from headrace.model.expr import Column, DataType
+from headrace.model.time import Instant, instant
+from headrace.reference import Contents, combine, evaluate, read
+
+SCHEMA = {
+    "i": DataType.INT,
+    "x": DataType.FLOAT,
+    "s": DataType.STRING,
+    "b": DataType.BOOL,
+    "t": DataType.TIMESTAMP,
+    "j": DataType.INT,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An element: its group, columns, event time and sign."""
+
+    group: int
+    record: Mapping[str, Any]
+    at: int = 0
+    sign: int = 1
+
+
+def expected(aggregate: Aggregate, rows: Sequence[Row], groups: int) -> list[Any]:
+    """What the reference makes of each group: a value, or an error."""
+    contents = [Contents() for _ in range(groups)]
+    for row in rows:
+        contents[row.group].add(read(aggregate, row.record, SCHEMA, Instant(row.at)), row.sign)
+    return [_combined(aggregate, one) for one in contents]
+
+
+def _combined(aggregate: Aggregate, contents: Contents) -> Any:
+    try:
+        return combine(aggregate, contents.net)
+    except IntegerOverflowError as error:
+        return error
+
+
+def accumulator(aggregate: Aggregate, *, withdrawable: bool = False, all_kept: bool = False) -> Accumulator:
+    """The accumulator of one aggregate."""
+    return compile_aggregates({"v": aggregate}, SCHEMA, withdrawable=withdrawable, all_kept=all_kept)["v"]
+
+
+def elements(part: Part, rows: Sequence[Row], groups: int, *, withdrawable: bool) -> tuple[Elements, Groups]:
+    """Elements for ``part``, arranged."""
+    arranged = sorted(rows, key=lambda row: row.group)
+    value = None
+    if part.input is not None:
+        assert isinstance(part.input, Column)
+        kind = ARROW_TYPES[SCHEMA[part.input.name]]
+        found = [evaluate(part.input, row.record, SCHEMA) for row in arranged]
+        value = pa.array(found, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(found, kind)
+    at = pa.array([row.at for row in arranged], pa.int64())
+    sign = pa.array([row.sign for row in arranged], pa.int64()) if withdrawable else None
+    return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged], np.int64), groups)
+
+
+def folded(part: Part, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:
+    """The part of each group."""
+    found = part.fold(*elements(part, rows, groups, withdrawable=withdrawable))
+    assert found.type == part.type
+    assert len(found) == groups
+    return found
+
+
+def gathered(part: Part, bundles: Sequence[pa.Array], groups: int) -> pa.Array:
+    """Parts of several bundles as one."""
+    rows = pa.concat_arrays(bundles)
+    order = np.argsort(np.tile(np.arange(groups), len(bundles)), kind="stable")
+    found = part.gather(rows.take(pa.array(order)), Groups(np.arange(groups + 1) * len(bundles)))
+    assert found.type == part.type
+    found.validate(full=True)
+    return found
+
+
+def over_bundles(part: Part, rows: Sequence[Row], groups: int, rng: Random, *, withdrawable: bool) -> pa.Array:
+    """The part of each group, made of random bundles that are gathered in random order."""
+    number = rng.randint(1, 4)
+    of_row = sorted(rng.randrange(number) for _ in rows)
+    bundles = [
+        folded(
+            part, [row for row, b in zip(rows, of_row, strict=True) if b == bundle], groups, withdrawable=withdrawable
+        )
+        for bundle in range(number)
+    ]
+    while len(bundles) > 1:
+        at = rng.randrange(len(bundles) - 1)
+        upto = rng.randint(at + 2, len(bundles))
+        bundles[at:upto] = [gathered(part, bundles[at:upto], groups)]
+    return bundles[0]
+
+
+def results(made: Accumulator, parts: Mapping[str, pa.Array]) -> list[Any]:
+    """The result of each group: a value, or an error."""
+    try:
+        return plain(made.result(parts))
+    except IntegerOverflowError as error:
+        groups = len(next(iter(parts.values())))
+        if groups == 1:
+            return [error]
+        alone = [{name: part.slice(i, 1) for name, part in parts.items()} for i in range(groups)]
+        return [result for one in alone for result in results(made, one)]
+
+
+def plain(column: pa.Array) -> list[Any]:
+    """Values as the reference has them: Instants for timestamps, tuples for lists."""
+    column.validate(full=True)
+    return [_plain(value) for value in column.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return instant(value)
+    if isinstance(value, dict):
+        return _plain(value["left"]), _plain(value["right"])
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
+
+
+def same(found: Any, wanted: Any, scale: float = 0.0) -> bool:
+    """Whether two results are equal, floats nearly so; ``scale`` is the size of what was added up."""
+    if isinstance(wanted, IntegerOverflowError) or isinstance(found, IntegerOverflowError):
+        return str(found) == str(wanted)
+    if isinstance(wanted, tuple):
+        return (
+            isinstance(found, tuple)
+            and len(found) == len(wanted)
+            and all(same(a, b, scale) for a, b in zip(found, wanted, strict=True))
+        )
+    if isinstance(wanted, float) and found is not None:
+        if math.isnan(wanted):
+            return math.isnan(found)
+        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9 * scale)
+    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)

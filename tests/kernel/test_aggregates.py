@@ -1,0 +1,338 @@
+"""Every combiner on Arrow equals the reference: in bundles, gathered in any grouping, with values withdrawn."""
+
+import math
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from headrace.errors import IntegerOverflowError, PipelineError
+from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpacked
+from headrace.kernel.groups import Groups
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.combiners import (
+    Aggregate,
+    Combiner,
+    approx_distinct_of,
+    collect_of,
+    count,
+    custom_of,
+    distinct_of,
+    first_of,
+    last_of,
+    max_of,
+    mean_of,
+    min_of,
+    pairs_of,
+    quantile_of,
+    sum_of,
+    top_of,
+    variance_of,
+)
+from headrace.model.expr import Column, col
+from tests.kernel.folding import (
+    SCHEMA,
+    Row,
+    accumulator,
+    elements,
+    expected,
+    folded,
+    gathered,
+    over_bundles,
+    results,
+    same,
+)
+from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
+from tests.reference.strategies import examples
+
+INTEGERS = [0, 1, 2, 3, 5, 5, -7, 10**12, None]
+EXTREMES = [*INTEGERS, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
+FRACTIONS = [0.0, -0.0, 0.25, 0.5, -3.5, 1024.75, None]
+EVERY_FLOAT = [*FRACTIONS, math.nan, math.inf, -math.inf]
+STRINGS = ["", "a", "b", "ab", "ü", "\U0001f30a", "\uffff", "z" * 20, None]
+GROUPS = 5
+
+WHAT: dict[str, Aggregate] = {
+    "elements": count(),
+    **{f"known {name}": count(col(name)) for name in SCHEMA},
+    "sum of integers": sum_of(col("i")),
+    "sum of floats": sum_of(col("x")),
+    "mean of integers": mean_of(col("i")),
+    "mean of floats": mean_of(col("x")),
+    **{f"{make.__name__} {name}": make(col(name)) for name in "ixsbt" for make in (min_of, max_of, first_of, last_of)},
+    **{f"{make.__name__} {name}": make(col(name)) for name in "ixsbt" for make in (collect_of, distinct_of)},
+    **{f"approx {name}": approx_distinct_of(col(name)) for name in "ixsbt"},
+    **{f"top {k} {name}": top_of(col(name), k) for k, name in ((1, "i"), (2, "x"), (3, "s"), (2, "t"))},
+    **{f"quantile {q} {name}": quantile_of(col(name), q) for q in (0.0, 0.1, 1.0) for name in "ix"},
+    **{f"pairs {outer}": pairs_of(col("s"), col("t"), outer) for outer in ("none", "left", "right", "both")},
+    "span": custom_of(Span(), col("j")),
+    "bins": custom_of(Bins(3), col("j")),
+    "longest": custom_of(Longest(), col("s")),
+    "until": custom_of(Until(100), col("t")),
+}
+
+
+def random_rows(rng: Random, *, withdrawable: bool, floats: list[Any] = EVERY_FLOAT) -> list[Row]:
+    integers = rng.choice([INTEGERS, EXTREMES])
+    rows: list[Row] = []
+    for _ in range(rng.choice([0, 1, 5, 40])):
+        came = [row for row in rows if row.sign > 0]
+        if withdrawable and came and rng.random() < 0.3:
+            row = rng.choice(came)
+            rows.append(Row(row.group, row.record, row.at, -1))
+            continue
+        record = {
+            "i": rng.choice(integers),
+            "x": rng.choice(floats),
+            "s": rng.choice(STRINGS),
+            "b": rng.choice([True, False, None]),
+            "t": rng.choice([None, 0, -1, 10**15 + rng.randrange(3)]),
+            "j": rng.choice(INTEGERS),
+        }
+        sign = -1 if withdrawable and rng.random() < 0.2 else 1
+        rows.append(Row(rng.randrange(GROUPS), record, rng.randrange(-3, 4), sign))
+    rng.shuffle(rows)
+    return rows
+
+
+def check(aggregate: Aggregate, rows: list[Row], rng: Random, *, withdrawable: bool) -> None:
+    made = accumulator(aggregate, withdrawable=withdrawable)
+    parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made.parts}
+    scale = sum(abs(row.record["x"]) for row in rows if math.isfinite(row.record["x"] or 0.0) and row.record["x"])
+    wanted = expected(aggregate, rows, GROUPS)
+    for found, value in zip(results(made, parts), wanted, strict=True):
+        assert same(found, value, scale), (aggregate, found, value)
+
+
+@given(seed=st.integers(0, 2**32))
+@examples(6)
+def test_every_combiner_equals_the_reference(seed: int) -> None:
+    rng = Random(seed)
+    rows = random_rows(rng, withdrawable=False)
+    for aggregate in WHAT.values():
+        check(aggregate, rows, rng, withdrawable=False)
+
+
+@given(seed=st.integers(0, 2**32))
+@examples(6)
+def test_values_can_be_withdrawn_also_before_they_come(seed: int) -> None:
+    rng = Random(seed)
+    rows = random_rows(rng, withdrawable=True)
+    # an element of a join has a value on one side
+    joined = [Row(row.group, {**row.record, rng.choice("st"): None}, row.at, row.sign) for row in rows]
+    for aggregate in WHAT.values():
+        check(aggregate, joined if aggregate.combiner is Combiner.PAIRS else rows, rng, withdrawable=True)
+
+
+@given(seed=st.integers(0, 2**32), withdrawable=st.booleans())
+@examples(20)
+def test_users_combiners_of_floats(seed: int, withdrawable: bool) -> None:
+    rng = Random(seed)
+    rows = random_rows(rng, withdrawable=withdrawable, floats=[0.5, 1.25, -3.0, None])
+    check(custom_of(Nearness(), col("x")), rows, rng, withdrawable=withdrawable)
+
+
+# --- the last elements
+
+
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(WHAT)))
+@examples(60)
+def test_of_the_last_elements(seed: int, name: str) -> None:
+    rng, aggregate = Random(seed), WHAT[name]
+    rows, number = random_rows(rng, withdrawable=False), rng.randint(1, 6)
+    made = accumulator(aggregate, all_kept=True)
+    inputs = sorted({part.input.name for part in made.parts if isinstance(part.input, Column)})
+    fields = [("_", pa.bool_()), *[(field, ARROW_TYPES[SCHEMA[field]]) for field in inputs], (KEPT_AT, pa.int64())]
+    kept = KeptPart("kept", pa.list_(pa.struct(fields)), None, number)
+
+    def bundle(rows: list[Row]) -> pa.Array:
+        columns: dict[str, pa.Array] = {}
+        for field in inputs:
+            found, groups = elements(CountPart.of("", col(field)), rows, GROUPS, withdrawable=False)
+            columns[field] = found.value
+        found, groups = elements(kept, rows, GROUPS, withdrawable=False)
+        columns = {"_": pa.repeat(pa.scalar(True), len(found.at)), **columns, KEPT_AT: found.at}
+        value = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+        return kept.fold(Elements(value, found.at, None), groups)
+
+    cut = rng.randint(0, len(rows))
+    stored = gathered(kept, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
+
+    def field_of(expr: Any) -> str:
+        return str(expr.name)
+
+    last = [row for group in range(GROUPS) for row in [r for r in rows if r.group == group][-number:]]
+    wanted = expected(aggregate, last, GROUPS)
+    for found, value in zip(results(made, unpacked(stored, made.parts, field_of)), wanted, strict=True):
+        assert same(found, value, 1e4), (found, value)
+
+
+def test_the_last_elements_do_not_stand_behind_retractions() -> None:
+    kept = KeptPart("kept", pa.list_(pa.struct([("_", pa.bool_())])), None, 2)
+    value, at = pa.array([{"_": True}]), pa.array([0])
+    with pytest.raises(PipelineError, match="retractions"):
+        kept.fold(Elements(value, at, pa.array([1])), Groups(np.array([0, 1])))
+
+
+# --- written out
+
+
+def one(aggregate: Aggregate, values: list[Any], *, signs: list[int] | None = None, cut: int = 0) -> Any:
+    """The result of the values of one group in two bundles."""
+    assert isinstance(aggregate.input, Column)
+    name, withdrawable = aggregate.input.name, signs is not None
+    rows = [Row(0, {name: value}, 0, sign) for value, sign in zip(values, signs or [1] * len(values), strict=True)]
+    made = accumulator(aggregate, withdrawable=withdrawable)
+    parts = {}
+    for part in made.parts:
+        bundles = [folded(part, some, 1, withdrawable=withdrawable) for some in (rows[:cut], rows[cut:])]
+        parts[part.name] = gathered(part, bundles, 1)
+    (found,) = results(made, parts)
+    return found
+
+
+def test_only_a_final_total_that_leaves_64_bits_is_an_error() -> None:
+    top = 2**63 - 1
+    assert one(sum_of(col("i")), [top, top, -top], cut=2) == top
+    assert one(sum_of(col("i")), [-(2**63)], signs=[-1]) is not None
+    assert one(sum_of(col("i")), [-(2**63), -(2**63)], signs=[1, -1], cut=1) == 0
+    assert one(mean_of(col("i")), [top] * 4, cut=2) == float(top)
+    found = one(sum_of(col("i")), [top, 1], cut=1)
+    assert isinstance(found, IntegerOverflowError)
+    assert found.code == "data.integer_overflow"
+    assert str(2**63) in str(found)
+
+
+@pytest.mark.parametrize("signs", [None, [1, 1, 1, 1, 1, 1, -1, -1]])
+@pytest.mark.parametrize("base", [0, 3, 2**31, 2**53, 2**62, -(2**62), 2**63 - 8, -(2**63)])
+def test_variance_of_integers_is_exact_where_the_mean_is_large(base: int, signs: list[int] | None) -> None:
+    values = [base + i for i in (1, 4, 0, 6, 6, 2, 4, 6)]
+    there = values if signs is None else [base + i for i in (1, 0, 6, 2)]
+    mean = sum(v - base for v in there) / len(there)
+    wanted = sum((v - base - mean) ** 2 for v in there) / len(there)
+    assert one(variance_of(col("i")), values, signs=signs, cut=5) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_variance_of_integers_over_all_64_bits() -> None:
+    found = one(variance_of(col("i")), [2**63 - 1, -(2**63)] * 50, cut=31)
+    assert found == pytest.approx((2.0**63 - 0.5) ** 2, rel=1e-9)
+
+
+def test_variance_where_what_is_withdrawn_has_not_come() -> None:
+    k = 2**60
+    for cut in (0, 1, 2):
+        found = one(variance_of(col("i")), [3 * k, 4 * k, 5 * k], signs=[1, 1, -1], cut=cut)
+        assert found == pytest.approx((k**2 + (2 * k) ** 2 - (3 * k) ** 2) / 1, rel=1e-9)
+
+
+@given(seed=st.integers(0, 2**32), withdrawable=st.booleans(), base=st.sampled_from([0.0, 1e9, -1e6]))
+@examples(30)
+def test_variance(seed: int, withdrawable: bool, base: float) -> None:
+    rng = Random(seed)
+    floats = [base + rng.random() for _ in range(9)]
+    rows = random_rows(rng, withdrawable=withdrawable, floats=[*floats, None])
+    for aggregate in (variance_of(col("x")), variance_of(col("j"))):
+        made = accumulator(aggregate, withdrawable=withdrawable)
+        parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made.parts}
+        for found, value in zip(results(made, parts), expected(aggregate, rows, GROUPS), strict=True):
+            assert (found is None) == (value is None)
+            assert found is None or found == pytest.approx(value, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_floats_that_are_not_finite(value: float) -> None:
+    assert one(sum_of(col("x")), [value, 4.0, value], signs=[1, 1, -1], cut=1) == 4.0
+    assert one(mean_of(col("x")), [value, 4.0, value], signs=[1, 1, -1], cut=1) == 4.0
+    assert math.isnan(one(variance_of(col("x")), [value, 1.0]))
+    assert one(variance_of(col("x")), [value, 1.0, value, 3.0], signs=[-1, 1, 1, 1], cut=1) == 1.0
+
+
+def test_zeros_are_one_value_and_so_is_nan() -> None:
+    zeros = [0.0, -0.0, math.nan, -math.nan, float("nan")]
+    assert one(distinct_of(col("x")), zeros, cut=1) == 2
+    assert one(approx_distinct_of(col("x")), zeros, cut=1) == 2
+    assert str(one(min_of(col("x")), [-0.0])) == "0.0"
+    assert str(one(sum_of(col("x")), [-0.0])) == "0.0"
+
+
+def test_integers_beyond_2_to_the_53_are_told_apart() -> None:
+    near = [2**53, 2**53 + 1, 2**62 + 1, 2**62]
+    assert one(collect_of(col("i")), near, cut=2) == tuple(sorted(near))
+    assert one(quantile_of(col("i"), 0.5), near, cut=2) == 2**53 + 1
+    assert one(top_of(col("i"), 1), near, cut=2) == (2**62 + 1,)
+
+
+@pytest.mark.parametrize("signs", [None, [1] * 100])
+def test_a_quantile_is_the_decimal_as_it_is_written(signs: list[int] | None) -> None:
+    assert 0.07 * 100 > 7
+    assert one(quantile_of(col("i"), 0.07), list(range(1, 101)), signs=signs, cut=40) == 7
+
+
+def test_an_aggregate_of_nothing_is_its_identity() -> None:
+    for aggregate in [*WHAT.values(), variance_of(col("i")), variance_of(col("x"))]:
+        for withdrawable in (False, True):
+            made = accumulator(aggregate, withdrawable=withdrawable)
+            nothing = {part.name: pa.nulls(2, part.type) for part in made.parts}
+            wanted = expected(aggregate, [], 2)
+            assert all(map(same, results(made, nothing), wanted))
+            for part in made.parts:
+                assert folded(part, [], 2, withdrawable=withdrawable).null_count == 2
+                assert gathered(part, [pa.nulls(2, part.type)] * 2, 2).null_count == 2
+                assert len(part.gather(pa.nulls(0, part.type), Groups(np.array([0])))) == 0
+
+
+def test_the_types_of_results() -> None:
+    from headrace.kernel.types import arrow_type
+
+    for withdrawable in (False, True):
+        for name, made in compile_aggregates(WHAT, SCHEMA, withdrawable=withdrawable, all_kept=False).items():
+            nothing = {part.name: pa.nulls(1, part.type) for part in made.parts}
+            assert made.result(nothing).type == arrow_type(WHAT[name].output_type(SCHEMA)), name
+
+
+def test_parts_are_named_after_the_place_of_their_aggregate() -> None:
+    made = compile_aggregates(
+        {"m": mean_of(col("i")), "p": pairs_of(col("s"), col("t"))}, SCHEMA, withdrawable=False, all_kept=False
+    )
+    assert [part.name for one in made.values() for part in one.parts] == [
+        "_a0_sum", "_a0_count", "_a1_left", "_a1_right",
+    ]  # fmt: skip
+
+
+def test_parts_of_several_rows_of_sliced_columns() -> None:
+    for aggregate in WHAT.values():
+        made = accumulator(aggregate)
+        rows = [
+            Row(g, {"i": g, "x": g / 2, "s": str(g), "b": True, "t": g, "j": g}) for g in range(4) for _ in range(2)
+        ]
+        parts = {}
+        for part in made.parts:
+            found = gathered(part, [folded(part, rows, 4)] * 2, 4)
+            parts[part.name] = part.gather(found.slice(1, 2), Groups(np.array([0, 1, 2])))
+        wanted = expected(aggregate, [*rows, *rows], 4)[1:3]
+        assert all(map(same, results(made, parts), wanted))
+
+
+def test_parts_are_plain_data_that_files_of_parquet_hold() -> None:
+    top = 2**63 - 1
+    records = [{"i": top - g, "x": g - 0.5, "s": str(g), "b": True, "t": g, "j": g} for g in range(3)]
+    rows = [Row(g, record) for g, record in enumerate(records) for _ in range(3)]
+    for withdrawable in (False, True):
+        for aggregate in [*WHAT.values(), variance_of(col("i")), variance_of(col("x"))]:
+            parts = accumulator(aggregate, withdrawable=withdrawable).parts
+            table = pa.table({part.name: folded(part, rows, 4, withdrawable=withdrawable) for part in parts})
+            sink = pa.BufferOutputStream()
+            parquet.write_table(table, sink)
+            assert parquet.read_table(pa.BufferReader(sink.getvalue()), use_threads=False).equals(table)
+
+
+def test_errors_of_users_combiners_name_them() -> None:
+    with pytest.raises(PipelineError, match=r"Refusing.*could not add values.*bad luck"):
+        one(custom_of(Refusing(), col("i")), [1, 13])
+    with pytest.raises(PipelineError, match=r"Refusing.*could not give a result.*bad luck"):
+        one(custom_of(Refusing(late=True), col("i")), [1, 13])
