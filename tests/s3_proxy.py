@@ -3,13 +3,24 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import urllib3
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a server says instead of an answer from S3."""
+
+    status: int
+    body: bytes
+    type: str = "application/xml"
+
+
 class Proxy(ThreadingHTTPServer):
-    """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status as answer, ``lose`` or ``pass``.
+    """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status or a whole answer, ``lose``, ``cut``
+    (the answer ends in its middle, and nothing says how long it should be) or ``pass``.
 
     ``seen``: every request so far: its method, its path with the query, and the program that says it made it.
     """
@@ -18,7 +29,7 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Forward)
         self.upstream = upstream
         self.pool = urllib3.PoolManager(retries=False, maxsize=16)
-        self.spoil: list[int | str] = []
+        self.spoil: list[int | str | Answer] = []
         self.seen: list[tuple[str, str, str]] = []
 
     @property
@@ -38,12 +49,13 @@ class Forward(BaseHTTPRequestHandler):
         spoil = self.server.spoil.pop(0) if self.server.spoil else None
         if isinstance(spoil, int):
             # S3 explains its refusals in XML; what stands in front of it breaks down without a word.
-            words = b"<Error><Code>ConditionalRequestConflict</Code></Error>" if spoil < 500 else b""
-            self.send_response(spoil)
-            self.send_header("Content-Type", "application/xml")
-            self.send_header("Content-Length", str(len(words)))
+            spoil = Answer(spoil, b"<Error><Code>ConditionalRequestConflict</Code></Error>" if spoil < 500 else b"")
+        if isinstance(spoil, Answer):
+            self.send_response(spoil.status)
+            self.send_header("Content-Type", spoil.type)
+            self.send_header("Content-Length", str(len(spoil.body)))
             self.end_headers()
-            self.wfile.write(words)
+            self.wfile.write(spoil.body if self.command != "HEAD" else b"")
             return
         answer = self.server.pool.urlopen(
             self.command, self.server.upstream + self.path, body=body, headers=dict(self.headers.items())
@@ -52,9 +64,10 @@ class Forward(BaseHTTPRequestHandler):
             return
         self.send_response_only(answer.status)
         for name, value in answer.headers.items():
-            self.send_header(name, value)
+            if spoil != "cut" or name.lower() != "content-length":
+                self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(answer.data)
+        self.wfile.write(answer.data[: len(answer.data) // 2] if spoil == "cut" else answer.data)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
 

@@ -15,7 +15,7 @@ from headrace_snapshots.store import (
     open_store,
 )
 from headrace_snapshots.testing import check_catalog
-from tests.s3_proxy import Proxy, proxying
+from tests.s3_proxy import Answer, Proxy, proxying
 
 pytestmark = pytest.mark.s3
 
@@ -71,6 +71,59 @@ def test_operations_that_may_be_repeated_are(proxy: Proxy, s3: ObjectStore) -> N
     assert counts == {"get": 3, "put": 3, "create": 0, "list": 3, "stat": 3, "delete": 2}
 
 
+TIMEOUT = b"<Error><Code>RequestTimeout</Code><Message>Your socket connection was not read from</Message></Error>"
+PAGE = b"<html><body><h1>Please log in</h1></body></html>"
+ODD = [
+    Answer(400, TIMEOUT),
+    Answer(408, TIMEOUT),
+    Answer(408, b""),
+    Answer(400, TIMEOUT[:30]),
+    Answer(503, b"<Error><Code>SlowDown</Code>"),
+    *(Answer(status, PAGE, "text/html; charset=utf-8") for status in (200, 302, 403, 404, 408, 502)),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"{odd.status}-{odd.type}-{len(odd.body)}")
+def test_answers_that_are_not_what_s3_says_are_tried_again(proxy: Proxy, s3: ObjectStore, odd: Answer) -> None:
+    proxy.spoil = [odd]
+    s3.write("x", b"1")
+    proxy.spoil = [odd, odd]
+    assert s3.read("x") == b"1"
+    proxy.spoil = [odd]
+    assert [info.path for info in s3.list("")] == ["x"]
+    proxy.spoil = [odd]
+    with pytest.raises(UnknownOutcomeError):
+        s3.create("x", b"2")
+    proxy.spoil = [odd]
+    s3.delete("x")
+    with pytest.raises(ObjectNotFoundError):
+        s3.read("x")
+
+
+@pytest.mark.parametrize("odd", [odd for odd in ODD if odd.type != "application/xml" or odd.status == 408])
+def test_so_are_those_to_a_question_without_a_body(proxy: Proxy, s3: ObjectStore, odd: Answer) -> None:
+    s3.write("x", b"1")
+    proxy.spoil = [odd]
+    assert s3.stat("x").size == 1
+
+
+def test_answers_that_are_cut_off_are_tried_again(proxy: Proxy, s3: ObjectStore) -> None:
+    s3.write("x", b"0123456789")
+    proxy.spoil = ["cut"]
+    assert s3.read("x") == b"0123456789"
+    proxy.spoil = ["cut", "cut"]
+    assert [info.path for info in s3.list("")] == ["x"]
+
+
+def test_an_endpoint_that_is_no_s3_service_is_told(
+    proxy: Proxy, s3: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 2)
+    proxy.spoil = [Answer(200, PAGE, "text/html")] * 2
+    with pytest.raises(StoreUnavailableError, match="HTTP 200, text/html, which is not what an S3 service says"):
+        list(s3.list(""))
+
+
 def test_a_store_that_stays_down_is_unavailable(proxy: Proxy, s3: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 3)
     proxy.spoil = [503] * 3
@@ -81,7 +134,7 @@ def test_a_store_that_stays_down_is_unavailable(proxy: Proxy, s3: ObjectStore, m
 def test_commits_happen_once_when_answers_are_lost(proxy: Proxy, s3: ObjectStore) -> None:
     catalog = Catalog(s3, "p")
     claim = catalog.claim("main", "run")
-    spoiled: list[tuple[int, int | str]] = [(n, what) for n in range(5) for what in ("lose", 503, "lose")]
+    spoiled = [(n, what) for n in range(5) for what in ("lose", 503, Answer(400, TIMEOUT))]
     ids: list[str] = []
     for good, spoil in spoiled:
         proxy.spoil = [*["pass"] * good, spoil]

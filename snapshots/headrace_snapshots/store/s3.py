@@ -14,6 +14,7 @@ from io import BytesIO
 from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
+from xml.etree.ElementTree import ParseError
 
 import certifi
 import urllib3
@@ -36,6 +37,9 @@ from headrace_snapshots.store.port import (
 PAGE = 1000
 ATTEMPTS = 6
 _FOUND_NOTHING = {"NoSuchKey", "NoSuchObject", "ResourceNotFound"}
+_TRANSIENT = {"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"}
+"""What a service says, with a status of 400, of a request that did not arrive as it was sent."""
+
 _NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 Result = TypeVar("Result")
 
@@ -108,6 +112,9 @@ class S3Store:
         found = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
         return ObjectInfo(path, found.size or 0, _etag(found.etag))
 
+    def digest(self, path: str) -> None:
+        return None
+
     def write(self, path: str, data: bytes) -> ObjectInfo:
         return ObjectInfo(path, len(data), self._repeat(path, lambda key: self._put(key, data)))
 
@@ -178,9 +185,13 @@ class S3Store:
             raise self._translate(error, where, conditional) from error
         except _NOT_SENT as error:
             raise StoreUnavailableError(f"cannot connect for {where}: {type(error).__name__}") from error
+        except _StrangeAnswerError as error:
+            raise _no_answer(where, str(error), conditional) from error
         except (urllib3.exceptions.HTTPError, ServerError, InvalidResponseError) as error:
             raise _no_answer(where, type(error).__name__, conditional) from error
-        except (MinioException, ValueError) as error:
+        except (ParseError, ValueError) as error:  # minio parses what comes, and names what it misses
+            raise _no_answer(where, f"an XML document that cannot be read: {error}", conditional) from error
+        except MinioException as error:
             raise FixConfigError(f"{where} cannot be used: {error}") from error
 
     def _translate(self, error: S3Error, where: str, conditional: bool) -> Exception:
@@ -195,7 +206,7 @@ class S3Store:
             return ObjectExistsError(f"{where} exists already")
         if status in {409, 429}:
             return StoreUnavailableError(f"{where} is busy: {error.code}")
-        if status >= 500:
+        if status >= 500 or status == 408 or error.code in _TRANSIENT:
             return _no_answer(where, error.code or str(status), conditional)
         return FixConfigError(
             f"{where} refused the request ({error.code}: {error.message}); check AWS_ACCESS_KEY_ID, "
@@ -206,8 +217,14 @@ class S3Store:
 _only_if_absent: ContextVar[bool] = ContextVar("only_if_absent", default=False)
 
 
+class _StrangeAnswerError(urllib3.exceptions.HTTPError):
+    """An answer that no S3 service gives."""
+
+
 class _CountingPool(urllib3.PoolManager):
-    """The connections that minio uses: counts requests, and adds the one header that minio's put cannot send."""
+    """The connections that minio uses: counts requests, adds the one header that minio's put cannot send, and refuses
+    answers that are not S3's, whatever their status.
+    """
 
     def __init__(self, counts: RequestCounts) -> None:
         super().__init__(
@@ -224,8 +241,25 @@ class _CountingPool(urllib3.PoolManager):
         conditional = method == "PUT" and _only_if_absent.get()
         if conditional:
             kw["headers"]["If-None-Match"] = "*"
-        self._counts.add("create" if conditional else _kind(method, url))
-        return super().urlopen(method, url, redirect, **kw)
+        kind = _kind(method, url)
+        self._counts.add("create" if conditional else kind)
+        response = super().urlopen(method, url, redirect, **kw)
+        if _is_strange(kind, response):
+            response.close()
+            raise _StrangeAnswerError(
+                f"HTTP {response.status}, {response.headers.get('content-type', 'of no type')}, which is not what an "
+                "S3 service says; if it stays so, look at what is between here and AWS_ENDPOINT_URL"
+            )
+        return response
+
+
+def _is_strange(kind: str, response: urllib3.BaseHTTPResponse) -> bool:
+    """Whether it is a page for people, as proxies and consoles send it, or lacks what each answer of that kind has."""
+    headers = response.headers
+    if response.status < 300 and kind in {"get", "put", "stat"}:
+        has_end = kind != "get" or "content-length" in headers or "transfer-encoding" in headers
+        return "etag" not in headers or not has_end
+    return headers.get("content-type", "").startswith("text/html")
 
 
 def _kind(method: str, url: str) -> str:
