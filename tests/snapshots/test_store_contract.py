@@ -1,8 +1,14 @@
 """What every store promises, on memory, local files and a real MinIO."""
 
+import fcntl
+import os
+import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -15,6 +21,7 @@ from headrace_snapshots.store import (
     StoreUnavailableError,
     open_store,
 )
+from headrace_snapshots.store.local import UNNAMED
 
 NAMES = ["plain", "with space", "a[1].json", "grüße/ü.json", "100%/50%25.txt", "a+b&c=d?e#f", "日本/データ", "k=v/*.x"]
 
@@ -221,3 +228,86 @@ def test_a_local_file_without_a_name_is_not_listed(tmp_path: Path) -> None:
     assert list(unnamed.iterdir()) == []
     (unnamed / "of-a-killed-process").write_bytes(b"half")
     assert paths(store, "") == ["x"]
+
+
+KILLED = """
+import os, signal, stat, sys
+from headrace_snapshots.store import open_store
+def die(what, *_):
+    if not isinstance(what, int) or stat.S_ISREG(os.fstat(what).st_mode):
+        os.kill(os.getpid(), signal.SIGKILL)
+os.{step} = die
+open_store(sys.argv[1]).create("killed", b"half of it")
+"""
+
+
+@pytest.mark.parametrize("step", ["fsync", "link"])
+def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step: str) -> None:
+    open_store(tmp_path.as_uri()).write("before", b"")
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", KILLED.format(step=step), tmp_path.as_uri()], check=False)
+        assert done.returncode == -signal.SIGKILL
+    left = list((tmp_path / UNNAMED).iterdir())
+    assert left
+    open_store(tmp_path.as_uri()).write("after", b"")
+    assert list((tmp_path / UNNAMED).iterdir()) == []
+    assert paths(open_store(tmp_path.as_uri()), "") == ["after", "before"]
+
+
+def test_what_another_is_about_to_name_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, seen = os.link, []
+
+    def slow(unnamed: Path, target: Path) -> None:
+        open_store(tmp_path.as_uri()).write("in-between", b"")
+        seen.append(unnamed.exists())
+        link(unnamed, target)
+
+    monkeypatch.setattr(os, "link", slow)
+    open_store(tmp_path.as_uri()).create("slow", b"whole")
+    assert seen == [True]
+    assert open_store(tmp_path.as_uri()).read("slow") == b"whole"
+
+
+def test_a_file_that_was_swept_before_it_was_locked_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, swept = fcntl.flock, []
+
+    def late(file: IO[bytes], operation: int) -> None:
+        if operation == fcntl.LOCK_EX and not swept:
+            swept.append(file.name)
+            open_store(tmp_path.as_uri()).write("in-between", b"")
+            assert not Path(file.name).exists()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    open_store(tmp_path.as_uri()).create("late", b"whole")
+    assert swept
+    assert open_store(tmp_path.as_uri()).read("late") == b"whole"
+
+
+def test_what_names_an_object_is_flushed_before_the_put_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, flushed = os.fsync, []
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        folder = Path(f"/proc/self/fd/{descriptor}").readlink()
+        flushed.append((folder, [below.name for below in folder.iterdir()] if folder.is_dir() else []))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    root = tmp_path / "new" / "root"
+    for store in (open_store(root.as_uri()), open_store(root.as_uri())):  # the second finds all folders made
+        flushed.clear()
+        (root / "p/data/1/a").unlink(missing_ok=True)
+        store.create("p/data/1/a", b"rows")
+        names = [("p", root), ("data", root / "p"), ("1", root / "p/data"), ("a", root / "p/data/1")]
+        if not (root / "p/log").exists():
+            names += [("new", tmp_path), ("root", tmp_path / "new")]
+        for name, folder in names:
+            assert any(where == folder and name in there for where, there in flushed), f"{folder} before {name}"
+        store.create(f"p/log/{len(flushed)}", b"entry")
+        once = len(flushed)
+        store.write("p/data/1/b", b"rows")
+        assert len(flushed) == once + 2, "a folder above was flushed again"

@@ -1,15 +1,23 @@
 """A store in a folder of a local (or mounted POSIX) file system.
 
 Every put writes a file of its own first and then gives it its name in one step, so that a reader sees all of it or
-nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create.
+nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create. What is put
+survives a power cut: the file is flushed, the folder that names it, and every folder above that up to the root, whoever
+made it.
+
+A file without a name yet is locked by its writer. One that nobody has locked was left by a process that died, and goes
+with the next put of another.
 """
 
+import fcntl
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
+
+import xxhash
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.store.port import (
@@ -24,8 +32,9 @@ from headrace_snapshots.store.port import (
 )
 
 UNNAMED = ".headrace-unnamed"
-"""Below the root: files without a name yet; never listed. What a killed process leaves there is garbage."""
+"""Below the root: files without a name yet; never listed."""
 
+_CHUNK = 1 << 20
 _PERSON_MUST_ACT = (PermissionError, NotADirectoryError, IsADirectoryError)
 Result = TypeVar("Result")
 
@@ -39,6 +48,8 @@ class LocalStore:
         self.root = root
         self.uri = root.as_uri()
         self.requests = RequestCounts()
+        self._flushed: set[Path] = set()
+        self._is_swept = False
 
     def read(self, path: str) -> bytes:
         return self._find("get", path, Path.read_bytes)
@@ -46,12 +57,15 @@ class LocalStore:
     def stat(self, path: str) -> ObjectInfo:
         return self._find("stat", path, lambda file: _info(path, file.stat()))
 
+    def digest(self, path: str) -> str:
+        return self._find("get", path, _digest)
+
     def write(self, path: str, data: bytes) -> ObjectInfo:
         target = self._target(path)
         self.requests.add("put")
         with _errors(target), self._unnamed(target, data) as (unnamed, info):
             unnamed.replace(target)
-            _sync_folder(target.parent)
+            _flush(target.parent)
         return ObjectInfo(path, info.size, info.etag)
 
     def create(self, path: str, data: bytes) -> ObjectInfo:
@@ -63,7 +77,7 @@ class LocalStore:
             except FileExistsError:
                 raise ObjectExistsError(f"{target} exists already") from None
             try:
-                _sync_folder(target.parent)
+                _flush(target.parent)
             except OSError as error:
                 raise UnknownOutcomeError(f"{target} was created, but may not survive a crash: {error}") from error
         return ObjectInfo(path, info.size, info.etag)
@@ -98,18 +112,55 @@ class LocalStore:
     def _unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, ObjectInfo]]:
         """A complete file on disk without its name yet, with size and etag; removed if it still has none afterwards."""
         folder = self.root / UNNAMED
-        folder.mkdir(parents=True, exist_ok=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        unnamed = folder / uuid.uuid4().hex
-        try:
-            with unnamed.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                info = _info(target.name, os.fstat(file.fileno()))
-            yield unnamed, info
-        finally:
-            unnamed.unlink(missing_ok=True)
+        self._make(folder)
+        self._sweep(folder)
+        self._make(target.parent)
+        with _locked(folder) as (unnamed, file):
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            yield unnamed, _info(target.name, os.fstat(file.fileno()))
+
+    def _make(self, folder: Path) -> None:
+        """Make ``folder`` where it is missing, and flush what names it, up to the root."""
+        if folder in self._flushed and folder.is_dir():
+            return
+        if folder != self.root:
+            self._make(folder.parent)
+            folder.mkdir(exist_ok=True)
+            _flush(folder.parent)  # also if it was there: who made it may not have come to that yet
+        elif not folder.is_dir():
+            made = [above for above in (folder, *folder.parents) if not above.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            for above in made:
+                _flush(above.parent)
+        self._flushed.add(folder)
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove from ``folder``, once, what processes left there that died."""
+        if self._is_swept:
+            return
+        self._is_swept = True
+        for left in folder.iterdir():
+            with suppress(FileNotFoundError, BlockingIOError), left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file in ``folder``, locked as long as this lasts, and removed then if it is still there."""
+    while True:
+        path = folder / uuid.uuid4().hex
+        with path.open("xb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if os.fstat(file.fileno()).st_nlink:
+                    yield path, file
+                    return
+            finally:
+                path.unlink(missing_ok=True)
+        # Somebody who swept had the lock first: once more, under another name.
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
@@ -138,11 +189,21 @@ def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[Ob
                 continue  # deleted while the listing was under way
 
 
+def _digest(file: Path) -> str:
+    """XXH3 with 64 bits: made to find changes, at the speed of memory, and not to withstand forgery."""
+    hasher, chunk = xxhash.xxh3_64(), bytearray(_CHUNK)
+    with file.open("rb", buffering=0) as content:
+        while read := content.readinto(chunk):
+            hasher.update(memoryview(chunk)[:read])
+    return f"xxh3-{hasher.hexdigest()}"
+
+
 def _info(path: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
 
 
-def _sync_folder(folder: Path) -> None:
+def _flush(folder: Path) -> None:
+    """Let what names the files and folders in ``folder`` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -47,7 +47,10 @@ class StoreUnavailableError(RetryError):
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One object: ``size`` in bytes; ``etag`` changes whenever the content does (and maybe when it does not)."""
+    """One object: ``size`` in bytes; ``etag`` changes whenever the content does (and maybe when it does not).
+
+    How often it changes without the content is the store's affair: see ``ObjectStore.digest``.
+    """
 
     path: str
     size: int
@@ -97,6 +100,12 @@ class ObjectStore(Protocol):
 
     def stat(self, path: str) -> ObjectInfo:
         """Size and etag of ``path``. Raises ObjectNotFoundError."""
+
+    def digest(self, path: str) -> str | None:
+        """A fast hash of the whole content of ``path``; None where its ETag serves as one. Raises ObjectNotFoundError.
+
+        It tells what happened to an object whose ETag has changed, as that of a local file does when it is copied.
+        """
 
     def write(self, path: str, data: bytes) -> ObjectInfo:
         """Put ``data`` under ``path``, whole or not at all, replacing what is there."""

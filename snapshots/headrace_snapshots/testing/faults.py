@@ -75,6 +75,9 @@ class FaultyStore:
     def stat(self, path: str) -> ObjectInfo:
         return self._do("stat", path, lambda: self.inner.stat(path))
 
+    def digest(self, path: str) -> str | None:
+        return self._do("get", path, lambda: self.inner.digest(path))
+
     def write(self, path: str, data: bytes) -> ObjectInfo:
         return self._do("put", path, lambda: self.inner.write(path, data))
 
