@@ -6,17 +6,19 @@ manifests and index nodes before the entry that makes them visible.
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
+from typing import TypeVar
 
 from headrace.errors import RestoreError
 from headrace_snapshots import datafiles
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate
+from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import CatalogLog, LostEntry
 from headrace_snapshots.protocol import (
@@ -46,8 +48,9 @@ from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 __all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head", "Link", "LostEntry"]
 
-_CACHED_MANIFESTS = 256
+_CACHED = 256
 _FENCE_SEARCH = 20
+Immutable = TypeVar("Immutable")
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class Catalog:
         self._now, self._new_id = now, new_id
         self._log = CatalogLog(store, pipeline)
         self._manifests: dict[str, Manifest] = {}
+        self._nodes: dict[str, IndexNode] = {}
         self._lock = threading.Lock()
 
     # Reading
@@ -186,15 +190,28 @@ class Catalog:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""
         return iterate(log, self.read_node, since_epoch)
 
+    def newest_files(self, log: FileLog) -> Iterator[FileRecord]:
+        """Records of a file log, newest first; reads only as far back as is asked for."""
+        return newest_first(log, self._read_nodes)
+
+    def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
+        with ThreadPoolExecutor(len(ids)) as pool:
+            return list(pool.map(self.read_node, ids))
+
     def read_node(self, node_id: str) -> IndexNode:
         """An inner node of a file log. Raises BrokenObjectError."""
+        with self._lock:
+            if node_id in self._nodes:
+                return self._nodes[node_id]
         path = self._node_path(node_id)
         try:
-            return IndexNode.from_bytes(self.store.read(path), f"{self.store.uri}/{path}", node_id)
+            node = IndexNode.from_bytes(self.store.read(path), f"{self.store.uri}/{path}", node_id)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(
                 f"{self.store.uri}/{path} is missing: restore it from a backup, or go on from an older snapshot"
             ) from error
+        self._keep(self._nodes, node_id, node)
+        return node
 
     # Writing what is not visible yet
 
@@ -362,10 +379,13 @@ class Catalog:
             raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
 
     def _remember(self, manifest: Manifest) -> None:
+        self._keep(self._manifests, manifest.snapshot_id, manifest)
+
+    def _keep(self, objects: dict[str, Immutable], name: str, value: Immutable) -> None:
         with self._lock:
-            self._manifests[manifest.snapshot_id] = manifest
-            if len(self._manifests) > _CACHED_MANIFESTS:
-                del self._manifests[next(iter(self._manifests))]
+            objects[name] = value
+            if len(objects) > _CACHED:
+                del objects[next(iter(objects))]
 
     def _manifest_path(self, snapshot_id: str) -> str:
         return f"{self.pipeline}/manifests/{snapshot_id}.json"

@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,19 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
     assert "28 bytes with ETag" in str(caught.value)
 
 
+def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    land(store, "a.json", "b.json")
+    found = [replace(file, digest=store.digest(file.path)) for file in discover(store, "landing", Offsets(), SOURCE)]
+    offsets = advance(Offsets(), found, look_back=10)
+    os.utime(tmp_path / "landing/a.json", ns=(0, 0))
+    assert store.stat("landing/a.json").etag != found[0].etag
+    assert discover(store, "landing", offsets, SOURCE) == []
+    store.write("landing/a.json", b"A.json")
+    with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed"):
+        discover(store, "landing", offsets, SOURCE)
+
+
 def test_a_file_that_was_read_may_be_removed() -> None:
     store = MemoryStore("planning-removed")
     land(store, "a", "b")
@@ -122,7 +137,9 @@ def test_hidden_names_other_folders_and_other_suffixes_are_left_out() -> None:
 
 def test_offsets_survive_json() -> None:
     offsets = advance(Offsets(), [InputFile("landing/ü [1]", 3, "e1"), InputFile("landing/b", 0, "")], look_back=1)
-    assert Offsets.from_json(json.loads(json.dumps(offsets.to_json()))) == offsets
+    stored = json.loads(json.dumps(offsets.to_json()))
+    assert stored == {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}
+    assert Offsets.from_json(stored, offsets.recent) == offsets
 
 
 def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:

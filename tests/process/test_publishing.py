@@ -14,6 +14,7 @@ from headrace.entrypoints.audit_store import AuditOutcome, write_audit
 from headrace.entrypoints.backfill import BranchBehindError, ClockAheadError, cut_over
 from headrace.entrypoints.options import UnknownBranchError
 from headrace.entrypoints.publish import AuditMissingError, publish_audited
+from headrace.entrypoints.recorded import progress_of
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
 from headrace_snapshots.catalog import Catalog
@@ -37,7 +38,7 @@ class Audited:
         claim = self.catalog.claim(branch, "test")
         head = claim.snapshot_id
         inputs = FileLog() if head is None else self.catalog.manifest(head).logs["inputs"]
-        progress = Progress() if head is None else Progress.from_json(self.catalog.manifest(head).progress)
+        progress = Progress() if head is None else progress_of(self.catalog, self.catalog.manifest(head))
         progress = Progress(_read(progress, files), processing_time=clock)
         for _ in range(epochs):
             epoch = 0 if head is None else self.catalog.manifest(head).epoch + 1

@@ -1,11 +1,11 @@
 """What a restore goes on from, on a catalog whose state files are a few bytes: no Spark."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from headrace.engine.landing import ByInput
+from headrace.engine.progress import Progress
 from headrace.engine.source_planning import InputFile
 from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, restore
 from headrace.errors import FixConfigError
@@ -50,7 +50,10 @@ class Line:
                 parent=self.ids[-1] if self.ids else None,
                 generation=self.claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress={"signals": [{"name": f"go-{epoch}", "key": None, "window": None}]},
+                progress={
+                    **Progress().to_json(),
+                    "signals": [{"name": f"go-{epoch}", "key": None, "window": None}],
+                },
                 tables={"state": layers},
                 logs={"inputs": inputs},
             )
@@ -74,12 +77,13 @@ class Line:
         catalog = Catalog(self.store, "p")
         return catalog, catalog.claim("main", "next")
 
-    def landed(self, head: Manifest | None) -> ByInput:
-        return {OWN: self.inputs[0 if head is None else head.epoch + 1 :]}
+    def gone(self, head: Manifest | None, files: Iterable[format_files.InputFile]) -> list[str]:
+        there = self.inputs[0 if head is None else head.epoch + 1 :]
+        return [file.path for file in files if InputFile(file.path, file.size, file.etag) not in there]
 
     def restore(self) -> Restored:
         catalog, claim = self.newcomer()
-        return restore(catalog, claim, lambda manifest: manifest, self.landed)
+        return restore(catalog, claim, lambda manifest: manifest, self.gone)
 
     def main(self) -> str | None:
         return Catalog(self.store, "p").head().refs.get("main")
@@ -170,7 +174,7 @@ def test_no_state_file_is_read_twice(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
     before = line.store.requests.snapshot()
-    restore(catalog, claim, lambda manifest: manifest, line.landed)
+    restore(catalog, claim, lambda manifest: manifest, line.gone)
     manifests, entries = EPOCHS - 1, 4
     assert line.store.requests.since(before)["get"] <= EPOCHS + manifests + entries
 
@@ -201,7 +205,7 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
     line.catalog.fork("backfill", line.ids[3])
     flip(line.store, line.states[1].path)
     catalog = Catalog(line.store, "p")
-    restored = restore(catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, line.landed)
+    restored = restore(catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, line.gone)
     assert restored.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
     assert line.main() == line.ids[3]
 
@@ -229,7 +233,7 @@ def test_a_store_that_does_not_answer_has_lost_nothing(line: Line) -> None:
     catalog = Catalog(faulty, "p")
     claim = catalog.claim("main", "next")
     with pytest.raises(StoreUnavailableError):
-        restore(catalog, claim, lambda manifest: manifest, line.landed)
+        restore(catalog, claim, lambda manifest: manifest, line.gone)
     assert line.main() == line.ids[3]
 
 
@@ -238,7 +242,7 @@ def test_a_writer_that_was_replaced_does_not_move_the_branch(line: Line) -> None
     catalog, claim = line.newcomer()
     Catalog(line.store, "p").claim("main", "a third")
     with pytest.raises(FencedError):
-        restore(catalog, claim, lambda manifest: manifest, line.landed)
+        restore(catalog, claim, lambda manifest: manifest, line.gone)
     assert line.main() == line.ids[3]
 
 
@@ -250,7 +254,7 @@ def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
         raise FixConfigError("the pipeline has changed")
 
     with pytest.raises(FixConfigError, match="has changed"):
-        restore(catalog, claim, changed, line.landed)
+        restore(catalog, claim, changed, line.gone)
     assert line.main() == line.ids[3]
 
 

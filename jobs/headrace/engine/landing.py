@@ -1,9 +1,17 @@
 """Where the inputs of a pipeline land: which files are new, and which of them make the next epoch. Without Spark."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headrace.engine.source_planning import InputFile, Offsets, discover, full_sweep, next_batch, open_source
+from headrace.engine.source_planning import (
+    InputFile,
+    Offsets,
+    discover,
+    full_sweep,
+    is_unchanged,
+    next_batch,
+    open_source,
+)
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileSource
 from headrace_snapshots.format import files as stored
@@ -59,7 +67,7 @@ class Landing:
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
     ) -> tuple[dict[str, list[InputFile]], dict[str, list[InputFile]]]:
-        """The first of ``files`` of each input that make an epoch, and the rest. None: as the source says."""
+        """The first of ``files`` of each input that make an epoch, taken in, and the rest. None: as the source says."""
         taken: dict[str, list[InputFile]] = {}
         rest: dict[str, list[InputFile]] = {}
         for name, waiting in files.items():
@@ -68,7 +76,25 @@ class Landing:
             taken[name] = batch
             if len(batch) < len(waiting):
                 rest[name] = list(waiting[len(batch) :])
-        return taken, rest
+        return self.taken(taken), rest
+
+    def taken(self, files: ByInput) -> dict[str, list[InputFile]]:
+        """``files`` with what will tell later whether they have changed; where ETags do not, each is read once."""
+        return {
+            name: [replace(file, digest=self.places[name].store.digest(file.path)) for file in some]
+            for name, some in files.items()
+        }
+
+    def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
+        """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""
+        there = {(name, file.path): file for name, some in listed.items() for file in some}
+
+        def is_there(was: stored.InputFile) -> bool:
+            now = there.get((was.input, was.path))
+            then = InputFile(was.path, was.size, was.etag, was.digest)
+            return now is not None and is_unchanged(self.places[was.input].store, then, now)
+
+        return [file.path for file in read if not is_there(file)]
 
 
 def counted(files: ByInput) -> int:

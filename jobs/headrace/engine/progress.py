@@ -3,12 +3,12 @@
 Stored in the manifest, for people as well as machines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.engine.source_planning import Offsets
+from headrace.engine.source_planning import InputFile, Offsets
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, instant, parse, render
 from headrace.model.watermarks import Split
 
@@ -25,7 +25,7 @@ class InputProgress:
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
+        """A JSON value, without the names of files."""
         return {
             "offsets": self.offsets.to_json(),
             "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
@@ -34,10 +34,10 @@ class InputProgress:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "InputProgress":
-        """The inverse of ``to_json``."""
+    def from_json(cls, value: Mapping[str, Any], recent: Iterable[InputFile]) -> "InputProgress":
+        """The inverse of ``to_json``, given the ``recent`` files of its offsets."""
         return cls(
-            offsets=Offsets.from_json(value["offsets"]),
+            offsets=Offsets.from_json(value["offsets"], recent),
             splits={name: _split_from_json(split) for name, split in value["splits"].items()},
             watermark=parse(value["watermark"]),
             percentiles={float(q): parse(text) for q, text in value["percentile_watermarks"].items()},
@@ -138,14 +138,14 @@ class Progress:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Progress":
-        """The inverse of ``to_json``."""
+    def from_json(cls, value: Mapping[str, Any], recent: Mapping[str, Iterable[InputFile]]) -> "Progress":
+        """The inverse of ``to_json``, given the ``recent`` files of the offsets by input."""
 
         def optional(name: str) -> Instant | None:
             return None if value[name] is None else parse(value[name])
 
         return cls(
-            inputs={name: InputProgress.from_json(each) for name, each in value["inputs"].items()},
+            inputs={name: InputProgress.from_json(each, recent[name]) for name, each in value["inputs"].items()},
             watermark=parse(value["watermark"]),
             processing_time=parse(value["processing_time"]),
             output_watermarks=tuple(parse(text) for text in value["output_watermarks"]),

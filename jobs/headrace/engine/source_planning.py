@@ -1,8 +1,9 @@
 """Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
 
 The driver's side of the file source, without Spark. Files are taken in the order of their names. ``Offsets`` is what a
-snapshot remembers: the names, sizes and ETags of the newest ``look_back`` files, and the mark below them from which
-listing starts; so it stays small whatever the number of files, and a run lists only what is new or nearly so.
+snapshot remembers: the newest ``look_back`` files as they were when they were read, and the mark below them from which
+listing starts; so a run lists only what is new or nearly so. The files themselves are stored once, in the file log of
+the inputs: a manifest has the mark, and how many files behind it were read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,19 +23,23 @@ class ChangedFileError(FixDataError):
 
 @dataclass(frozen=True)
 class InputFile:
-    """One landed file: its path in the source's store, its size in bytes and its ETag when it was listed."""
+    """One landed file: its path in the source's store, its size in bytes and its ETag when it was listed.
+
+    ``digest``: that of its content when it was taken in, where the store gives one.
+    """
 
     path: str
     size: int
     etag: str
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
 class Offsets:
     """How far a source has been read.
 
-    ``recent``: the newest files read, by name, at most ``look_back``. ``mark``: the name after which listing starts;
-    every file read that is not in ``recent`` sorts at or before it. ``files`` and ``bytes``: read since the beginning.
+    ``recent``: the newest files read, by name, at most ``look_back``. ``mark``: the name after which listing starts: of
+    the files read, those that sort after it are ``recent``. ``files`` and ``bytes``: read since the beginning.
     """
 
     mark: str = ""
@@ -43,15 +48,13 @@ class Offsets:
     bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
-        recent = [[file.path, file.size, file.etag] for file in self.recent]
-        return {"mark": self.mark, "recent": recent, "files": self.files, "bytes": self.bytes}
+        """A JSON value; of ``recent`` only the number."""
+        return {"mark": self.mark, "recent": len(self.recent), "files": self.files, "bytes": self.bytes}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Offsets":
-        """The inverse of ``to_json``."""
-        recent = tuple(InputFile(path, size, etag) for path, size, etag in value["recent"])
-        return cls(value["mark"], recent, value["files"], value["bytes"])
+    def from_json(cls, value: Mapping[str, Any], recent: Iterable[InputFile]) -> "Offsets":
+        """The inverse of ``to_json``, given the files behind the mark."""
+        return cls(value["mark"], tuple(recent), value["files"], value["bytes"])
 
 
 def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
@@ -66,7 +69,7 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
 
     Hidden names (a part that starts with ``_`` or ``.``) are left out, and names without one of the source's suffixes;
     if it has none, those that end in ``.tmp``.
-    Raises ChangedFileError if a file of ``offsets.recent`` has another size or ETag now.
+    Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
     """
     known = {file.path: file for file in offsets.recent}
     new: list[InputFile] = []
@@ -74,12 +77,19 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
         seen = known.get(file.path)
         if seen is None:
             new.append(file)
-        elif seen != file:
+        elif not is_unchanged(store, seen, file):
             raise ChangedFileError(
                 f"file {file.path} has changed since it was read: it was {_version(seen)}, now it is {_version(file)}. "
                 "Land corrections under a new name and put the old content back, or run a backfill"
             )
     return new
+
+
+def is_unchanged(store: ObjectStore, was: InputFile, now: InputFile) -> bool:
+    """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
+    if (was.size, was.etag) == (now.size, now.etag):
+        return True
+    return was.size == now.size and was.digest is not None and was.digest == store.digest(was.path)
 
 
 def full_sweep(
@@ -116,11 +126,11 @@ def advance(offsets: Offsets, batch: Sequence[InputFile], look_back: int) -> Off
     if not batch:
         return offsets
     by_name = sorted((*offsets.recent, *batch), key=lambda file: file.path)
-    cut = max(0, len(by_name) - look_back)
-    passed, recent = by_name[:cut], tuple(by_name[cut:])
+    passed = by_name[: max(0, len(by_name) - look_back)]
+    mark = max([offsets.mark, *(file.path for file in passed)])
     return Offsets(
-        mark=max([offsets.mark, *(file.path for file in passed)]),
-        recent=recent,
+        mark=mark,
+        recent=tuple(file for file in by_name if file.path > mark),
         files=offsets.files + len(batch),
         bytes=offsets.bytes + sum(file.size for file in batch),
     )

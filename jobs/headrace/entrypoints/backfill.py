@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 
-from headrace.engine.progress import Progress
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.entrypoints.options import MAIN, RunOptions, UnknownBranchError
@@ -21,7 +20,7 @@ from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixConfigError, RetryError
-from headrace.model.time import instant, render
+from headrace.model.time import instant, parse, render
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.catalog import Catalog, Head
@@ -138,7 +137,7 @@ def _check_audit(pipeline: str, branch: str, head: str, outcome: AuditOutcome | 
 
 
 def _check_clock(pipeline: str, branch: str, manifest: Manifest) -> None:
-    clock = Progress.from_json(manifest.progress).processing_time
+    clock = parse(manifest.progress["processing_time"])
     if clock > instant(datetime.now(UTC)):
         raise ClockAheadError(
             f"branch {branch} of {pipeline} is a replay whose clock stands at {render(clock)}, which is still to come: "
@@ -155,7 +154,7 @@ def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str) -> Non
     """
     taken, wanted = _files_read(catalog, manifest), _files_main_read(catalog, old_main)
     behind: list[str] = []
-    for name in Progress.from_json(manifest.progress).inputs:
+    for name in manifest.progress["inputs"]:
         here, there = taken[name], wanted[name]
         if here & there or len(here) < len(there):
             behind += sorted(there - here)

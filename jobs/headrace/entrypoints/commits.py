@@ -169,7 +169,9 @@ class Committer:
     def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
         logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
         inputs = tuple(
-            InputFile(file.path, file.size, file.etag, name) for name, some in computed.files.items() for file in some
+            InputFile(file.path, file.size, file.etag, name, file.digest)
+            for name, some in computed.files.items()
+            for file in some
         )
         added: dict[str, tuple[LoggedFile, ...]] = {
             "panes": written.panes,

@@ -4,7 +4,7 @@ The composition root of the main job: it ties the source, the engine, the catalo
 nothing about windows or storage itself. A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -26,6 +26,7 @@ from headrace.entrypoints.damage import ways_out
 from headrace.entrypoints.noticed import noticed
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
+from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.replay import Replay, check_empty, open_replay
 from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
@@ -186,7 +187,7 @@ class _Run:
         return self.result(committed, outcome)
 
     def _progress(self, manifest: Manifest | None) -> Progress:
-        return Progress() if manifest is None else Progress.from_json(manifest.progress)
+        return Progress() if manifest is None else progress_of(self.catalog, manifest)
 
     def _has_work(self) -> bool:
         if self.options.mode is Mode.REPLAY:
@@ -195,9 +196,9 @@ class _Run:
         snapshot = self.catalog.head().refs.get(self.options.branch)
         try:
             manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
+            progress = self._progress(manifest)
         except (BrokenObjectError, MissingSnapshotError):
             return True  # restoring names what is broken, and falls back
-        progress = self._progress(manifest)
         self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
         self._warn_of_nothing(self._looked[1], progress)
         return bool(self._looked[1] or self._unheard(manifest)) or progress.due_time <= instant(self.now())
@@ -223,6 +224,10 @@ class _Run:
             read = [file for record in records for file in record.files if isinstance(file, InputFile)]
         return self.landing.new_files(self._progress(manifest).offsets, read)
 
+    def _gone(self, manifest: Manifest | None, files: Iterable[InputFile]) -> list[str]:
+        """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
+        return self.landing.gone(files, self._new_files(manifest, True))
+
     def _drain_input(self) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
         if self._replay is not None:
@@ -236,7 +241,12 @@ class _Run:
         sweep = self.options.full_sweep
         for attempt in range(MAX_RESTORES + 1):
             counted = self.store.requests.snapshot()
-            restored = restore(self.catalog, claim, self.checked, lambda manifest: self._new_files(manifest, True))
+            restored = restore(
+                self.catalog,
+                claim,
+                self.checked,
+                self._gone,
+            )
             claim, head = restored.claim, restored.head
             if restored.warning is not None:
                 self.warn(restored.warning)
@@ -299,7 +309,9 @@ class _Run:
                 f"{committer.head.epoch} already: name a new branch, or an empty root"
             )
         clock = instant(self.now())
-        committer.submit(committer.engine.compute(files, clock, is_last=True, signals=self.options.signals))
+        committer.submit(
+            committer.engine.compute(self.landing.taken(files), clock, is_last=True, signals=self.options.signals)
+        )
 
     def audited(self) -> AuditOutcome | None:
         """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to

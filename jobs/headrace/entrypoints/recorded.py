@@ -3,16 +3,19 @@
 That and the pipeline decide all that an epoch does, so it is what a replay needs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.landing import ByInput
+from headrace.engine.progress import Progress
 from headrace.engine.source_planning import InputFile
 from headrace.model.time import MAX_INSTANT, Instant, parse
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import files as stored
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import LoggedFile
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -44,8 +47,38 @@ def _by_input(files: Iterable[LoggedFile]) -> ByInput:
     found: dict[str, list[InputFile]] = {}
     for file in files:
         if not isinstance(file, DataFile):
-            found.setdefault(file.input, []).append(InputFile(file.path, file.size, file.etag))
+            found.setdefault(file.input, []).append(_input_file(file))
     return found
+
+
+def _input_file(file: stored.InputFile) -> InputFile:
+    return InputFile(file.path, file.size, file.etag, file.digest)
+
+
+def progress_of(catalog: Catalog, manifest: Manifest) -> Progress:
+    """How far ``manifest`` has come, with the files that its offsets remember. Raises BrokenObjectError."""
+    return Progress.from_json(manifest.progress, _recent_files(catalog, manifest))
+
+
+def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[InputFile]]:
+    """The files behind the mark of each input, by name. Reads the log of inputs back until it has them all."""
+    offsets = {name: each["offsets"] for name, each in manifest.progress["inputs"].items()}
+    missing = sum(each["recent"] for each in offsets.values())
+    found: dict[str, list[InputFile]] = {name: [] for name in offsets}
+    records = catalog.newest_files(manifest.logs["inputs"]) if missing else ()
+    for record in records:
+        for file in record.files:
+            if isinstance(file, stored.InputFile) and file.path > offsets[file.input]["mark"]:
+                found[file.input].append(_input_file(file))
+                missing -= 1
+        if not missing:
+            break
+    if missing:
+        raise BrokenObjectError(
+            f"snapshot {manifest.snapshot_id} of {catalog.pipeline} (epoch {manifest.epoch}) remembers {missing} files "
+            "more than its log of inputs names: go on from an older snapshot"
+        )
+    return {name: sorted(files, key=lambda file: file.path) for name, files in found.items()}
 
 
 def _recorded(manifest: Manifest, files: ByInput) -> RecordedEpoch:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.landing import Landing, counted
 from headrace.engine.progress import Progress
-from headrace.engine.source_planning import InputFile
+from headrace.engine.source_planning import InputFile, is_unchanged
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import MAIN, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError
 from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
 from headrace.entrypoints.restoring import InputGoneError
 from headrace.model.time import NEVER
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 _NAMED = 3
 
@@ -124,17 +124,18 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
 
 def _gone(store: ObjectStore, prefix: str, files: Iterable[InputFile]) -> Iterator[str]:
     """Those of ``files`` that are not there as they were, and how they differ."""
-    there = {info.path: (info.size, info.etag) for info in store.list(f"{prefix}/" if prefix else "")}
+    there = {info.path: info for info in store.list(f"{prefix}/" if prefix else "")}
     for file in files:
         found = there.get(file.path) or _stat(store, file.path)
-        if found != (file.size, file.etag):
-            yield f"{file.path} is gone" if found is None else f"{file.path} has changed"
+        if found is None:
+            yield f"{file.path} is gone"
+        elif not is_unchanged(store, file, InputFile(found.path, found.size, found.etag)):
+            yield f"{file.path} has changed"
 
 
-def _stat(landed: ObjectStore, path: str) -> tuple[int, str] | None:
+def _stat(landed: ObjectStore, path: str) -> ObjectInfo | None:
     """Of a file outside the prefix: the pipeline may have changed where it reads since."""
     try:
-        info = landed.stat(path)
+        return landed.stat(path)
     except ObjectNotFoundError:
         return None
-    return info.size, info.etag

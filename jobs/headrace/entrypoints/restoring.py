@@ -10,26 +10,30 @@ what is broken, and what came after is read again. Three things it does not do b
 * **Lose input.** Whatever later epochs had read must still lie there as it was, or the run stops with InputGoneError.
 * **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
 
-Only what a restore reads is verified: the manifest and the files of state. The files of views are readers' matter.
+Only what a restore reads is verified: the manifest, the files of state, and the names of the input files that are not
+to be read again. The files of views are readers' matter.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
-from headrace.engine.landing import ByInput
+from headrace.entrypoints.recorded import progress_of
 from headrace.errors import FixDataError, RestoreError
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import ObjectStore
 
 _READERS = 8
 _NAMED = 3
 _logger = logging.getLogger(__name__)
+
+Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
+"""The paths of those files that a run from a manifest would not find as they were when they were read."""
 
 
 class BelowPublishedError(RestoreError):
@@ -57,16 +61,16 @@ def restore(
     catalog: Catalog,
     claim: Claim,
     checked: Callable[[Manifest], Manifest],
-    landed: Callable[[Manifest | None], ByInput],
+    gone: Gone,
 ) -> Restored:
     """Go on from the head of ``claim``, or from the newest whole snapshot below it.
 
-    ``checked`` raises when the pipeline cannot go on from a manifest; ``landed`` is all input that a run from there
-    would read. Raises BelowPublishedError, InputGoneError, FencedError, and what those two raise.
+    ``checked`` raises when the pipeline cannot go on from a manifest. Raises BelowPublishedError, InputGoneError,
+    FencedError, and what the two callables raise.
     """
     if claim.snapshot_id is None:
         return Restored(claim, None)
-    files = _StateFiles(catalog.store)
+    files = _Restorable(catalog)
     broken: list[Link] = []
     whole: Manifest | None = None
     for link in catalog.lineage(claim.snapshot_id):
@@ -79,7 +83,7 @@ def restore(
     reason = _reason(broken, files)
     _check_published(catalog, claim, broken, whole, reason)
     warning = f"{catalog.pipeline}: {reason}"
-    if not _check_input(catalog, broken, whole, landed, reason):
+    if not _check_input(catalog, broken, whole, gone, reason):
         warning += "; the manifest that named its input is broken, so nobody can tell whether all of it is still there"
     if signals := _signals(broken):
         warning += f"; signals that were heard since are not heard again, give them anew: {_joined(signals)}"
@@ -92,15 +96,15 @@ def restore(
     return Restored(claim, whole, warning)
 
 
-class _StateFiles:
-    """State files, each read at most once however many snapshots name it."""
+class _Restorable:
+    """What a restore reads: state files, each read at most once however many snapshots name it; offsets."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._found: dict[str, BrokenObjectError | None] = {}
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
-        """What is wrong with the state files of ``manifest``; once one is known to be broken no other is read."""
+        """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
         tables = (layers for name, layers in manifest.tables.items() if name != "current")
         files = [file for layers in tables for layer in layers for file in layer.files]
         if not (known := self._known(files)):
@@ -108,20 +112,27 @@ class _StateFiles:
                 unread = [file for file in files if file.path not in self._found]
                 self._found |= dict(zip((file.path for file in unread), pool.map(self._problem, unread), strict=True))
             known = self._known(files)
-        return known
+        return known or self._offsets_problem(manifest)
+
+    def _offsets_problem(self, manifest: Manifest) -> list[BrokenObjectError]:
+        try:
+            progress_of(self._catalog, manifest)
+        except BrokenObjectError as error:
+            return [error]
+        return []
 
     def _known(self, files: Iterable[DataFile]) -> list[BrokenObjectError]:
         return [problem for file in files if (problem := self._found.get(file.path)) is not None]
 
     def _problem(self, file: DataFile) -> BrokenObjectError | None:
         try:
-            verify(self._store, file)
+            verify(self._catalog.store, file)
         except BrokenObjectError as error:
             return error
         return None
 
 
-def _reason(broken: list[Link], files: _StateFiles) -> str:
+def _reason(broken: list[Link], files: _Restorable) -> str:
     """Which snapshot cannot be restored, and what is broken: of it, or of those below it."""
     problems = list(
         dict.fromkeys(
@@ -152,27 +163,33 @@ def _check_input(
     catalog: Catalog,
     broken: list[Link],
     whole: Manifest | None,
-    landed: Callable[[Manifest | None], ByInput],
+    gone: Gone,
     reason: str,
 ) -> bool:
     """Raise InputGoneError if input of the broken epochs is gone; False if it is not known what all of them had read.
 
-    File logs only grow, so the newest manifest that can be read names the input of all before it.
+    File logs only grow, so the newest that can be read names the input of all before it.
     """
-    newest = next((link.manifest for link in broken if link.manifest is not None), None)
+    newest, read = next(_inputs_since(catalog, broken, -1 if whole is None else whole.epoch), (None, []))
     if newest is None:
         return False
-    there = {InputFile(file.path, file.size, file.etag, name) for name, some in landed(whole).items() for file in some}
-    records = catalog.files(newest.logs["inputs"], since_epoch=-1 if whole is None else whole.epoch)
-    read = [file for record in records for file in record.files if isinstance(file, InputFile)]
-    gone = [file.path for file in read if file not in there]
-    if gone:
+    lost = gone(whole, read)
+    if lost:
         raise InputGoneError(
             f"{catalog.pipeline}: {reason}. Going back to an older snapshot means to read again what came after it, "
-            f"and {len(gone)} of those files are gone or changed: {_joined(gone)}. Put them back as they were, or "
+            f"and {len(lost)} of those files are gone or changed: {_joined(lost)}. Put them back as they were, or "
             "bring the broken object back from a backup; or give their records up with `headrace rollback`"
         )
     return newest.epoch == broken[0].epoch
+
+
+def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[tuple[Manifest | None, list[InputFile]]]:
+    """The manifests of ``links`` whose log of inputs can be read, and the files that it names behind ``epoch``."""
+    for link in links:
+        if link.manifest is not None:
+            with suppress(BrokenObjectError):
+                records = [*catalog.files(link.manifest.logs["inputs"], since_epoch=epoch)]
+                yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
 
 
 def _signals(links: list[Link]) -> list[str]:

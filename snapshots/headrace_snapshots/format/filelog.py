@@ -6,7 +6,7 @@ files and fewer than 64 references a level. A node's id is the hash of its conte
 and reading it checks it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,9 @@ from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, can
 from headrace_snapshots.format.files import DataFile, InputFile
 
 RADIX = 64
+AHEAD = 8
+"""Nodes that are asked for together by who reads back."""
+
 KIND = "index"
 
 LoggedFile = DataFile | InputFile
@@ -170,6 +173,23 @@ def iterate(
     for level in reversed(log.levels):
         yield from _below(level, read_node, since_epoch)
     yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
+
+
+def newest_first(log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]) -> Iterator[FileRecord]:
+    """All records, newest first; ``read_nodes`` is asked for a few nodes at a time, when they are needed."""
+    yield from reversed(log.tail)
+    for level in log.levels:
+        yield from _below_newest_first(level, read_nodes)
+
+
+def _below_newest_first(
+    refs: Sequence[IndexRef], read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
+) -> Iterator[FileRecord]:
+    for end in range(len(refs), 0, -AHEAD):
+        ids = [ref.id for ref in refs[max(0, end - AHEAD) : end]]
+        for node in read_nodes(ids[::-1]):
+            yield from _below_newest_first(node.refs, read_nodes)
+            yield from reversed(node.records)
 
 
 def _below(

@@ -26,21 +26,27 @@ class DataFile:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of a source as it was when it was read: whatever its store says about it, and which ``input`` it is of."""
+    """A file of a source as it was when it was read: whatever its store says about it, and which ``input`` it is of.
+
+    ``digest``: a hash of its content, where the ETag may change without it.
+    """
 
     path: str
     size: int
     etag: str
     input: str
+    digest: str | None = None
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        return {"path": self.path, "size": self.size, "etag": self.etag, "input": self.input}
+        own = {"path": self.path, "size": self.size, "etag": self.etag, "input": self.input}
+        return own if self.digest is None else {**own, "digest": self.digest}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "InputFile":
         """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(fields.text("path"), fields.integer("size"), fields.text("etag"), fields.text("input"))
+        digest = fields.text("digest") if "digest" in fields.value else None
+        return cls(fields.text("path"), fields.integer("size"), fields.text("etag"), fields.text("input"), digest)
 
 
 @dataclass(frozen=True)

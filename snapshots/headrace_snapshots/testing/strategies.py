@@ -16,7 +16,7 @@ json_values = st.recursive(
 )
 
 data_files: st.SearchStrategy[DataFile] = st.builds(DataFile, names, counts, counts, checksums)
-input_files: st.SearchStrategy[InputFile] = st.builds(InputFile, names, counts, names, names)
+input_files: st.SearchStrategy[InputFile] = st.builds(InputFile, names, counts, names, names, st.none() | names)
 
 
 @st.composite

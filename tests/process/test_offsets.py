@@ -1,0 +1,148 @@
+"""What a snapshot remembers of its input: files by their content wherever they lie now, and each name stored once."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.progress import InputProgress, Progress
+from headrace.engine.source_planning import ChangedFileError, InputFile, Offsets, advance
+from headrace.engine.types import SparkSession
+from headrace.entrypoints.options import Mode, RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.recorded import progress_of
+from headrace.entrypoints.restoring import restore
+from headrace.pipeline.inputs import OWN
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import files as stored
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import MemoryStore
+from tests.process.clicks import CLICKS, land, truth
+from tests.process.test_fallback import flip, newest_state_file
+from tests.process.test_process import current
+
+LOOK_BACK = 1000
+
+
+def copied(root: Path, to: Path) -> Path:
+    """``root`` as ``cp -r`` copies it, or a backup brings it back: the same bytes, and every time a new one."""
+    shutil.copytree(root, to, copy_function=shutil.copyfile)
+    for file in to.rglob("*"):
+        os.utime(file, ns=(10**18, 10**18))
+    return to
+
+
+@pytest.mark.spark
+def test_a_copy_of_a_root_goes_on_as_the_root_would(spark: SparkSession, tmp_path: Path) -> None:
+    original = tmp_path / "original"
+    land(original, 0, 3)
+    process(CLICKS, original.as_uri(), RunOptions("first", publish=True), spark=spark)
+    root = copied(original, tmp_path / "copy")
+    land(root, 3, 4)
+    process(CLICKS, root.as_uri(), RunOptions("goes-on"), spark=spark)
+    assert current(CLICKS, root) == truth(4)
+    flip(newest_state_file(root))
+    land(root, 4, 5)
+    fell_back = process(CLICKS, root.as_uri(), RunOptions("falls-back"), spark=spark)
+    assert fell_back.warnings
+    assert current(CLICKS, root) == truth(5)
+    replayed = process(CLICKS, root.as_uri(), RunOptions("again", mode=Mode.REPLAY, branch="again"), spark=spark)
+    assert len(replayed.epochs) == 5
+    file = next((root / "landing" / "clicks").iterdir())
+    file.write_bytes(file.read_bytes().replace(b"1", b"2"))
+    with pytest.raises(ChangedFileError, match=file.name):
+        process(CLICKS, root.as_uri(), RunOptions("changed"), spark=spark)
+
+
+class Reader:
+    """A pipeline that reads ``per_epoch`` files in each epoch and does nothing else."""
+
+    def __init__(self, per_epoch: int = 2, inputs: tuple[str, ...] = (OWN,)) -> None:
+        self.store = MemoryStore()
+        self.catalog = Catalog(self.store, "p")
+        self.claim = self.catalog.claim("main", "test")
+        self.per_epoch = per_epoch
+        self.offsets = {name: Offsets() for name in inputs}
+        self.head: Manifest | None = None
+        self.bytes: list[int] = []
+
+    def epoch(self) -> Manifest:
+        number = 0 if self.head is None else self.head.epoch + 1
+        first = number * self.per_epoch
+        files = {
+            name: [InputFile(f"landing/{name}/2026-01-01/part-{n:06d}.json", n, f"{n}-{10**18 + n}", f"xxh3-{n:016x}")
+                   for n in range(first, first + self.per_epoch)]
+            for name in self.offsets
+        }  # fmt: skip
+        self.offsets = {name: advance(self.offsets[name], some, LOOK_BACK) for name, some in files.items()}
+        log = FileLog() if self.head is None else self.head.logs["inputs"]
+        read = [stored.InputFile(f.path, f.size, f.etag, name, f.digest) for name, some in files.items() for f in some]
+        self.head = Manifest(
+            snapshot_id=self.catalog.new_snapshot_id(),
+            pipeline="p",
+            fingerprint="f",
+            branch="main",
+            epoch=number,
+            parent=None if self.head is None else self.head.snapshot_id,
+            generation=self.claim.generation,
+            created_at="2026-01-01T00:00:00Z",
+            progress=Progress({name: InputProgress(each) for name, each in self.offsets.items()}).to_json(),
+            logs={"inputs": self.catalog.append_record(log, FileRecord(number, tuple(read)))},
+        )
+        self.catalog.commit(self.claim, self.head)
+        self.bytes.append(len(self.store.read(f"p/manifests/{self.head.snapshot_id}.json")))
+        return self.head
+
+    def newcomer(self) -> Catalog:
+        return Catalog(self.store, "p")
+
+
+@pytest.mark.parametrize("inputs", [(OWN,), (OWN, "other")])
+def test_a_manifest_does_not_repeat_the_names_of_files(inputs: tuple[str, ...]) -> None:
+    reader = Reader(inputs=inputs)
+    for _ in range(800):
+        manifest = reader.epoch()
+        assert len(reader.offsets[OWN].recent) == min(LOOK_BACK, reader.offsets[OWN].files)
+    assert progress_of(reader.newcomer(), manifest).offsets == reader.offsets
+    print(f"\nmanifests of {len(inputs)} inputs: {min(reader.bytes)} to {max(reader.bytes)} bytes")
+    assert max(reader.bytes) < 20_000
+    newcomer, before = reader.newcomer(), reader.store.requests.snapshot()
+    progress_of(newcomer, manifest)
+    nodes = reader.store.requests.since(before)["get"]
+    assert nodes <= LOOK_BACK * len(inputs) // 64 + 9
+    progress_of(newcomer, manifest)
+    assert reader.store.requests.since(before)["get"] == nodes, "what does not change was read again"
+
+
+def test_only_what_is_behind_the_mark_is_read_back() -> None:
+    reader = Reader(per_epoch=60)
+    for _ in range(6):
+        manifest = reader.epoch()
+    offsets = reader.offsets[OWN]
+    kept = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
+    progress = Progress({OWN: InputProgress(kept)}).to_json()
+    assert progress_of(reader.newcomer(), replace(manifest, progress=progress)).offsets == {OWN: kept}
+
+
+def test_a_snapshot_whose_log_names_too_few_files_is_broken() -> None:
+    reader = Reader()
+    manifest = reader.epoch()
+    with pytest.raises(BrokenObjectError, match=r"epoch 0\) remembers 2 files more than its log of inputs names"):
+        progress_of(reader.newcomer(), replace(manifest, logs={"inputs": FileLog()}))
+
+
+def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:
+    reader = Reader(per_epoch=30)
+    ids = [reader.epoch().snapshot_id for _ in range(4)]
+    (node,) = (info.path for info in reader.store.list("p/index/"))
+    reader.store.delete(node)
+    catalog = reader.newcomer()
+    restored = restore(catalog, catalog.claim("main", "next"), lambda manifest: manifest, lambda *_: [])
+    assert restored.claim.snapshot_id == ids[1]
+    assert restored.warning is not None
+    assert f"{node} is missing" in restored.warning
+    assert "nobody can tell whether all of it is still there" in restored.warning
