@@ -124,11 +124,12 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
         entry = folder / f"{number:020d}.json"
         entry.write_bytes(entry.read_bytes()[:-9])
     first = deployment.catalog.log()[0].refs["main"]
-    refused = headrace(deployment, "read", deployment.reference, "--branch", "main")
-    assert refused.exit_code == 40
-    assert f"{3:020d}.json is broken" in refused.stderr
-    assert f"`headrace rollback clicks {first}`" in refused.stderr
-    assert "restore.damaged_log" in refused.stderr
+    for command in ("read", "run"):
+        refused = headrace(deployment, command, deployment.reference, "--branch", "main")
+        assert refused.exit_code == 40
+        assert f"{3:020d}.json is broken" in refused.stderr
+        assert f"`headrace rollback clicks {first}`" in refused.stderr
+        assert "restore.damaged_log" in refused.stderr
     entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
     assert [(entry["number"], entry["kind"]) for entry in entries] == [
         (3, "lost"),

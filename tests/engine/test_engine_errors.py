@@ -15,11 +15,11 @@ from headrace.engine.errors import (
     SparkStoppedError,
     StorageFailedError,
     UnreadableFileError,
-    VanishedFileError,
     readable_uri,
     spark_errors,
     translate_spark_error,
 )
+from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.types import SparkSession
 from headrace.errors import FixDataError, HeadraceError
 

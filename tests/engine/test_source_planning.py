@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,13 @@ from headrace.engine.source_planning import (
     ChangedFileError,
     InputFile,
     Offsets,
+    VanishedFileError,
     advance,
     discover,
     full_sweep,
     next_batch,
     open_source,
+    taken_in,
 )
 from headrace.model.expr import DataType
 from headrace.pipeline import FileFormat, FileSource
@@ -106,7 +107,7 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
 def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    found = [replace(file, digest=store.digest(file.path)) for file in discover(store, "landing", Offsets(), SOURCE)]
+    found = [taken_in(store, file) for file in discover(store, "landing", Offsets(), SOURCE)]
     offsets = advance(Offsets(), found, look_back=10)
     os.utime(tmp_path / "landing/a.json", ns=(0, 0))
     assert store.stat("landing/a.json").etag != found[0].etag
@@ -114,6 +115,15 @@ def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
     store.write("landing/a.json", b"A.json")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed"):
         discover(store, "landing", offsets, SOURCE)
+
+
+def test_a_file_that_goes_before_it_is_taken_in_is_told(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    land(store, "a.json")
+    (file,) = discover(store, "landing", Offsets(), SOURCE)
+    store.delete(file.path)
+    with pytest.raises(VanishedFileError, match=r"landing/a\.json was listed and is gone"):
+        taken_in(store, file)
 
 
 def test_a_file_that_was_read_may_be_removed() -> None:

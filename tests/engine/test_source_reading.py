@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
-from headrace.engine.errors import FileColumnsError, UnreadableFileError, VanishedFileError, spark_errors
+from headrace.engine.errors import FileColumnsError, UnreadableFileError, spark_errors
 from headrace.engine.plan import Plan
 from headrace.engine.side_outputs import rejected_rows
+from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.source_reading import numbered_records, open_batch, read_batches
 from headrace.engine.types import SparkSession
 from headrace.model.expr import DataType, coalesce, col, concat, lit

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
+from headrace.engine.source_planning import VanishedFileError
 from headrace.errors import (
     FixConfigError,
     FixDataError,
@@ -46,18 +47,6 @@ class FileColumnsError(UnreadableFileError):
     """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
 
     code = "data.file_columns"
-
-
-class VanishedFileError(FixDataError):
-    """A file was there when files were listed and is not there any more."""
-
-    code = "data.vanished_file"
-
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"file {path} was listed and is gone. Put it back: "
-            "a file may be removed only once a snapshot holds its records"
-        )
 
 
 class ArithmeticDataError(FixDataError):

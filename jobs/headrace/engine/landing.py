@@ -1,7 +1,7 @@
 """Where the inputs of a pipeline land: which files are new, and which of them make the next epoch. Without Spark."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace.engine.source_planning import (
     InputFile,
@@ -11,6 +11,7 @@ from headrace.engine.source_planning import (
     is_unchanged,
     next_batch,
     open_source,
+    taken_in,
 )
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileSource
@@ -79,11 +80,8 @@ class Landing:
         return self.taken(taken), rest
 
     def taken(self, files: ByInput) -> dict[str, list[InputFile]]:
-        """``files`` with what will tell later whether they have changed; where ETags do not, each is read once."""
-        return {
-            name: [replace(file, digest=self.places[name].store.digest(file.path)) for file in some]
-            for name, some in files.items()
-        }
+        """``files`` with what will tell later whether they have changed. Raises VanishedFileError."""
+        return {name: [taken_in(self.places[name].store, file) for file in some] for name, some in files.items()}
 
     def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""

@@ -7,18 +7,30 @@ the inputs: a manifest has the mark, and how many files behind it were read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.errors import FixDataError
 from headrace.pipeline.sources import FileSource
-from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
+from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 
 
 class ChangedFileError(FixDataError):
     """A file that was already read has other content now."""
 
     code = "data.changed_file"
+
+
+class VanishedFileError(FixDataError):
+    """A file was there when files were listed and is not there any more."""
+
+    code = "data.vanished_file"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"file {path} was listed and is gone. Put it back: "
+            "a file may be removed only once a snapshot holds its records"
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,17 @@ def is_unchanged(store: ObjectStore, was: InputFile, now: InputFile) -> bool:
     if (was.size, was.etag) == (now.size, now.etag):
         return True
     return was.size == now.size and was.digest is not None and was.digest == store.digest(was.path)
+
+
+def taken_in(store: ObjectStore, file: InputFile) -> InputFile:
+    """``file`` with what will tell later whether it has changed; where its ETag does not, it is read once.
+
+    Raises VanishedFileError.
+    """
+    try:
+        return replace(file, digest=store.digest(file.path))
+    except ObjectNotFoundError as error:
+        raise VanishedFileError(file.path) from error
 
 
 def full_sweep(

@@ -24,9 +24,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from headrace.engine.errors import VanishedFileError, readable_uri
+from headrace.engine.errors import readable_uri
 from headrace.engine.expressions import named, read_text
 from headrace.engine.source_files import NANOSECONDS, FileColumns
+from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType, Schema
 from headrace.pipeline.sources import FileFormat

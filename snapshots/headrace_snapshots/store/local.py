@@ -142,7 +142,8 @@ class LocalStore:
             return
         self._is_swept = True
         for left in folder.iterdir():
-            with suppress(FileNotFoundError, BlockingIOError), left.open("rb") as file:
+            # Gone already, still locked, or another user's, who will sweep it.
+            with suppress(FileNotFoundError, BlockingIOError, PermissionError), left.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 left.unlink()
 
