@@ -11,12 +11,12 @@ import pytest
 
 from headrace.engine.epochs import EpochEngine
 from headrace.engine.landing import Landing
-from headrace.engine.progress import Progress
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import audit_path, read_audit
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import ChangedPipelineError, audit, process
+from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.results import RunResult
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline
@@ -132,7 +132,7 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(quick: SparkSes
     process(CLICKS, tmp_path.as_uri(), RunOptions("first", max_epochs=1), spark=quick)
     head, damaged, store = head_of(tmp_path), newest_of(tmp_path, "state"), open_store(tmp_path.as_uri())
     engine = EpochEngine(quick, CLICKS, store, Landing(CLICKS, store))
-    progress = Progress.from_json(head.progress)
+    progress = progress_of(catalog_of(tmp_path), head)
     files = engine.landing.new_files(progress.offsets)[OWN]
     flip(damaged)
     engine.restore(head.epoch, progress, head.tables)

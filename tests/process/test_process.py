@@ -28,8 +28,8 @@ from headrace.pipeline import FixedWindows, Pipeline, retracting
 from headrace.pipeline.inputs import OWN
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing import check_catalog
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
 
 pytestmark = pytest.mark.spark
@@ -147,24 +147,24 @@ def test_applications_hand_state_to_each_other(spark: SparkSession, tmp_path: Pa
     assert current(SESSIONS, tmp_path) == current(SESSIONS, tmp_path / "whole")
 
 
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[ObjectStore]:
-    """Every store that runs open from now on."""
-    stores: list[ObjectStore] = []
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every prefix that runs list from now on."""
+    prefixes: list[str] = []
 
-    def remember(uri: str) -> ObjectStore:
-        stores.append(open_store(uri))
-        return stores[-1]
+    def remember(operation: Operation) -> None:
+        if operation.kind == "list":
+            prefixes.append(operation.path)
 
-    monkeypatch.setattr(processing, "open_store", remember)
-    return stores
+    monkeypatch.setattr(processing, "open_store", lambda uri: FaultyStore(open_store(uri), remember))
+    return prefixes
 
 
 def test_nothing_to_do_starts_no_session(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path, 0, 1)
-    stores = opened(monkeypatch)
+    prefixes = looked_at(monkeypatch)
     process(CLICKS, tmp_path.as_uri(), RunOptions("first", publish=True), spark=spark)
-    (store,) = stores
-    assert store.requests.snapshot()["list"] == 1, "a run looks once at what has landed"
+    assert prefixes.count("landing/clicks/") == 1, "a run looks once at what has landed"
+    assert set(prefixes) == {"landing/clicks/", "clicks/log/"}
 
     def refuse(*_: object, **__: object) -> SparkSession:
         raise AssertionError("a run with nothing to do started a session")
