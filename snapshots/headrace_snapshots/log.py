@@ -168,11 +168,13 @@ class CatalogLog:
             self._store.create(self._path(entry.number), entry.to_bytes())
         except (ObjectExistsError, UnknownOutcomeError) as error:
             try:
-                return self._read(entry.number).write_id == entry.write_id
+                found = self._read(entry.number)
             except StoreUnavailableError as unreadable:
                 raise UnknownOutcomeError(str(unreadable)) from unreadable
             except ObjectNotFoundError:
                 raise UnknownOutcomeError(str(error)) from error
+            self._remember(found)
+            return found.write_id == entry.write_id
         return True
 
     def _read(self, number: int) -> Entry:
