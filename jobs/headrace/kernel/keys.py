@@ -159,7 +159,7 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     order = _by_hash(hashed, bits)
     begins = _changes(hashed[order])
     for some in numbers:
-        ranks, width = _ranks(some)
+        ranks, width = _ranks(some, bits)
         if 2 * int(bits) + width > 64:
             order = np.lexsort([*numbers[::-1], hashed])
             return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
@@ -187,13 +187,17 @@ def _low(packed: Words, bits: np.uint64) -> Ints:
     return (packed & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
 
 
-def _ranks(numbers: Ints) -> tuple[Words, int]:
+def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     """``numbers`` as small ones in the same order, and how many bits they need."""
-    encoded = pa.array(numbers).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy()
-    ranks = np.empty(len(distinct), np.uint64)
-    ranks[np.argsort(distinct)] = np.arange(len(distinct), dtype=np.uint64)
-    return ranks[encoded.indices.to_numpy()], len(distinct).bit_length()
+    least = int(numbers.min(initial=0))
+    if (int(numbers.max(initial=0)) - least).bit_length() + int(bits) > 64:
+        _, found = np.unique(numbers, return_inverse=True)
+        return found.astype(np.uint64), int(found.max(initial=0)).bit_length()
+    packed = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
+    packed.sort()
+    ranks = np.empty(len(numbers), np.uint64)
+    ranks[_low(packed, bits)] = np.cumsum(_changes(packed >> bits)) - 1
+    return ranks, int(ranks.max(initial=0)).bit_length()
 
 
 # --- keys of one hash
