@@ -6,15 +6,17 @@ from pathlib import Path
 
 from scripts.airflow_env import HOME, REPOSITORY, LocalAirflow, LocalAirflowError
 
+ROOT = REPOSITORY / ".headrace" / "root"
+
 
 def main(arguments: list[str]) -> int:
     """Exit code 0 when every component is healthy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=HOME, help="AIRFLOW_HOME (default: %(default)s)")
-    parser.add_argument(
-        "--root", default=(REPOSITORY / ".headrace" / "root").as_uri(), help="HEADRACE_ROOT (default: %(default)s)"
-    )
+    parser.add_argument("--root", default=ROOT.as_uri(), help="HEADRACE_ROOT (default: %(default)s, which is made)")
     given = parser.parse_args(arguments)
+    if given.root == ROOT.as_uri():
+        ROOT.mkdir(parents=True, exist_ok=True)  # a run that finds no input makes no root
     airflow = LocalAirflow(given.home, given.root)
     try:
         airflow.start()

@@ -102,40 +102,40 @@ def results(reference: str, root: Path) -> list[tuple[int, int]]:
 
 
 def test_modules_of_one_name_in_two_folders_are_each_their_folders_own(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "a", "first", mark=1, weight=10)
     write(tmp_path / "b", "second", mark=2, weight=1000)
     monkeypatch.setenv("HEADRACE_PIPELINES", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
     land(tmp_path)
     for name in ("first", "second", "first"):
-        run(name, tmp_path, spark)
+        run(name, tmp_path, small)
     assert results("first", tmp_path) == [(1, 10)]
     assert results("second", tmp_path) == [(2, 2000)]
 
 
 def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(
-    spark: SparkSession, tmp_path: Path
+    small: SparkSession, tmp_path: Path
 ) -> None:
     root = tmp_path / "root"
     reference = str(write(tmp_path, "told", mark=1))
     land(root)
-    assert run(reference, root, spark, strict=True).warnings == ()
+    assert run(reference, root, small, strict=True).warnings == ()
     write(tmp_path, "told", mark=1, more='"""Another text."""\nUNUSED = 1\n')
-    assert run(reference, root, spark, strict=True).warnings == (), "nothing that counts has changed"
+    assert run(reference, root, small, strict=True).warnings == (), "nothing that counts has changed"
     write(tmp_path, "told", mark=2)
     with pytest.raises(ChangedCodeError, match=r"the code of parsing:marked has changed since snapshot .* \(epoch 0\)"):
-        run(reference, root, spark, strict=True)
+        run(reference, root, small, strict=True)
     write(tmp_path, "told", mark=1, weight=11)
     land(root, 1)
-    (warning,) = run(reference, root, spark).warnings
+    (warning,) = run(reference, root, small).warnings
     assert "the code of own.combiners:Weighted has changed since snapshot" in warning
-    assert run(reference, root, spark, strict=True).warnings == (), "the newest snapshot was made by this code"
+    assert run(reference, root, small, strict=True).warnings == (), "the newest snapshot was made by this code"
 
 
-def test_the_command_line_can_be_strict(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processing, "spark_session", lambda *_, **__: spark.newSession())
-    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+def test_the_command_line_can_be_strict(small: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing, "spark_session", lambda *_, **__: small)
+    monkeypatch.setattr(type(small), "stop", lambda _: None)
     reference = str(write(tmp_path, "strict", mark=1))
     land(tmp_path)
     command = ["run", reference, "--root", tmp_path.as_uri(), "--no-publish"]

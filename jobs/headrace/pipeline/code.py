@@ -64,6 +64,7 @@ class _Reached:
         self._home = package_of(module.__name__) or module.__name__.partition(".")[0]
         self._seen: set[tuple[str, str, tuple[str, ...]]] = set()
         self._found: dict[tuple[str, int], str] = {}
+        self._parsed: dict[str, list[ast.stmt]] = {}
 
     def text(self, name: str) -> str:
         """All of them, in an order that does not depend on where they stand among others."""
@@ -74,7 +75,7 @@ class _Reached:
         if (module, name, attributes) in self._seen or not self._is_ours(module):
             return
         self._seen.add((module, name, attributes))
-        for number, statement in enumerate(_statements(module)):
+        for number, statement in enumerate(self._statements(module)):
             if isinstance(statement, ast.Import | ast.ImportFrom):
                 self._follow(module, statement, name, attributes)
             elif name in _defined(statement):
@@ -110,7 +111,7 @@ class _Reached:
         if path:
             self._reach(module, path[0], path[1:])
         elif self._is_ours(module):
-            for number, statement in enumerate(_statements(module)):
+            for number, statement in enumerate(self._statements(module)):
                 self._take(module, number, statement)
 
     def _absolute(self, module: str, name: str) -> str:
@@ -120,6 +121,11 @@ class _Reached:
             return resolve_name(name, module if is_package else module.rpartition(".")[0])
         beside = f"{package_of(module)}.{name}"
         return beside if beside in sys.modules else name
+
+    def _statements(self, module: str) -> list[ast.stmt]:
+        if module not in self._parsed:
+            self._parsed[module] = _statements(module)
+        return self._parsed[module]
 
     def _is_ours(self, module: str) -> bool:
         return module in sys.modules and module.partition(".")[0] == self._home
