@@ -1,14 +1,19 @@
 """Errors of Spark as typed errors: each provoked for real where that is possible."""
 
+import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
 
 from headrace.engine.errors import (
     AccessDeniedError,
     ArithmeticDataError,
+    DiskFullError,
     EngineError,
+    FileColumnsError,
     LostBlockError,
     OutOfMemoryError,
     SparkJobError,
@@ -21,7 +26,9 @@ from headrace.engine.errors import (
 )
 from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.types import SparkSession
-from headrace.errors import FixDataError, HeadraceError
+from headrace.engine.writer import write_files
+from headrace.errors import FixConfigError, FixDataError, HeadraceError
+from headrace_snapshots.store import StoreUnavailableError
 
 
 @pytest.mark.spark
@@ -72,6 +79,53 @@ def test_a_torn_file_names_itself_and_its_cause(spark: SparkSession, tmp_path: P
         spark.read.schema("a int").parquet(str(tmp_path)).collect()
     assert caught.value.path == f"file://{tmp_path}/a b.parquet"
     assert "Exception" in caught.value.reason
+
+
+@pytest.mark.spark
+def test_a_fault_of_the_store_in_a_worker_is_the_error_that_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "clicks").write_text("a file where a folder belongs")
+    with pytest.raises(FixConfigError) as caught, spark_errors():
+        write_files(spark.range(3), tmp_path.as_uri(), "clicks/data/0-a", "panes")
+    assert type(caught.value) is FixConfigError
+    assert str(caught.value).startswith(f"{tmp_path}/clicks/data/0-a/panes-00000")
+    assert "check the root folder and its rights" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def raising(error: Callable[[], Exception]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A task that dies of ``error``."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise error()
+        yield from batches
+
+    return task
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (lambda: StoreUnavailableError("s3://b/x did not answer"), StoreUnavailableError, r"^s3://b/x did not answer$"),
+        (
+            lambda: OSError(errno.ENOSPC, "No space left on device"),
+            DiskFullError,
+            r"^a disk is full: .*No space left on",
+        ),
+        (
+            lambda: FileColumnsError("a.csv", "no column x"),
+            FileColumnsError,
+            r"^file a\.csv cannot be read: no column x\.",
+        ),
+        (lambda: ZeroDivisionError("of mine"), SparkJobError, r"ZeroDivisionError: of mine$"),
+    ],
+)
+def test_what_python_raises_in_a_worker_keeps_its_kind_and_cause(
+    spark: SparkSession, error: Callable[[], Exception], kind: type[HeadraceError], message: str
+) -> None:
+    with pytest.raises(HeadraceError, match=message) as caught, spark_errors():
+        spark.range(1).mapInArrow(raising(error), "x long").collect()
+    assert type(caught.value) is kind
 
 
 def test_what_cannot_be_provoked_here_is_told_by_its_text() -> None:

@@ -4,10 +4,13 @@ Spark's own error conditions decide wherever there is one; texts of the JVM only
 stays the cause of the translated error, for the log.
 """
 
+import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -19,14 +22,12 @@ from headrace.errors import (
     FixDataError,
     GiveUpError,
     HeadraceError,
-    PipelineError,
     RestoreError,
     RetryError,
 )
-from headrace_snapshots.format.codec import BrokenObjectError
 
-SparkFailure = (PySparkException, Py4JError)
-"""What ``except`` should name around a Spark action."""
+SparkFailure = (PySparkException, Py4JError, ConnectionError)
+"""What ``except`` should name around a Spark action; connections fail where the JVM is gone."""
 
 
 class UnreadableFileError(FixDataError):
@@ -79,10 +80,22 @@ class StorageFailedError(RetryError):
     code = "retry.storage"
 
 
+class DiskFullError(RetryError):
+    """A disk on which Spark keeps what it shuffles and spills has no room left."""
+
+    code = "retry.disk_full"
+
+
 class SparkStoppedError(RetryError):
     """The JVM or its Spark context went away."""
 
     code = "retry.spark_stopped"
+
+
+class SparkStartError(RetryError):
+    """The JVM ended, or was killed, before Spark ran in it."""
+
+    code = "retry.spark_start"
 
 
 class SparkJobError(RetryError):
@@ -115,8 +128,8 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
         return exc
     failure = _Failure(str(exc), path)
     for pattern, make in _TRANSLATIONS:
-        if pattern.search(failure.text):
-            return make(failure)
+        if pattern.search(failure.text) and (made := make(failure)) is not None:
+            return made
     if isinstance(exc, Py4JNetworkError | ConnectionError):
         return _stopped(failure)
     if isinstance(exc, AnalysisException):
@@ -129,10 +142,14 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
 _FILE = re.compile(
     r"Encountered error while reading file (?P<uri>.+?)\.? +(?=SQLSTATE|File does not exist|Data type mism)"
 )
+_OWN_PACKAGES = frozenset({"headrace", "headrace_snapshots"})
 _UNKNOWN_FILE = "(Spark does not say which)"
 _MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
-_REFUSED = re.compile(r"headrace\.errors\.PipelineError: (?P<message>[^\n]*)")  # what runs in Python raised it
-_BROKEN = re.compile(r"headrace_snapshots\.format\.codec\.BrokenObjectError: (?P<message>[^\n]*)")  # a task found it
+_PYTHON = re.compile(  # the last line of a traceback of a Python worker, and what belongs to the message
+    r"^(?:(?P<module>[\w.]+)\.)?(?P<kind>[A-Za-z_]\w*)(?:: (?P<message>.*?))?(?=\n\s*(?:\n|at |SQLSTATE)|\n\w|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 _NO_ANSWER = re.compile(
     r"\b(SocketException|SocketTimeoutException|InterruptedIOException|ConnectException|UnknownHostException"
@@ -157,8 +174,17 @@ class _Failure:
         found = _CONDITION.search(self.text)
         if found:
             return f"[{found['condition']}] {found['message']}".rstrip(" .")
+        if raised := self.raised:
+            return ": ".join(part for part in (raised["kind"], raised["message"]) if part)
         lines = (line for line in self.text.splitlines() if line.strip())
         return self.cause or next(lines, "no message").rstrip(" .")
+
+    @property
+    def raised(self) -> re.Match[str] | None:
+        """What Python raised in a worker: module, kind and message of the exception; None if nothing did."""
+        # Frames are indented, and of chained exceptions the last is the one that left the worker
+        at = self.text.rfind(_TRACEBACK)
+        return None if at < 0 else _PYTHON.search(self.text, at + len(_TRACEBACK))
 
     @property
     def cause(self) -> str:
@@ -224,14 +250,26 @@ def _denied(failure: _Failure) -> HeadraceError:
     )
 
 
-def _refused(failure: _Failure) -> HeadraceError:
-    found = _REFUSED.search(failure.text)
-    return PipelineError(found["message"] if found else failure.summary)
+def _own_error(failure: _Failure) -> HeadraceError | None:
+    """The error of Headrace that a Python worker raised, as if it had been raised here; None for anything else."""
+    raised = failure.raised
+    if raised is None or (raised["module"] or "").partition(".")[0] not in _OWN_PACKAGES:
+        return None
+    kind = getattr(import_module(raised["module"]), raised["kind"], None)
+    if not (isinstance(kind, type) and issubclass(kind, HeadraceError)):
+        return None
+    error = kind.__new__(kind)
+    error.args = (raised["message"] or "",)  # some kinds make their message of arguments that are not known here
+    return error
 
 
-def _broken(failure: _Failure) -> HeadraceError:
-    found = _BROKEN.search(failure.text)
-    return BrokenObjectError(found["message"] if found else failure.summary)
+def _disk_full(failure: _Failure) -> HeadraceError:
+    what = failure.raised["message"] if failure.raised else failure.cause
+    return DiskFullError(
+        f"a disk is full: {what or failure.summary}. Spark keeps what it shuffles and spills below SPARK_LOCAL_DIRS "
+        f"({os.environ.get('SPARK_LOCAL_DIRS', tempfile.gettempdir())}): free space there, or name a larger disk, and "
+        "run again"
+    )
 
 
 def _stopped(failure: _Failure) -> HeadraceError:
@@ -239,9 +277,9 @@ def _stopped(failure: _Failure) -> HeadraceError:
 
 
 # The first that matches decides: what explains the others comes first.
-_TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError]]] = [
-    (_REFUSED, _refused),
-    (_BROKEN, _broken),
+_TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError | None]]] = [
+    (re.compile(re.escape(_TRACEBACK)), _own_error),
+    (re.compile(r"No space left on device|Disk quota exceeded"), _disk_full),
     (re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed .* memory"), _memory),
     (re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found|BlockNotFound"), _lost_block),
     (re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"), _denied),
