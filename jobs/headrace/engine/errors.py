@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -104,6 +105,12 @@ class SparkJobError(RetryError):
     code = "retry.spark_job"
 
 
+class JvmRefusedError(FixConfigError):
+    """There is no Java, or not one that runs Spark with these options."""
+
+    code = "config.jvm"
+
+
 class EngineError(GiveUpError):
     """Spark refused the engine's own plan: a defect of Headrace."""
 
@@ -117,6 +124,26 @@ def spark_errors() -> Iterator[None]:
         yield
     except SparkFailure as error:
         raise translate_spark_error(error) from error
+
+
+@contextmanager
+def starting(log: Path | None) -> Iterator[None]:
+    """Raise what goes wrong while Spark starts inside the block as one of these errors; ``log`` has what it said."""
+    try:
+        yield
+    except (*SparkFailure, OSError, TypeError) as error:  # half a JVM has no classes: PySpark calls what is not there
+        said = [] if log is None else [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        words = "; ".join(line.strip() for line in said[-3:]) or _Failure(str(error), None).summary
+        where = "" if log is None else f" All that it said is in {log}"
+        if _REFUSED_START.search(words):
+            raise JvmRefusedError(
+                f"Java does not start Spark: {words}. Install Java 17 or newer (JAVA_HOME, or java on PATH), and look "
+                f"at HEADRACE_JAVA_OPTIONS and HEADRACE_DRIVER_MEMORY.{where}"
+            ) from error
+        raise SparkStartError(
+            f"Spark's JVM ended before it ran: {words}. Run again; if it is killed each time, the machine lacks "
+            f"memory.{where}"
+        ) from error
 
 
 def translate_spark_error(exc: BaseException, path: str | None = None) -> HeadraceError:
@@ -143,6 +170,10 @@ _FILE = re.compile(
     r"Encountered error while reading file (?P<uri>.+?)\.? +(?=SQLSTATE|File does not exist|Data type mism)"
 )
 _OWN_PACKAGES = frozenset({"headrace", "headrace_snapshots"})
+_REFUSED_START = re.compile(
+    r"JAVA_HOME is not set|bin/java|java: command not found|Could not create the Java Virtual Machine|Unrecognized "
+    r"(VM )?option|Error occurred during initialization of VM|UnsupportedClassVersionError"
+)
 _UNKNOWN_FILE = "(Spark does not say which)"
 _MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
 _PYTHON = re.compile(  # the last line of a traceback of a Python worker, and what belongs to the message

@@ -1,4 +1,4 @@
-"""What the JVM of a Spark driver is started with: jars for s3a://, how to compile, the class-data archive.
+"""What the JVM of a Spark driver is started with: jars for s3a://, how to compile, the class-data archive, a log.
 
 Plain strings and paths from the environment and the cache, no pyspark: Airflow imports this while it parses DAGs.
 ``make setup`` fills the cache (scripts/spark_jars.py), ``make archive`` adds the archive (scripts/spark_archive.py).
@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata, resources
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from headrace.errors import FixConfigError
 JARS_VARIABLE = "HEADRACE_SPARK_JARS"
 ARCHIVE_VARIABLE = "HEADRACE_SPARK_ARCHIVE"
 OPTIONS_VARIABLE = "HEADRACE_JAVA_OPTIONS"
+LOGS_VARIABLE = "HEADRACE_LOGS"
+KEPT_LOGS = 200
+_LOGGING = "spark_log4j2.properties"
 _PLANNING_CODE = "planning_code.directives"
 LOCK = "s3a_jars.lock"
 
@@ -96,6 +100,41 @@ def s3a_jars() -> tuple[Path, ...]:
 _COMPILE_HUGE_METHODS = "-XX:-DontCompileHugeMethods"
 # a full code cache switches the compiler off for good, and with TieredStopAtLevel=1 it holds no more than 48 MB
 _CODE_CACHE = "-XX:ReservedCodeCacheSize=512m"
+
+
+def new_log(run_id: str) -> Path:
+    """An empty file for what Spark says in a run, below HEADRACE_LOGS (default: the user's state folder); only the
+    newest KEPT_LOGS stay. Raises FixConfigError.
+    """
+    stated, base = os.environ.get(LOGS_VARIABLE), os.environ.get("XDG_STATE_HOME")
+    folder = (
+        Path(stated) if stated else (Path(base) if base else Path.home() / ".local" / "state") / "headrace" / "logs"
+    )
+    log = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{run_id}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        log.touch(mode=0o600)
+        for old in sorted(folder.glob("*.log"))[:-KEPT_LOGS]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        raise FixConfigError(
+            f"{error.filename or folder} cannot be used for what Spark says: {error.strerror}; "
+            f"set {LOGS_VARIABLE} to a folder that can be written"
+        ) from error
+    return log
+
+
+def _logs_folder() -> Path:
+    if stated := os.environ.get(LOGS_VARIABLE):
+        return Path(stated)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "headrace" / "logs"
+
+
+def log_options(log: Path) -> str:
+    """Options with which the JVM writes what Spark says to ``log`` instead of its standard error."""
+    configuration = resources.files("headrace.engine").joinpath(_LOGGING)
+    return f'"-Dlog4j2.configurationFile={configuration}" "-Dheadrace.log={log}"'
 
 
 def driver_java_options() -> str:

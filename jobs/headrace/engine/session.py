@@ -3,15 +3,20 @@
 Secrets never enter Spark's configuration: S3A takes them from the environment of the process.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from headrace.engine.errors import starting
 from headrace.engine.jvm import JarsMissingError, driver_java_options, s3a_jars
 
 P = ParamSpec("P")
@@ -72,31 +77,50 @@ def spark_session(
     source_uris: Sequence[str] = (),
     cores: int | None = None,
     conf: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
     """The session of a Headrace application over storage at ``root_uri`` (``source_uris``: of sources elsewhere).
 
     Under spark-submit the master is the one submitted to, else ``local[cores]``. ``cores`` (default: what the master
-    offers, or the machine's) is also the number of shuffle partitions. ``conf`` overrides anything.
-    Raises JarsMissingError when s3:// is needed and its jars are not there.
+    offers, or the machine's) is also the number of shuffle partitions. ``conf`` overrides anything. What a JVM that is
+    started here says goes to ``log``, or to this process's own output.
+    Raises JarsMissingError when s3:// is needed and its jars are not there, JvmRefusedError, SparkStartError.
     """
     needs_s3 = any(uri.startswith(("s3://", "s3a://")) for uri in (root_uri, *source_uris))
     settings = {**_CONF, **(_s3a_conf(os.environ) if needs_s3 else {})}
     # tasks that write files run the Python that the driver runs, unless a cluster has its own
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if _SUBMITTED not in os.environ:
+    if not is_submitted():
         settings |= _launch_conf(cores, needs_s3)
     settings |= conf or {}
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    _silence_query_context()
-    spark = builder.getOrCreate()
-    _remember_helpers(spark)
+    _silence_python()
+    with starting(log):
+        if log is not None:
+            _launch(settings, log)
+        spark = builder.getOrCreate()
+        _remember_helpers(spark)
     if needs_s3:
         _check_s3a(spark)
     if "spark.sql.shuffle.partitions" not in settings:
         spark.conf.set("spark.sql.shuffle.partitions", str(cores or spark.sparkContext.defaultParallelism))
     return spark
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process, and the JVM before it."""
+    return _SUBMITTED in os.environ
+
+
+def _launch(settings: Mapping[str, str], log: Path) -> None:
+    """Start the JVM with all its output in ``log``, unless there is one."""
+    if SparkContext._gateway is None and not is_submitted():
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        with log.open("ab") as output:
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 DRIVER_MEMORY = "HEADRACE_DRIVER_MEMORY"
@@ -195,7 +219,11 @@ def _remember_helpers(spark: SparkSession) -> None:
             setattr(jvm, name, _Members(getattr(jvm, name)))
 
 
-def _silence_query_context() -> None:
-    """PySpark prints every failed query to stderr as JSON with its Java stack; the typed error says it in a line."""
+def _silence_python() -> None:
+    """PySpark prints every failed query to stderr as JSON with its Java stack, and py4j a traceback for every
+    connection that a dead JVM leaves; the typed error says it in a line.
+    """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger("py4j").addHandler(logging.NullHandler())

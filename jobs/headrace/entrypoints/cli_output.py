@@ -74,6 +74,8 @@ def reported(output: Format) -> Iterator[None]:
         if output is Format.JSON:
             print_json({"error": {"code": error.code, "remedy": error.remedy, "message": str(error)}})
         else:
+            for note in getattr(error, "__notes__", ()):
+                notice(note)
             text = escape(cut(str(error), LONGEST_MESSAGE))
             message = f"[bold red]error[/] [red]{text}[/] [dim]({error.code})[/]"
             Console(stderr=True, highlight=False, soft_wrap=True).print(message)

@@ -7,15 +7,19 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from traceback import format_exception
+from typing import Self
 
 from headrace.engine.epochs import EpochEngine
-from headrace.engine.errors import LostBlockError, spark_errors
+from headrace.engine.errors import LostBlockError, SparkStoppedError, spark_errors
+from headrace.engine.jvm import new_log
 from headrace.engine.landing import ByInput, Landing, counted
 from headrace.engine.looking import instead_of_input
 from headrace.engine.plan import Plan
 from headrace.engine.progress import Progress
 from headrace.engine.reader import read_files
-from headrace.engine.session import spark_session
+from headrace.engine.session import is_submitted, spark_session
 from headrace.engine.source_planning import Offsets
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import changed_current
@@ -30,7 +34,7 @@ from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.replay import Replay, check_empty, open_replay
 from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
-from headrace.entrypoints.results import RunResult
+from headrace.entrypoints.results import RunResult, redacted
 from headrace.entrypoints.results import now as timestamp
 from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
@@ -81,11 +85,9 @@ def process(
 
     Raises typed errors; what was committed before an error stays committed.
     """
-    run = _Run(pipeline, root, options, listener or Silent(), now or (lambda: datetime.now(UTC)), spark)
-    try:
+    clock = now or (lambda: datetime.now(UTC))
+    with _Run(pipeline, root, options, listener or Silent(), clock, spark) as run:
         return run.execute()
-    finally:
-        run.close()
 
 
 def check_unchanged(pipeline: Pipeline, manifest: Manifest) -> Manifest:
@@ -111,11 +113,8 @@ def audit(
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    run = _Run(pipeline, root, options, listener or Silent(), lambda: datetime.now(UTC), spark)
-    try:
+    with _Run(pipeline, root, options, listener or Silent(), lambda: datetime.now(UTC), spark) as run:
         return replace(run.result([], run.audited()), action="audit")
-    finally:
-        run.close()
 
 
 @dataclass
@@ -138,6 +137,7 @@ class _Run:
         self._looked: tuple[str | None, ByInput] | None = None
         self._replay: Replay | None = None
         self._own: SparkSession | None = None
+        self._log: Path | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -145,9 +145,10 @@ class _Run:
         if self.borrowed is not None:
             return self.borrowed
         if self._own is None:
-            self.listener.noted("starting Spark")
+            self._log = None if is_submitted() else new_log(self.options.run_id)
+            self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
             name = f"headrace {self.pipeline.name}"
-            self._own = spark_session(name, root_uri=self.root, source_uris=self.landing.uris)
+            self._own = spark_session(name, root_uri=self.root, source_uris=self.landing.uris, log=self._log)
         return self._own
 
     def warn(self, warning: str) -> None:
@@ -170,10 +171,24 @@ class _Run:
                 self.warn(warning)
         return manifest
 
-    def close(self) -> None:
-        """Stop the session, if it is the run's own."""
-        if self._own is not None:
-            self._own.stop()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Stop the session, if it is the run's own. An error that ends the run is kept with what Spark said."""
+        if error is not None and self._log is not None:
+            with self._log.open("a") as log:
+                log.write(redacted("".join(format_exception(error))))
+            error.add_note(f"details: {self._log}")
+        if self._own is None:
+            return
+        try:
+            with spark_errors():
+                self._own.stop()
+        except SparkStoppedError as stopped:
+            if error is None:
+                raise
+            error.add_note(str(stopped))  # the JVM that died is why the run ends
 
     def execute(self) -> RunResult:
         committed: list[Manifest] = []

@@ -1,0 +1,92 @@
+"""What ``headrace run`` says while Spark starts, and when its JVM does not: in a process of its own, with real Java."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.jvm import java_home
+from tests.cli.deployments import PIPELINE_FILE
+
+pytestmark = pytest.mark.slow
+
+KILLED = """#!/bin/sh
+case "$*" in *org.apache.spark.launcher.Main*) exec {java} "$@";; esac
+echo "the kernel is looking for memory" >&2
+kill -9 $$
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A pipeline and one landed file."""
+    (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
+    landing = tmp_path / "root" / "landing" / "clicks"
+    landing.mkdir(parents=True)
+    (landing / "a.jsonl").write_text(
+        '{"user": "ann", "at": "2026-01-01T00:00:00Z", "amount": 1}\n'
+        '{"user": "ann", "at": "2026-01-01T03:00:00Z", "amount": 1}\n'
+        "this is no JSON\n"
+    )
+    return tmp_path
+
+
+def run(folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("headrace")
+    return subprocess.run(
+        [command, "run", "clicks.py", "--root", (folder / "root").as_uri()],
+        cwd=folder,
+        env={**os.environ, "HEADRACE_LOGS": str(folder / "logs"), "COLUMNS": "80", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_worth_another_attempt(folder: Path) -> None:
+    java = folder / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(KILLED.format(java=f"{java_home()}/bin/java"))
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    done = run(folder, {"JAVA_HOME": str(folder / "java")})
+    assert done.returncode == 30, done.stderr
+    (log,) = (folder / "logs").glob("*.log")
+    assert done.stderr.splitlines() == [
+        f"starting Spark; what it says: {log}",
+        f"details: {log}",
+        "error Spark's JVM ended before it ran: the kernel is looking for memory. Run again; if it is killed each "
+        f"time, the machine lacks memory. All that it said is in {log} (retry.spark_start)",
+    ]
+    assert "Traceback" in log.read_text()
+
+
+def test_java_that_refuses_its_options_is_a_matter_of_configuration(folder: Path) -> None:
+    done = run(folder, {"HEADRACE_JAVA_OPTIONS": "-Xss1"})
+    assert done.returncode == 10, done.stderr
+    assert "The Java thread stack size specified is too small" in done.stderr.splitlines()[-1]
+    assert "(config.jvm)" in done.stderr.splitlines()[-1]
+
+
+def test_logs_that_cannot_be_written_are_told_before_spark_starts(folder: Path) -> None:
+    (folder / "file").write_text("")
+    done = run(folder, {"HEADRACE_LOGS": str(folder / "file" / "logs")})
+    assert done.returncode == 10, done.stderr
+    assert "set HEADRACE_LOGS to a folder that can be written" in done.stderr
+
+
+@pytest.mark.spark
+def test_a_run_tells_what_it_does_and_spark_speaks_in_a_file(folder: Path) -> None:
+    done = run(folder, {})
+    assert done.returncode == 0, done.stderr
+    (log,) = (folder / "logs").glob("*.log")
+    told = done.stderr.splitlines()
+    assert told[:2] == [f"starting Spark; what it says: {log}", "1 new file"]
+    assert told[2].startswith("epoch 0: 3 records of 1 file, 3 panes, 1 retraction, 0 late, 1 rejected, watermark ")
+    assert len(told) == 3
+    assert "WARN" in log.read_text()
+    assert "1 record rejected: headrace read clicks.py" in done.stdout
