@@ -8,6 +8,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -28,10 +29,11 @@ def main(arguments: list[str]) -> int:
     """Run the action that ``arguments`` name; the exit code is 0 or that of the error's branch (headrace.errors)."""
     given = _parser().parse_args(arguments)
     started_at = now()
+    _tell("::endgroup::")  # the task folds what Spark says while it starts
     try:
         result = _entry_point(given.action)(given.pipeline, given.root, _options(given), Lines(_tell))
-        for line in ending(result, Where(given.pipeline, given.root)):
-            _tell(line)
+        for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
+            _tell(line)  # and the task logs the warnings as such
         exit_code = 0
     except MissingRootError as error:
         return _report(error)  # the result object would make the root

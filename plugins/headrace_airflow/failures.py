@@ -1,13 +1,16 @@
 """Typed errors in Airflow's terms: what a retry cannot help fails at once, the rest is retried."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import format_exception
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from headrace.entrypoints.results import RunError
+from headrace.entrypoints.results import RunError, redacted
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 
+_log = logging.getLogger("airflow.task")
 _ADVICE = {
     FixConfigError.remedy: "Change the configuration, then clear this task.",
     FixDataError.remedy: "Correct the data, then trigger a new run.",
@@ -29,13 +32,17 @@ def airflow_error(error: RunError) -> AirflowException:
 def error_of_exit_code(exit_code: int, detail: str) -> RunError:
     """What is known of an application that left no result object; a code of its own making (137, say) is retried."""
     remedy = _REMEDIES.get(exit_code, RetryError.remedy)
-    return RunError("no_result", remedy, f"the application ended with exit code {exit_code} and no result. {detail}")
+    message = f"the application ended with exit code {exit_code} and no result; the last that it said: {detail}"
+    return RunError("no_result", remedy, message)
 
 
 @contextmanager
 def headrace_errors() -> Iterator[None]:
-    """Raise what Headrace raises inside as what Airflow understands."""
+    """Raise what Headrace raises inside as what Airflow understands: one message, its details folded above it."""
     try:
         yield
     except HeadraceError as error:
-        raise airflow_error(RunError.of(error)) from error
+        _log.info("::group::Details of the error")
+        _log.info(redacted("".join(format_exception(error))))
+        _log.info("::endgroup::")
+        raise airflow_error(RunError.of(error)) from None

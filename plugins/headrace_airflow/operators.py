@@ -12,7 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from headrace.engine.jvm import driver_java_options, s3a_jars
+from headrace.engine.jvm import driver_java_options, log_options, new_log, s3a_jars
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import Action, RunResult, read
 from headrace.errors import FixConfigError
@@ -23,7 +23,7 @@ from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, root, spa
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 SUBMIT = Path(__file__).resolve().parents[2] / "jobs" / "submit.py"
-_SPARK_CONF = {"spark.ui.enabled": "false", "spark.log.level": "WARN"}
+_SPARK_CONF = {"spark.ui.enabled": "false"}
 
 Summary = dict[str, Any]
 """What a task leaves in XCom: a few figures of its RunResult."""
@@ -78,10 +78,11 @@ class HeadraceOperator(SparkSubmitOperator):
         """The result of one application, which succeeded."""
         where = root()
         self._check_connection()
-        self._prepare_jvm(where)
         run_id = run_id_of(context)
+        self._prepare_jvm(where, run_id)
         self.application_args = [self.action, *self._arguments(context, where, run_id)]
         failure: AirflowException | None = None
+        self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
             super().execute(context)
         except AirflowException as error:
@@ -90,19 +91,24 @@ class HeadraceOperator(SparkSubmitOperator):
         if result is not None and result.error is not None:
             raise airflow_error(result.error) from None  # the driver's own output is in the log already
         if result is None or failure is not None:
-            raise airflow_error(error_of_exit_code(self._exit_code(), str(failure or ""))) from failure
+            self.log.info("::endgroup::")
+            said = str(failure or "").splitlines()[-1:]
+            raise airflow_error(error_of_exit_code(self._exit_code(), "".join(said))) from None
         for warning in result.warnings:
             self.log.warning(warning)
         return result
 
-    def _prepare_jvm(self, where: str) -> None:
-        """What depends on the worker: its class-data archive, and jars of its own for s3a:// where that is read."""
+    def _prepare_jvm(self, where: str, run_id: str) -> None:
+        """What depends on the worker: its class-data archive, a file for what Spark says, and jars of its own for
+        s3a:// where that is read.
+        """
         reads = (where, *(each.source.path for each in self.registered.pipeline.inputs))
         if any(uri.startswith("s3://") for uri in reads):
             self.jars = ",".join(str(jar) for jar in s3a_jars())
-        self.conf = dict(_SPARK_CONF)
-        if options := driver_java_options():
-            self.conf["spark.driver.extraJavaOptions"] = options
+        log = new_log(run_id)
+        self.log.info("what Spark says goes to a file on this worker: %s", log)
+        options = " ".join(part for part in (driver_java_options(), log_options(log)) if part)
+        self.conf = {**_SPARK_CONF, "spark.driver.extraJavaOptions": options}
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         arguments = ["--pipeline", self.registered.reference, "--root", where, "--run-id", run_id]

@@ -37,4 +37,11 @@ class PublishOperator(BaseOperator):
             result = publish_audited(self.pipeline, root(), run_id=run_id_of(context))
         if not result.epochs and not made["epochs"]:
             raise AirflowSkipException(f"nothing new: readers see snapshot {result.published} as before")
+        self.log.info(
+            "readers see snapshot %s (epoch %s) now, %s epochs more; watermark %s",
+            result.published,
+            result.epoch,
+            len(result.epochs),
+            result.watermark,
+        )
         return announce(context, self.asset, result)

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ sys.exit(case["exit_code"])
 """
 
 EXECUTE = """
-import json, os, types, uuid
+import json, logging, os, structlog, types, uuid
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace_airflow.operators import HeadraceOperator
 from headrace.pipeline.registry import registered_files
@@ -55,12 +55,23 @@ def run(case):
         json.dump(case, file)
     operator = HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags)
     ti = types.SimpleNamespace(**task, try_number=1 + ("second" in case["name"]), id=uuid.uuid4())
-    try:
-        return {"xcom": operator.execute({"ti": ti, "params": params})}
-    except Exception as error:
-        return {"raised": type(error).__name__, "message": str(error)}
-    finally:
-        os.environ.update(before)
+    said.records.clear()
+    with structlog.testing.capture_logs() as events:
+        try:
+            answer = {"xcom": operator.execute({"ti": ti, "params": params})}
+        except Exception as error:
+            answer = {"raised": type(error).__name__, "message": str(error)}
+        finally:
+            os.environ.update(before)
+    told = [[e["log_level"], e["event"] % tuple(e.get("positional_args", ()))] for e in events]
+    return {**answer, "log": told + said.records}
+class Said(logging.Handler):
+    records = []
+    def emit(self, record):
+        self.records.append([record.levelname.lower(), record.getMessage()])
+said = Said(logging.INFO)
+logging.getLogger("airflow.task").setLevel(logging.INFO)
+logging.getLogger("airflow.task").addHandler(said)
 before = dict(os.environ)
 with open(os.environ["CASE"] + "s") as file:
     cases = json.load(file)
@@ -101,6 +112,7 @@ CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...]]] = {
     "no result, exit code 137": (None, 137, ()),
     "succeeded, exit code 137": (SUCCEEDED, 137, ()),
     "succeeded at the second attempt": (SUCCEEDED, 0, ()),
+    "succeeded with a warning": (replace(SUCCEEDED, warnings=("a clock is ahead",)), 0, ()),
     "no root": (SUCCEEDED, 0, ("HEADRACE_ROOT",)),
     "no connection": (SUCCEEDED, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
 }
@@ -132,6 +144,7 @@ def answers(folder: Path) -> Any:
         "CASE": str(folder / "case"),
         "HEADRACE_PIPELINES": str(folder),
         "HEADRACE_ROOT": (folder / "root").as_uri(),
+        "HEADRACE_LOGS": str(folder / "logs"),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AWS_SECRET_ACCESS_KEY": "hunter2hunter2",
     }
@@ -194,6 +207,35 @@ def test_success_without_a_result_is_a_failure(answers: Any) -> None:
 
 def test_a_killed_driver_is_no_success_although_it_had_written_its_result(answers: Any) -> None:
     assert answers["succeeded, exit code 137"]["raised"] == "AirflowException"
+
+
+def test_what_spark_says_is_folded_or_in_a_file_that_is_named(answers: Any, folder: Path) -> None:
+    told = [message for _, message in answers["succeeded"]["log"]]
+    (named,) = [message for message in told if message.startswith("what Spark says goes to a file")]
+    file = named.rpartition(": ")[2]
+    assert Path(file).parent == folder / "logs"
+    assert Path(file).is_file()
+    argv = json.loads((folder / "case.succeeded.argv").read_text())
+    assert any(f'"-Dheadrace.log={file}"' in argument for argument in argv)
+    assert told.index("::group::Spark starts") < told.index("something that Spark says")
+
+
+def test_a_fold_that_the_application_did_not_end_does_not_hide_the_error(answers: Any) -> None:
+    assert [message for _, message in answers["no result, exit code 137"]["log"]][-1] == "::endgroup::"
+    assert "::endgroup::" not in [message for _, message in answers["data"]["log"]]
+
+
+def test_warnings_of_a_run_are_warnings_of_the_task_and_come_last(answers: Any) -> None:
+    assert answers["succeeded with a warning"]["log"][-1] == ["warning", "a clock is ahead"]
+
+
+def test_details_of_an_error_of_the_worker_are_folded_above_its_message(answers: Any) -> None:
+    answer = answers["no root"]
+    told = [message for _, message in answer["log"]]
+    assert told[-3] == "::group::Details of the error"
+    assert told[-2].startswith("Traceback")
+    assert told[-1] == "::endgroup::"
+    assert len(answer["message"].splitlines()) == 2, "what is wrong, and what to do"
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ class EpochEngine:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables. State moves between partitions
         here, only here.
         """
+        with spark_errors():
+            self._restore(epoch, progress, tables)
+
+    def _restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[StoredLayer]]) -> None:
         self.epoch, self.progress = epoch, progress
         inputs = [progress.watermark, *progress.output_watermarks]
         outputs = progress.output_watermarks or [MIN_INSTANT] * len(self.operators)
