@@ -87,7 +87,7 @@ def test_a_fault_of_the_store_in_a_worker_is_the_error_that_it_was(spark: SparkS
     with pytest.raises(FixConfigError) as caught, spark_errors():
         write_files(spark.range(3), tmp_path.as_uri(), "clicks/data/0-a", "panes")
     assert type(caught.value) is FixConfigError
-    assert str(caught.value).startswith(f"{tmp_path}/clicks/data/0-a/panes-00000")
+    assert str(caught.value).startswith(f"{tmp_path}/clicks/data/0-a/panes-0000")
     assert "check the root folder and its rights" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
