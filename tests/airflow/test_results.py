@@ -1,12 +1,14 @@
 """The result object of a run: written, read back, and what submit.py leaves when things go wrong."""
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from headrace.entrypoints import process as processing
 from headrace.entrypoints.options import RunOptions, RunOptionsError
 from headrace.entrypoints.results import (
     AuditReference,
@@ -21,7 +23,7 @@ from headrace.entrypoints.results import (
 )
 from headrace.errors import GiveUpError
 from headrace_snapshots.store import ObjectNotFoundError, open_store
-from tests.airflow.subprocesses import REPOSITORY, write_pipeline
+from tests.airflow.subprocesses import REPOSITORY
 
 RESULT = RunResult(
     run_id="r1",
@@ -116,18 +118,23 @@ def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
     assert message == f"{result.error.message}\n", "one message at the end"
 
 
-@pytest.mark.slow
-def test_submit_leaves_a_result_of_an_error_nobody_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_leaves_a_result_of_an_error_nobody_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
-    file = write_pipeline(tmp_path, "clicks")
-    text = "\nimport os\nraise ValueError(f'GET https://x?sig={os.environ[\"AWS_SECRET_ACCESS_KEY\"]} failed')\n"
-    file.write_text(file.read_text() + text)
-    exit_code, told = submit(tmp_path / "root", "process", "--pipeline", f"{file}:clicks")
-    result = read(open_store((tmp_path / "root").as_uri()), "clicks", "r1")
+
+    def breaks(*_: object) -> RunResult:
+        raise ValueError("GET https://x?sig=hunter2hunter2 failed")
+
+    monkeypatch.setattr(processing, "main", breaks)
+    program = runpy.run_path(str(REPOSITORY / "jobs" / "submit.py"))
+    exit_code = program["main"](["process", "--pipeline", "clicks", "--root", tmp_path.as_uri(), "--run-id", "r1"])
+    result = read(open_store(tmp_path.as_uri()), "clicks", "r1")
     assert exit_code == 1
     assert result.error is not None
     message = "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"
     assert (result.error.code, result.error.message) == ("unexpected", message)
+    told = capsys.readouterr().out
     assert "Traceback" in told
     assert told.splitlines()[-1] == f"unexpected: {message}"
     assert "hunter2" not in told
