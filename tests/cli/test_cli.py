@@ -1,6 +1,7 @@
 """The command line: its output for people and machines, its exit codes, and what it does not import."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,22 @@ def test_a_definition_that_has_changed_since_is_told_beside_the_rows(deployment:
     assert "clicks has changed since snapshot" in after.stderr
     assert "changed" not in before.stderr
     assert "clicks has changed" in headrace(deployment, "files", deployment.reference, "--branch", "main").stderr
+
+
+def test_a_damaged_file_leaves_by_the_way_that_its_error_names(deployment: Deployment) -> None:
+    head = deployment.catalog.head().refs["main"]
+    path = f"{deployment.catalog.data_prefix(1, head)}/panes-0.parquet"
+    deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
+    common = ("read", deployment.reference, "--branch", "main", "--format", "json")
+    refused = headrace(deployment, *common)
+    assert refused.exit_code == 40
+    error = json.loads(refused.stdout)["error"]
+    assert (error["code"], error["remedy"]) == ("restore.broken_object", "restore")
+    assert path in error["message"]
+    found = re.search(r"`headrace rollback clicks (\w+)`", error["message"])
+    assert found
+    assert headrace(deployment, "rollback", deployment.reference, found[1]).exit_code == 0
+    assert [row["clicks"] for row in parsed(headrace(deployment, *common))] == [2, 1500]
 
 
 def test_files_prints_one_path_a_line(deployment: Deployment) -> None:

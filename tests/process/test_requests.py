@@ -100,5 +100,5 @@ def test_epochs_state_what_spark_asked_for(proxy: Proxy) -> None:
     third, second, first = catalog.ancestry(catalog.head().refs["main"])
     assert stated(first, second) == asked_by_spark(proxy, "first", "committed/1")
     assert stated(first, second)["spark_get"] > 2  # two files, one of them in parts
-    assert stated(third) == asked_by_spark(proxy, "second", "committed/2")  # state is restored through Spark too
+    assert stated(third) == asked_by_spark(proxy, "second", "committed/2")
     assert third.requests["put"] > 0
