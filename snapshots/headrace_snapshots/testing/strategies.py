@@ -61,7 +61,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         generation=draw(counts),
         created_at=draw(names),
         progress=draw(st.dictionaries(names, json_values, max_size=3)),
-        schema=draw(st.dictionaries(names, json_values, max_size=3)),
+        schema=draw(st.dictionaries(names, json_values, max_size=1)),
         tables=draw(st.dictionaries(names, st.lists(layers(), max_size=2).map(tuple), max_size=2)),
         logs=draw(st.dictionaries(names, records(3).map(log_of), max_size=2)),
         counts=draw(st.dictionaries(names, st.integers(), max_size=2)),
