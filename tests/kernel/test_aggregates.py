@@ -223,6 +223,11 @@ def test_variance_of_integers_over_all_64_bits() -> None:
     assert found == pytest.approx((2.0**63 - 0.5) ** 2, rel=1e-9)
 
 
+def test_variance_of_integers_that_are_all_but_equal() -> None:
+    values = [2**62 + 300] * 999 + [2**62 + 301]
+    assert one(variance_of(col("i")), values, cut=500) == pytest.approx(0.001 * 0.999, rel=1e-9)
+
+
 def test_variance_where_what_is_withdrawn_has_not_come() -> None:
     k = 2**60
     for cut in (0, 1, 2):

@@ -199,11 +199,11 @@ def variance(number: Ints, sums: pa.Array, squares: pa.Array) -> Floats:
     near = _whole(to_float(sums) / number)
     s, q = small(sums), small(squares)
     if s is not None and q is not None and _fits(near, number, s, q):
-        near = near + _whole((s - near * number) / number, _STEP)
         around = s - near * number
         apart = q - near * (s + around)
         return _from_moments(apart.astype(np.float64), around.astype(np.float64), number)
     n, wide_sums, wide_near = wide(number), wide_of(sums), wide(near)
+    # beyond 2^53 the float of the mean is not near enough
     wide_near = wide(near + _whole((wide_sums - wide_near * n).to_float() / number, _STEP))
     wide_around = wide_sums - wide_near * n
     wide_apart = wide_of(squares) - wide_near * (wide_sums + wide_around)
