@@ -90,6 +90,21 @@ def test_a_damaged_file_leaves_by_the_way_that_its_error_names(deployment: Deplo
     assert [row["clicks"] for row in parsed(headrace(deployment, *common))] == [2, 1500]
 
 
+def test_what_is_no_text_is_printed_too(deployment: Deployment) -> None:
+    dead = {
+        "input": "source",
+        "file": "f",
+        "position": 0,
+        "reason": "not UTF-8",
+        "raw": "a\ufffd",
+        "raw_bytes": b"a\xff",
+    }
+    deployment.commit(rejected=[dead])
+    common = ("read", deployment.reference, "--view", "rejected", "--branch", "main")
+    assert [row["raw_bytes"] for row in parsed(headrace(deployment, *common, "--format", "json"))] == ["Yf8="]
+    assert r"b'a\xff'" in headrace(deployment, *common).stdout
+
+
 def test_files_prints_one_path_a_line(deployment: Deployment) -> None:
     result = headrace(deployment, "files", deployment.reference, "--branch", "main")
     assert result.exit_code == 0

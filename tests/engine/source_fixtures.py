@@ -25,17 +25,7 @@ from headrace.pipeline import (
     sum_of,
 )
 from headrace_snapshots.store import LocalStore
-
-SCHEMA = {
-    "time": DataType.TIMESTAMP,
-    "user": DataType.STRING,
-    "n": DataType.INT,
-    "x": DataType.FLOAT,
-    "ok": DataType.BOOL,
-}
-
-T = "2013-01-01T05:00:00Z"
-T_MICROS = 1_357_016_400_000_000
+from tests.corpus import SCHEMA
 
 
 def pipeline(
@@ -92,3 +82,9 @@ class Landing:
         assert all(row["epoch"] == 7 for row in rows)
         found = [(row["file"], row["position"], row["reason"], row["raw"]) for row in rows]
         return sorted(found, key=lambda row: (row[0], row[1] if row[1] is not None else -1))
+
+    def rejected_bytes(self, tested: Pipeline, batch: Batch) -> dict[int, bytes]:
+        """What dead letters hold that are no text, by position."""
+        records = numbered_records(self.spark, tested, Plan(tested.stages[0]), [batch])
+        rows = rejected_rows(records, 7).where("raw_bytes is not null").collect()
+        return {row["position"]: bytes(row["raw_bytes"]) for row in rows}

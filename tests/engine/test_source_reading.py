@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.source_reading import numbered_records, open_batch, read_batches
 from headrace.engine.types import SparkSession
 from headrace.model.expr import DataType, coalesce, col, concat, lit
-from headrace.pipeline import FileFormat, OnUnreadable
-from tests.engine.source_fixtures import SCHEMA, T_MICROS, Landing, T, pipeline
+from headrace.pipeline import FileFormat, OnUnreadable, Pipeline
+from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines
+from tests.corpus.files import OPENED, not_utf8, parquet, table
+from tests.engine.source_fixtures import Landing, pipeline
 
 pytestmark = pytest.mark.spark
 
@@ -37,11 +39,7 @@ def landing(spark: SparkSession, tmp_path: Path) -> Landing:
 
 
 def record(**values: Any) -> str:
-    return json.dumps({"time": T, "user": "u", **values}) + "\n"
-
-
-def table(**columns: Any) -> pa.Table:
-    return pa.table({"time": pa.array([datetime(2013, 1, 1, 5)], pa.timestamp("us")), "user": ["u"]} | columns)
+    return json_lines.record(**values) + "\n"
 
 
 def land_parquet(landing: Landing, name: str, content: pa.Table) -> None:
@@ -56,9 +54,7 @@ def content_of(kind: FileFormat, number: int) -> bytes:
         return record(n=number).encode()
     if kind is CSV:
         return f"time,user,n\n{T},u,{number}\n".encode()
-    sink = pa.BufferOutputStream()
-    pq.write_table(table(n=[number]), sink)
-    return bytes(sink.getvalue())
+    return parquet(table(n=[number]))
 
 
 @pytest.mark.parametrize("kind", [JSON, CSV, PARQUET])
@@ -107,86 +103,36 @@ def test_json_records_are_judged(landing: Landing) -> None:
     assert (second["_reject"], second["_admitted"], second["_in_0"], second["_in_1"]) == (None, False, None, None)
 
 
-ACCEPTED_JSON = {
-    "string that looks like a number": (record(user="5"), "5"),
-    "string that looks like an object": (record(user='{"a":1}'), '{"a":1}'),
-    "string that looks like a bool": (record(user="true"), "true"),
-    "braces inside a string": (record(user="}{"), "}{"),
-    "nested values that nobody asked for": (record(user="v", other={"a": {"b": [{}]}}), "v"),
-    "the last of a repeated name": (record().replace('"user": "u"', '"user": "u", "user": "v"'), "v"),
-    "the last of a repeated name, looked at twice": (record().replace('"user": "u"', '"user": "u", "user": "7"'), "7"),
-    "blanks around it": ("  " + record(user="v").strip() + " \t\r\n", "v"),
-}
+def test_json_lines_are_judged_as_the_corpus_says(landing: Landing) -> None:
+    landing.write("a.json", b"".join(line.text + b"\n" for line in json_lines.LINES))
+    check_lines(landing, pipeline(JSON), json_lines.LINES)
 
 
-def test_json_that_looks_odd_and_is_right(landing: Landing) -> None:
-    landing.write("a.json", "".join(line.rstrip("\n") + "\n" for line, _ in ACCEPTED_JSON.values()))
-    found = [(row["_reject"], row["user"]) for row in landing.read(pipeline(JSON))]
-    assert found == [(None, user) for _, user in ACCEPTED_JSON.values()]
-
-
-NOT_AN_OBJECT = "not a JSON object"
-REJECTED_JSON = [
-    ("torn", record()[:-5], NOT_AN_OBJECT),
-    ("two on a line", record().strip() + record(), NOT_AN_OBJECT),
-    ("two with a comma", record().strip() + "," + record(), NOT_AN_OBJECT),
-    ("two with a blank", record().strip() + " " + record(), NOT_AN_OBJECT),
-    ("something after it", record().strip() + " x", NOT_AN_OBJECT),
-    ("null after it", record().strip() + ",null", NOT_AN_OBJECT),
-    ("array", f"[{record().strip()}]", NOT_AN_OBJECT),
-    ("null", "null", NOT_AN_OBJECT),
-    ("number", "17", NOT_AN_OBJECT),
-    ("string", '"x"', NOT_AN_OBJECT),
-    ("single quotes", record().replace('"', "'"), NOT_AN_OBJECT),
-    ("trailing comma", record().replace('"u"', '"u",'), NOT_AN_OBJECT),
-    ("bare NaN", record(x=0).replace('"x": 0', '"x": NaN'), NOT_AN_OBJECT),
-    ("not UTF-8 garbage", "\x00\x01", NOT_AN_OBJECT),
-    ("fraction in int", record(n=3.5), "column n: not an int"),
-    ("3.0 in int", record(n=3.0), "column n: not an int"),
-    ("exponent in int", record(n=0).replace('"n": 0', '"n": 1e3'), "column n: not an int"),
-    ("more than 64 bits", record(n=2**63), "column n: not an int"),
-    ("string in int", record(n="3"), "column n: not an int"),
-    ("bool in int", record(n=True), "column n: not an int"),
-    ("string in float", record(x="2.5"), "column x: not a float"),
-    ("NaN string in float", record(x="NaN"), "column x: not a float"),
-    ("empty string in float", record(x=""), "column x: not a float"),
-    ("string in bool", record(ok="true"), "column ok: not a bool"),
-    ("number in bool", record(ok=1), "column ok: not a bool"),
-    ("number in string", record(user=5), "column user: not a string"),
-    ("bool in string", record(user=True), "column user: not a string"),
-    ("object in string", record(user={"a": 1}), "column user: not a string"),
-    ("array in string", record(user=["a"]), "column user: not a string"),
-    ("number in timestamp", record(time=1357016400), "column time: not a timestamp"),
-    ("year in timestamp", record(time="2013"), "column time: not a timestamp"),
-    ("time of day in timestamp", record(time="05:00"), "column time: not a timestamp"),
-    ("no such day", record(time="2013-02-30T05:00:00Z"), "column time: not a timestamp"),
-    ("two wrong columns: the first declared", record(n="1", x="1"), "column n: not an int"),
-    ("no event time", json.dumps({"user": "u"}), "event time is null"),
-    ("null event time", record(time=None), "event time is null"),
-    ("no key", json.dumps({"time": T}), "key is null: user"),
-    ("before 1900", record(time="1899-12-31T23:59:59.999999Z"), "event time is outside the years 1900 to 9998"),
-    ("for never", record(time="9999-12-31T00:00:00Z"), "event time is outside the years 1900 to 9998"),
-    ("after 9999", record(time="+10000-01-01T00:00:00Z"), "column time: not a timestamp"),
-]
-
-
-def test_json_rejects_name_file_position_reason_and_text(landing: Landing) -> None:
-    lines = [line.rstrip("\n") + "\n" for _, line, _ in REJECTED_JSON]
-    landing.write("a.json", "\n" + "".join(line + record() for line in lines))
-    tested = pipeline(JSON)
+def check_lines(landing: Landing, tested: Pipeline, lines: Sequence[Line], first: int = 0) -> None:
+    """The only file of ``landing`` holds ``lines``, behind ``first`` others, and each is judged as it says."""
     batch = landing.open(tested)
-    expected = [
-        ("landing/a.json", 1 + 2 * number, reason, line.rstrip("\n"))
-        for number, (line, (_, _, reason)) in enumerate(zip(lines, REJECTED_JSON, strict=True))
-    ]
-    assert landing.rejected(tested, batch) == expected
-    accepted = [row for row in landing.read(tested, batch) if row["_reject"] is None]
-    assert len(accepted) == len(REJECTED_JSON)
+    numbered = list(enumerate(lines, first))
+    dead = {position: (reason, raw) for _, position, reason, raw in landing.rejected(tested, batch)}
+    expected = {n: (line.reason, line.text.decode(errors="replace")) for n, line in numbered if line.reason}
+    assert {n: reason for n, (reason, _) in dead.items()} == {n: reason for n, (reason, _) in expected.items()}
+    bytes_of = {n: line.text for n, line in numbered if line.reason == json_lines.NOT_UTF8}
+    assert landing.rejected_bytes(tested, batch) == bytes_of
+    assert {n: found for n, found in dead.items() if n not in bytes_of} == {
+        n: wanted for n, wanted in expected.items() if n not in bytes_of
+    }
+    names = {"time": "_event_time", "user": "user", "n": "_in_0", "x": "_in_1"}
+    found = [row for row in landing.read(tested, batch) if row["_reject"] is None]
+    for line, row in zip([line for line in lines if line.reason is None], found, strict=True):
+        assert {name: row[names[name]] for name in line.values} == line.values, line.name
 
 
-def test_bytes_that_are_no_text_are_a_dead_letter_that_any_reader_can_read(landing: Landing) -> None:
-    landing.write("a.json", b'{"time": \xff\xfe}\n')
-    assert landing.rejected(pipeline(JSON)) == [("landing/a.json", 0, NOT_AN_OBJECT, '{"time": ��}')]
+def test_what_is_no_text_merges_with_nothing(landing: Landing) -> None:
+    """Two bytes that are no UTF-8 looked like one character, and so did all halves of characters."""
+    keys = ["a", "\ufffd", "?"]
+    landing.write("a.json", b"".join(line.text + b"\n" for line in json_lines.STRINGS))
+    landing.write("b.json", "".join(json_lines.record(user=key) + "\n" for key in keys))
+    found = [row["user"] for row in landing.read(pipeline(JSON)) if row["_reject"] is None]
+    assert found == [*(line.values["user"] for line in json_lines.STRINGS if line.reason is None), *keys]
 
 
 def test_column_names_may_hold_anything(landing: Landing) -> None:
@@ -244,21 +190,9 @@ def test_csv_headers_give_the_order_of_each_file(landing: Landing) -> None:
     ]
 
 
-def test_csv_rejects(landing: Landing) -> None:
-    lines = {
-        f"{T},u,1": "not 5 fields, as the header has",
-        f"{T},u,1,2,true,x": "not 5 fields, as the header has",
-        f"{T},u,1,2,\"true": "a quote is not closed on its line",
-        f"{T},u,3.0,2,true": "column n: not an int",
-        f"{T},u,1,2d,true": "column x: not a float",
-        f"{T},u,1,2,maybe": "column ok: not a bool",
-        "05:00,u,1,2,true": "column time: not a timestamp",
-        ",u,1,2,true": "event time is null",
-        f"{T},,1,2,true": "key is null: user",
-    }  # fmt: skip
-    landing.write("a.csv", "time,user,n,x,ok\n" + "\n".join([*lines, f"{T},u,1,2,true"]) + "\n")
-    expected = [("landing/a.csv", n, reason, line) for n, (line, reason) in enumerate(lines.items(), 1)]
-    assert landing.rejected(pipeline(CSV)) == expected
+def test_csv_lines_are_judged_as_the_corpus_says(landing: Landing) -> None:
+    landing.write("a.csv", csv_lines.HEADER.encode() + b"\n" + b"".join(line.text + b"\n" for line in csv_lines.LINES))
+    check_lines(landing, pipeline(CSV), csv_lines.LINES, first=1)
 
 
 # --- Parquet
@@ -300,91 +234,33 @@ def test_parquet_rejects_have_the_row_number_and_the_row(landing: Landing) -> No
     assert json.loads(second[3] or "")["time"] == "2013-01-01T05:00:00.123456Z"
 
 
+def test_parquet_strings_that_are_not_utf8_are_dead_letters(landing: Landing) -> None:
+    users = not_utf8(b"u", b"a\xffb", b"a\xfeb", b"\xef\xbf\xbd")
+    land_parquet(landing, "a.parquet", pa.table({"time": [datetime(2013, 1, 1, 5)] * 4, "user": users}))
+    tested = pipeline(PARQUET)
+    dead = [(position, reason) for _, position, reason, _ in landing.rejected(tested)]
+    assert dead == [(1, "column user: not UTF-8"), (2, "column user: not UTF-8")]
+    assert [row["user"] for row in landing.read(tested) if row["_reject"] is None] == ["u", "\ufffd"]
+
+
 # --- files that cannot be read
 
-BROKEN: dict[str, tuple[FileFormat, Callable[[Landing], object], type[UnreadableFileError], str]] = {
-    "torn footer": (
-        PARQUET,
-        lambda at: _cut(at, table(), 5),
-        UnreadableFileError,
-        "it has no Parquet footer",
-    ),
-    "no Parquet at all": (
-        PARQUET,
-        lambda at: at.write("bad.x", b"not parquet, but long enough to hold a footer"),
-        UnreadableFileError,
-        "it has no Parquet footer",
-    ),
-    "a lying footer": (
-        PARQUET,
-        lambda at: at.write("bad.x", b"PAR1" + b"\0" * 20 + b"\xff\xff\xff\x7fPAR1"),
-        UnreadableFileError,
-        "its Parquet footer is longer than the file",
-    ),
-    "garbage in the footer": (
-        PARQUET,
-        lambda at: at.write("bad.x", b"PAR1" + b"\xff" * 20 + b"\x14\x00\x00\x00PAR1"),
-        UnreadableFileError,
-        "its Parquet footer is broken",
-    ),
-    "another type": (
-        PARQUET,
-        lambda at: land_parquet(at, "bad.x", table(n=pa.array([1.0]))),
-        FileColumnsError,
-        "its column n is double, and the source says int",
-    ),
-    "no event time": (
-        PARQUET,
-        lambda at: land_parquet(at, "bad.x", pa.table({"user": ["u"]})),
-        FileColumnsError,
-        "its schema lacks column time, without which every record has no event time",
-    ),
-    "no key in the header": (
-        CSV,
-        lambda at: at.write("bad.x", f"time,n\n{T},1\n"),
-        FileColumnsError,
-        "its header lacks column user, without which every record has no key user",
-    ),
-    "a column twice": (
-        CSV,
-        lambda at: at.write("bad.x", f"time,user,user\n{T},1,2\n"),
-        FileColumnsError,
-        "its header names column user 2 times",
-    ),
-    "a column twice in a schema": (
-        PARQUET,
-        lambda at: land_parquet(at, "bad.x", pa.table([*table().columns, ["v"]], names=["time", "user", "user"])),
-        FileColumnsError,
-        "its schema names column user 2 times",
-    ),
-    "torn gzip header": (
-        CSV,
-        lambda at: at.write("bad.csv.gz", gzip.compress(b"time,user\n")[:12]),
-        UnreadableFileError,
-        "EOFException",
-    ),
-}
+FILES = [pytest.param(kind, file, id=file.name) for kind, files in OPENED.items() for file in files]
 
 
-def _cut(landing: Landing, content: pa.Table, count: int) -> None:
-    land_parquet(landing, "bad.x", content)
-    file = landing.folder / "bad.x"
-    file.write_bytes(file.read_bytes()[:-count])
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_file_that_cannot_be_read_fails_the_run_or_is_a_dead_letter(landing: Landing, case: str) -> None:
-    kind, land, error, reason = BROKEN[case]
-    land(landing)
-    (bad,) = landing.folder.iterdir()
+@pytest.mark.parametrize(("kind", "broken"), FILES)
+def test_a_file_that_cannot_be_read_fails_the_run_or_is_a_dead_letter(
+    landing: Landing, kind: FileFormat, broken: BrokenFile
+) -> None:
+    landing.write(broken.file, broken.content)
     landing.write("good.x", content_of(kind, 4))
-    with pytest.raises(error, match=f"landing/{bad.name}") as caught:
+    with pytest.raises(UnreadableFileError, match=f"landing/{broken.file}") as caught:
         landing.open(pipeline(kind))
-    assert reason in str(caught.value)
+    assert broken.reason in str(caught.value)
     tolerant = pipeline(kind, on_unreadable=OnUnreadable.DEAD_LETTER)
     ((file, position, found, raw),) = landing.rejected(tolerant)
-    assert (file, position, raw) == (f"landing/{bad.name}", None, None)
-    assert reason in found
+    assert (file, position, raw) == (f"landing/{broken.file}", None, None)
+    assert broken.reason in found
     assert [(r["_file"], r["_in_0"]) for r in landing.read(tolerant) if r["_reject"] is None] == [("landing/good.x", 4)]
 
 

@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from pyspark.sql import functions as f
 from headrace.engine.delta import Fate
 from headrace.engine.duplicates import Duplicates
 from headrace.engine.errors import UnreadableFileError, spark_errors
+from headrace.engine.expressions import named
 from headrace.engine.landing import ByInput
 from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import EMPTY, Operator, TakenIn
@@ -26,6 +28,8 @@ from headrace.model.watermarks import SplitFacts
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import OnUnreadable
 from headrace.program import columns as c
+
+_READERS = 4
 
 
 class DeadLetterBudgetError(FixDataError):
@@ -131,6 +135,24 @@ class Intake:
                     return self._take(tuple(batches), epoch)
             except UnreadableFileError as torn:
                 batches = _without(batches, torn)
+                for other in self._torn(batches):
+                    batches = _without(batches, other)
+
+    def _torn(self, batches: Sequence[Batch]) -> list[UnreadableFileError]:
+        """Every file of ``batches`` that is torn inside. Each is read by itself, so that many cost what one does."""
+
+        def read(batch: Batch) -> UnreadableFileError | None:
+            rows = read_batches(self.spark, self.pipeline, self.operator.plan, [batch]).drop(RAW, c.FILE)
+            try:
+                with spark_errors():
+                    rows.agg(f.max(f.xxhash64(*map(named, rows.columns)))).collect()
+            except UnreadableFileError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = pool.map(read, [alone for batch in batches for alone in batch.alone()])
+            return [error for error in found if error is not None]
 
     def _take(self, batches: tuple[Batch, ...], epoch: int) -> Taken:
         records = Records(self.spark, self.pipeline, self.operator, batches, self.duplicates)

@@ -50,15 +50,18 @@ def rejected_panes(plan: Plan, panes: DataFrame, above: int, epoch: int) -> Data
 
 
 def rejected_rows(records: DataFrame, epoch: int) -> DataFrame:
-    """The dead letters among judged ``records``: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``epoch``.
+    """The dead letters among judged ``records``: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``,
+    ``epoch``.
 
-    ``position`` and ``raw`` are NULL for a file that cannot be read at all.
+    ``position`` and ``raw`` are NULL for a file that cannot be read at all. ``raw_bytes`` are those of a record that is
+    no text; ``raw`` has U+FFFD in place of some then.
     """
     return records.where(f.col(c.REJECT).isNotNull()).select(
         f.col(c.INPUT).alias("input"),
         f.col(c.FILE).alias("file"),
         f.col(POSITION).alias("position"),
         f.col(c.REJECT).alias("reason"),
-        f.col(RAW).alias("raw"),
+        f.make_valid_utf8(RAW).alias("raw"),
+        f.when(~f.is_valid_utf8(RAW), f.col(RAW).cast("binary")).alias("raw_bytes"),
         f.lit(epoch).cast("long").alias("epoch"),
     )

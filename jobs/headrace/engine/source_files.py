@@ -4,6 +4,7 @@ Reads a few kilobytes per file through Hadoop's file systems: with the same cred
 reads. JSON lines need none of this.
 """
 
+import codecs
 import csv
 import re
 import struct
@@ -107,13 +108,19 @@ def _take(spark: SparkSession, stream: Any, length: int) -> bytes:
 
 
 def _csv_columns(source: FileSource, required: Mapping[str, Expr], file: InputFile, head: bytes) -> FileColumns | None:
-    text = head.decode("utf-8-sig", errors="replace")
-    header = next((line for line in re.split(r"\r\n|\r|\n", text) if line.strip()), "")
-    if not header:
+    lines = re.split(rb"\r\n|\r|\n", head.removeprefix(codecs.BOM_UTF8))
+    line = next((line for line in lines if line.strip()), b"")
+    if not line:
         return None
-    if len(head) == _HEADER_BYTES and "\n" not in text and "\r" not in text:
+    if len(head) == _HEADER_BYTES and len(lines) == 1:
         raise UnreadableFileError(file.path, f"its header does not end within {_HEADER_BYTES} bytes")
-    names = next(csv.reader([header]))
+    try:
+        header = line.decode()
+        names = next(csv.reader([header]))
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(file.path, "its header is not UTF-8") from error
+    except csv.Error as error:
+        raise UnreadableFileError(file.path, f"its header is no line of CSV ({error})") from error
     stored = []
     for name in source.schema:
         if names.count(name) > 1:
@@ -161,6 +168,8 @@ def _parquet_footer(file: InputFile, read: Callable[[int, int], bytes]) -> pq.Fi
         tail = read(file.size - length, length)
     try:
         return pq.read_metadata(pa.BufferReader(_MAGIC + tail[-length:]))
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(file.path, "a column of it has a name that is not UTF-8") from error
     except (pa.ArrowException, OSError) as error:
         raise UnreadableFileError(file.path, f"its Parquet footer is broken ({error})") from error
 

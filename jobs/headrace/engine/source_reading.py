@@ -7,7 +7,7 @@ key columns by their names, the inputs of the aggregates (``Plan.inputs`` names 
 arrival counts, and ``_id`` where duplicates do. Of a rejected record only the first four count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -80,6 +80,12 @@ class Batch:
             groups={how: files for how, files in groups.items() if files},
             unreadable={**self.unreadable, path: error.reason},
         )
+
+    def alone(self) -> Iterator["Batch"]:
+        """Each of its files that can be read, by itself."""
+        for columns, files in self.groups.items():
+            for file in files:
+                yield replace(self, groups={columns: (file,)}, unreadable={})
 
 
 def open_batch(

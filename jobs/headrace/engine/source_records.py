@@ -1,8 +1,8 @@
 """Files as records: one scan of files of one kind, its columns typed as the source's schema says.
 
-Every scan gives the declared columns, ``_path`` (Spark's URI of the file), ``_raw`` (the record as text) and
-``_unparsed`` (why the record does not parse, or NULL); if asked, ``_position``, the record's number in its file from 0,
-and ``_place``, something that sorts as the records of a file do.
+Every scan gives the declared columns, ``_path`` (Spark's URI of the file), ``_raw`` (the record as text, also one that
+is not UTF-8) and ``_unparsed`` (why the record does not parse, or NULL); if asked, ``_position``, the record's number
+in its file from 0, and ``_place``, something that sorts as the records of a file do.
 Only column expressions, no Python per record.
 
 **JSON lines.** A record is one JSON object on one line; blank lines are no records. A column takes its own JSON type: a
@@ -47,6 +47,8 @@ _JSON_OPTIONS = {
 _CSV_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "escape": '"'}
 
 _RAW_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+NOT_UTF8 = "not UTF-8"
 
 _NOUN = {
     DataType.STRING: "a string",
@@ -94,7 +96,7 @@ def _lines(spark: SparkSession, uris: Sequence[str], numbered: bool, ordered: bo
         # rows are counted up inside each block of a file, whichever blocks are read together
         place = f.struct(f.input_file_block_start().alias(_BLOCK), f.monotonically_increasing_id().alias(_ROW))
         lines = found.select("value", _path(), *([place.alias(PLACE)] if ordered else []))
-    raw = f.make_valid_utf8("value").alias(RAW)
+    raw = f.col("value").alias(RAW)
     # Few lines begin with a blank, and trimming by a set of characters is slow.
     not_blank = f.when(f.col("value") >= "!", True).otherwise(f.trim("value", f.lit(" \t\r")) != "")
     return lines.where(not_blank).select("*", raw)
@@ -154,6 +156,7 @@ def _suspect(schema: Schema) -> SparkColumn:
     before_last = f.substring(f.col("value").cast("binary"), f.lit(1), f.octet_length("value") - 1).cast("string")
     one_brace_at_the_end = f.endswith("value", f.lit("}")) & ~f.contains(before_last, f.lit("}"))
     suspect = parsed.isNull() | parsed[_CORRUPT].isNotNull() | ~one_brace_at_the_end
+    suspect = suspect | ~f.is_valid_utf8("value") | _may_be_half_a_character("value")
     for name, kind in schema.items():
         if kind is DataType.STRING:
             first = f.substring(parsed[name], 1, 1)
@@ -166,11 +169,23 @@ def _json_reason(schema: Schema) -> SparkColumn:
     """Why the document is no record, NULL if it is one. The document is the line as the only element of an array."""
     whole = _json_type("$[0]")
     alone = f.schema_of_variant(f.col(_DOCUMENT)).startswith("ARRAY<OBJECT<") & f.isnull(_element("$[1]"))
-    reason = f.when(~f.coalesce(alone & whole.startswith("OBJECT<"), f.lit(False)), "not a JSON object")
+    reason = f.when(~f.is_valid_utf8(RAW), NOT_UTF8)
+    reason = reason.when(_may_be_half_a_character(RAW) & _is_half_a_character(RAW), "a lone surrogate")
+    reason = reason.when(~f.coalesce(alone & whole.startswith("OBJECT<"), f.lit(False)), "not a JSON object")
     for name, kind in schema.items():
         found = _json_type(f"$[0]{_member(name)}")
         reason = reason.when(~_fits(found, kind), f"column {name}: not {_NOUN[kind]}")
     return reason.when(f.col(_PARSED)[_CORRUPT].isNotNull(), "does not fit the columns of the source")
+
+
+def _may_be_half_a_character(text: str) -> SparkColumn:
+    return f.contains(text, f.lit("\\ud")) | f.contains(text, f.lit("\\uD"))
+
+
+def _is_half_a_character(text: str) -> SparkColumn:
+    """Whether JSON ``text`` escapes half of a surrogate pair: no character, and Spark makes the same of all of them."""
+    whole = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    return f.regexp_replace(text, whole, " ").rlike(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 def _element(path: str) -> SparkColumn:
@@ -210,7 +225,8 @@ def _csv(schema: Schema, columns: FileColumns, lines: DataFrame) -> DataFrame:
     rows = records.select(*kept, "value", parsed.alias(_PARSED))
     quotes = f.length("value") - f.length(f.replace("value", f.lit('"'), f.lit("")))
     reason = (
-        f.when(f.contains("value", f.lit('"')) & (quotes % 2 != 0), "a quote is not closed on its line")
+        f.when(~f.is_valid_utf8("value"), NOT_UTF8)
+        .when(f.contains("value", f.lit('"')) & (quotes % 2 != 0), "a quote is not closed on its line")
         .when(f.col(_PARSED)[_CORRUPT].isNotNull(), f"not {columns.width} fields, as the header has")
         .alias(UNPARSED)
     )
@@ -250,9 +266,11 @@ def _parquet(
     position = [f.col("_metadata.row_index").alias(POSITION)] if numbered else []
     row = f.col("_metadata.row_index")
     place = [f.struct(f.lit(0).cast("long").alias(_BLOCK), row.alias(_ROW)).alias(PLACE)] if ordered else []
-    unparsed = f.lit(None).cast("string").alias(UNPARSED)
-    raw = as_text(map(named, schema))
-    return found.select(_path(), unparsed, *position, *place, *values).select("*", raw)
+    raw, unparsed = as_text(map(named, schema)), f.lit(None).cast("string")
+    for name, kind in [*schema.items()][::-1]:
+        if kind is DataType.STRING and name in stored:
+            unparsed = f.when(~f.is_valid_utf8(named(name)), f"column {name}: {NOT_UTF8}").otherwise(unparsed)
+    return found.select(_path(), *position, *place, *values).select("*", raw, unparsed.alias(UNPARSED))
 
 
 def as_text(values: Iterable[SparkColumn]) -> SparkColumn:

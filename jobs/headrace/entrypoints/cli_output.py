@@ -1,5 +1,6 @@
 """What the command line prints: results on stdout (tables for people, JSON for machines), all else on stderr."""
 
+import base64
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +37,8 @@ def notice(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """``value`` as one JSON document; datetimes become ISO 8601 in UTC."""
-    sys.stdout.write(json.dumps(value, indent=1, default=_iso) + "\n")
+    """``value`` as one JSON document; datetimes become ISO 8601 in UTC, bytes base64."""
+    sys.stdout.write(json.dumps(value, indent=1, default=_in_json) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
@@ -97,7 +98,9 @@ def _cell(value: object, longest: int = LONGEST_CELL) -> str:
     return escape("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
 
-def _iso(value: object) -> str:
+def _in_json(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     raise TypeError(f"{type(value).__name__} has no JSON form")

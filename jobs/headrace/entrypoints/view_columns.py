@@ -54,7 +54,9 @@ _REJECTED = [
     ("file", pa.string()),
     ("position", pa.int64()),
     ("reason", pa.string()),
-    *_RAW,
+    ("raw", pa.string()),
+    ("raw_bytes", pa.binary()),
+    ("epoch", pa.int64()),
 ]
 
 

@@ -1,0 +1,35 @@
+"""Lines of a CSV file with the header ``HEADER``, without their line breaks."""
+
+from tests.corpus import T_MICROS, Line, T, accepted, rejected
+
+HEADER = "time,user,n,x,ok"
+FIELDS = "not 5 fields, as the header has"
+
+LINES: list[Line] = [
+    accepted("plain", f"{T},u,1,2.5,true", time=T_MICROS, user="u", n=1, x=2.5),
+    accepted("quotes and commas in quotes", f'{T},"w, ""q""",1,2,true', user='w, "q"'),
+    accepted("quoted values of every type", f'"{T}","u","1","2","true"', time=T_MICROS, n=1, x=2.0),
+    accepted("empty fields are NULL", f"{T},u,,,", n=None, x=None),
+    accepted("signs and exponents", f"{T},u,+1,-1e3,N", n=1, x=-1000.0),
+    accepted("a carriage return behind it", f"{T},v,1,2,true\r", user="v"),
+    accepted("quotes inside a field", f'{T},a"b"c,1,2,true', user='a"b"c'),
+    accepted("blanks are kept in strings, not in others", f" {T} , u , 1 , 2 , true ", user=" u ", n=1, time=T_MICROS),
+    accepted("more than a double holds", f"{T},u,1,1e400,true", x=float("inf")),
+    accepted("a backslash", f"{T},a\\,1,2,true", user="a\\"),
+    accepted("a text like any other", f"{T},null,1,2,true", user="null"),
+    rejected("a backslash is no escape", f'{T},"a\\"b",1,2,true', "a quote is not closed on its line"),
+    rejected("an empty field in quotes is NULL too", f'{T},"",1,2,true', "key is null: user"),
+    rejected("a field too few", f"{T},u,1", FIELDS),
+    rejected("a field too many", f"{T},u,1,2,true,x", FIELDS),
+    rejected("an open quote", f'{T},u,1,2,"true', "a quote is not closed on its line"),
+    rejected("3.0 in int", f"{T},u,3.0,2,true", "column n: not an int"),
+    rejected("more than 64 bits", f"{T},u,{2**63},2,true", "column n: not an int"),
+    rejected("a suffix of Java", f"{T},u,1,2d,true", "column x: not a float"),
+    rejected("no bool", f"{T},u,1,2,maybe", "column ok: not a bool"),
+    rejected("time of day in timestamp", "05:00,u,1,2,true", "column time: not a timestamp"),
+    rejected("no event time", ",u,1,2,true", "event time is null"),
+    rejected("no key", f"{T},,1,2,true", "key is null: user"),
+    rejected("nothing at all", ",,,,", "event time is null"),
+    rejected("bytes that are no UTF-8", f"{T},@,1,2,true".encode().replace(b"@", b"a\xffb"), "not UTF-8"),
+    rejected("other bytes that are no UTF-8", f"{T},@,1,2,true".encode().replace(b"@", b"a\xfeb"), "not UTF-8"),
+]
