@@ -163,6 +163,26 @@ def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_p
     assert [told(m) for m in manifests(tmp_path, "third")] == [told(m) for m in first]
 
 
+@pytest.mark.spark
+def test_a_replay_that_was_stopped_goes_on_with_itself_alone(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, 0, 3)
+    process(CLICKS, tmp_path.as_uri(), RunOptions("main", files_per_epoch=1), spark=interpreting(spark))
+    was = manifests(tmp_path, "main")
+    assert replayed(CLICKS, tmp_path, spark, max_epochs=1) == (0,)
+    assert replayed(CLICKS, tmp_path, spark) == (1, 2)
+    assert [told(m) for m in manifests(tmp_path, "again")] == [told(m) for m in was]
+    assert replayed(CLICKS, tmp_path, spark) == ()
+
+    clock = parse_clock("2020-01-01T00:00:00Z", "5m")
+    assert replayed(CLICKS, tmp_path, spark, "clock", clock=clock, files_per_epoch=1, max_epochs=2) == (0, 1)
+    with pytest.raises(RunOptionsError, match=r"branch clock of clicks is at snapshot .* epoch 1 is another one"):
+        slower = parse_clock("2020-01-01T00:00:00Z", "7m")
+        replayed(CLICKS, tmp_path, spark, "clock", clock=slower, files_per_epoch=1)
+    assert replayed(CLICKS, tmp_path, spark, "clock", clock=clock, files_per_epoch=1)[0] == 2
+    times = [str(m.progress["processing_time"])[11:16] for m in manifests(tmp_path, "clock")]
+    assert times[:3] == ["00:00", "00:05", "00:10"]
+
+
 # --- what is refused, before Spark starts
 
 
@@ -210,9 +230,9 @@ def commit_by_hand(root: Path) -> None:
         parent = manifest.snapshot_id
 
 
-def attempt(root: Path, **options: Any) -> None:
+def attempt(root: Path, pipeline: Pipeline = CLICKS, **options: Any) -> None:
     options = {"run_id": "replay", "mode": Mode.REPLAY, "branch": "again", **options}
-    process(CLICKS, root.as_uri(), RunOptions(**options), now=no_clock)
+    process(pipeline, root.as_uri(), RunOptions(**options), now=no_clock)
 
 
 def entries(root: Path) -> int:
@@ -238,11 +258,13 @@ def test_files_that_are_gone_or_changed_are_named(recorded: Path) -> None:
     assert entries(recorded) == before, "it claimed a branch before it looked"
 
 
-def test_a_branch_that_has_a_snapshot_is_refused_and_its_writer_not_fenced(recorded: Path) -> None:
+def test_a_branch_of_something_else_is_refused_and_its_writer_not_fenced(recorded: Path) -> None:
     catalog, before = Catalog(open_store(recorded.as_uri()), CLICKS.name), entries(recorded)
     catalog.fork("next", catalog.head().refs["main"])
-    with pytest.raises(RunOptionsError, match="branch next of clicks is at snapshot"):
-        attempt(recorded, branch="next")
+    with pytest.raises(RunOptionsError, match=r"branch next of clicks is at snapshot .* epoch 0 is another one"):
+        attempt(recorded, branch="next", clock=ReplayClock(instant(NOW + MINUTE), Duration(1)))
+    with pytest.raises(RunOptionsError, match=r"branch next of clicks is at snapshot .* the pipeline is another one"):
+        attempt(recorded, SPECULATIVE, branch="next")
     assert entries(recorded) == before + 1
 
 

@@ -84,7 +84,7 @@ def run(
     mode: Annotated[
         Mode, typer.Option(help="batch: all input in one epoch, to the end. replay: with a clock of its own.")
     ] = Mode.MICRO_BATCH,
-    branch: Annotated[str, typer.Option(help="The branch to run on; a replay fills an empty one.")] = MAIN,
+    branch: Annotated[str, typer.Option(help="The branch to run on; a replay fills an empty one, or goes on.")] = MAIN,
     of: Annotated[
         str | None, typer.Option(help="replay: the branch or tag whose epochs run again; main unless --clock is given.")
     ] = None,
@@ -290,6 +290,7 @@ def release(
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
     catalog = _catalog(pipeline, root)
     _print_entry(catalog.release(_id(catalog.head(), snapshot), message), output)
+    notice(f"In Airflow the next run of headrace_{catalog.pipeline}_process announces it to those downstream")
 
 
 @command

@@ -12,7 +12,8 @@ from headrace.model.triggers import Signal
 
 MAIN, PUBLISHED = "main", "published"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
-_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+BRANCH_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
+"""A regular expression, also for forms."""
 _STEP = re.compile(r"([0-9]{1,6})(ms|s|m|h|d)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -62,6 +63,10 @@ class ReplayClock:
         """What it shows at tick number ``tick``, counted from 0."""
         return Instant(self.start + tick * self.step)
 
+    def ticks_at(self, moment: Instant) -> bool:
+        """Whether it ever shows ``moment``."""
+        return moment >= self.start and (moment - self.start) % self.step == 0
+
     def tick(self, due: Instant) -> int:
         """The first tick at or after ``due``."""
         return max(0, -((self.start - due) // self.step))
@@ -108,7 +113,8 @@ class RunOptions:
     pane and closes.
     ``signals`` are heard in the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
     whose signals were the last to be heard. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
-    tag) ``of`` recorded, default main; or under ``clock`` with what has landed. It publishes nothing.
+    tag) ``of`` recorded, default main; or under ``clock`` with what has landed. One that was stopped goes on. It
+    publishes nothing.
     ``create``: a root that does not exist is made even if there is no input.
     ``strict``: a run does not go on from a snapshot that was made by other code of the user's own.
     Raises RunOptionsError.
@@ -133,7 +139,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):
             raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
-        if not _BRANCH.fullmatch(self.branch):
+        if not re.fullmatch(BRANCH_NAME, self.branch):
             raise RunOptionsError(f"branch {self.branch!r}: use up to 100 letters, digits, _, . and -")
         if self.branch == PUBLISHED:
             raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")

@@ -31,7 +31,7 @@ from headrace.entrypoints.noticed import noticed
 from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
 from headrace.entrypoints.recorded import progress_of
-from headrace.entrypoints.replay import Replay, check_empty, open_replay
+from headrace.entrypoints.replay import Replay, begun, next_number, open_replay
 from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
 from headrace.entrypoints.results import RunResult, redacted
@@ -204,11 +204,15 @@ class _Run:
     def _progress(self, manifest: Manifest | None) -> Progress:
         return Progress() if manifest is None else progress_of(self.catalog, manifest)
 
+    def _begun(self, replay: Replay, snapshot: str | None) -> Manifest | None:
+        return begun(self.catalog, self.options.branch, snapshot, replay, fingerprint(self.pipeline))
+
     def _has_work(self) -> bool:
+        snapshot = self.catalog.head().refs.get(self.options.branch)
         if self.options.mode is Mode.REPLAY:
             self._replay = open_replay(self.catalog, self.options, self.landing)
-            return bool(self._replay.epochs)
-        snapshot = self.catalog.head().refs.get(self.options.branch)
+            head = self._begun(self._replay, snapshot)
+            return self._replay.epoch(next_number(head), self._progress(head)) is not None
         try:
             manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
             progress = self._progress(manifest)
@@ -246,7 +250,7 @@ class _Run:
     def _drain_input(self) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
         if self._replay is not None:
-            check_empty(self.pipeline.name, claim.branch, claim.snapshot_id)
+            self._begun(self._replay, claim.snapshot_id)  # who wrote the branch until now may have gone on meanwhile
         committed: list[Manifest] = []
 
         def on_commit(manifest: Manifest) -> None:
@@ -298,7 +302,7 @@ class _Run:
         engine, head = committer.engine, committer.head
         engine.restore(-1 if head is None else head.epoch, self._progress(head), {} if head is None else head.tables)
         if self._replay is not None:
-            self.listener.planned(self._replay.files)
+            self.listener.planned(self._replay.files_left(head))
             self._replay.run(committer, self.options.max_epochs)
             return
         if self.options.mode is Mode.BATCH:

@@ -1,4 +1,4 @@
-"""Replay: a run of a pipeline that has a clock of its own and fills an empty branch, beside everything else.
+"""Replay: a run of a pipeline that has a clock of its own and fills a branch of its own, beside everything else.
 
 Two kinds. **What a branch recorded**: epoch by epoch the same files in the same cut, at the same processing times, with
 the same signals. The pipeline that recorded them gives the same panes, late drops and watermarks again; a changed one
@@ -6,7 +6,8 @@ the same signals. The pipeline that recorded them gives the same panes, late dro
 clock that somebody sets: an epoch at each tick, and when the input is drained the clock goes on until nothing is
 pending; a tick at which nothing is due is no epoch.
 
-Neither reads the wall clock, and neither publishes.
+Neither reads the wall clock, and neither publishes. One that was stopped goes on, if its branch has the first epochs
+of the very same replay.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
 from headrace.entrypoints.restoring import InputGoneError
 from headrace.model.time import NEVER
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 _NAMED = 3
@@ -34,10 +36,16 @@ class Replay:
     epochs: tuple[RecordedEpoch, ...]
     clock: ReplayClock | None = None
 
-    @property
-    def files(self) -> int:
-        """How many files it reads."""
-        return sum(counted(epoch.files) for epoch in self.epochs)
+    def files_left(self, head: Manifest | None) -> int:
+        """How many files it reads behind ``head``."""
+        return sum(counted(epoch.files) for epoch in self.epochs[next_number(head) :])
+
+    def made(self, number: int, epoch: RecordedEpoch) -> bool:
+        """Whether ``epoch`` may be its epoch ``number``."""
+        if number < len(self.epochs):
+            return _told(epoch) == _told(self.epochs[number])
+        on_a_tick = self.clock is not None and self.clock.ticks_at(epoch.processing_time)
+        return on_a_tick and not counted(epoch.files)
 
     def epoch(self, number: int, progress: Progress) -> RecordedEpoch | None:
         """Epoch ``number``, which goes on from ``progress``; None if the replay is over."""
@@ -67,11 +75,10 @@ class Replay:
 def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Replay:
     """The replay that ``options`` ask for, of files in ``landing``. No Spark.
 
-    Raises RunOptionsError if the branch is not empty, UnknownBranchError if there is nothing to replay, InputGoneError
-    if files that were read are not there as they were.
+    Raises UnknownBranchError if there is nothing to replay, InputGoneError if files that were read are not there as
+    they were.
     """
     head = catalog.head().refs
-    check_empty(catalog.pipeline, options.branch, head.get(options.branch))
     if options.clock is not None:
         return Replay(tuple(_cut(landing, options)), options.clock)
     of = options.of or MAIN
@@ -86,13 +93,36 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
     return Replay(tuple(epochs))
 
 
-def check_empty(pipeline: str, branch: str, snapshot_id: str | None) -> None:
-    """Raise RunOptionsError if ``branch`` has come to a snapshot already."""
-    if snapshot_id is not None:
+def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay, fingerprint: str) -> Manifest | None:
+    """The head of ``branch``, behind which ``replay`` of the pipeline with this fingerprint goes on; None: it begins.
+
+    Raises RunOptionsError if the branch holds anything else than the first epochs of the replay.
+    """
+    if snapshot_id is None:
+        return None
+    epochs = recorded_epochs(catalog, snapshot_id)
+    other = next((f"epoch {at}" for at, epoch in enumerate(epochs) if not replay.made(at, epoch)), None)
+    head = catalog.manifest(snapshot_id)
+    if other is None and head.fingerprint != fingerprint:
+        other = "the pipeline"
+    if other is not None:
         raise RunOptionsError(
-            f"a replay fills an empty branch, and branch {branch} of {pipeline} is at snapshot {snapshot_id}: name "
-            f"another one, or empty it with `headrace rollback {pipeline} beginning --branch {branch}`"
+            f"a replay fills an empty branch, or goes on with its own; and branch {branch} of {catalog.pipeline} is at "
+            f"snapshot {snapshot_id} of something else: {other} is another one. Name another branch, or empty it with "
+            f"`headrace rollback {catalog.pipeline} beginning --branch {branch}`"
         )
+    return head
+
+
+def next_number(head: Manifest | None) -> int:
+    """The number of the epoch behind ``head``."""
+    return 0 if head is None else head.epoch + 1
+
+
+def _told(epoch: RecordedEpoch) -> tuple[object, ...]:
+    """What tells ``epoch`` from others. Its files by path and size: where they were not read yet there is no more."""
+    files = {name: [(file.path, file.size) for file in files] for name, files in epoch.files.items() if files}
+    return files, epoch.processing_time, epoch.signals, epoch.is_last
 
 
 def _cut(landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:
