@@ -12,6 +12,7 @@ from typing import Any, Final
 from airflow.sdk import DAG, Asset, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
+from headrace.entrypoints.options import BRANCH_NAME
 from headrace.pipeline.registry import Registered, registered_files
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
@@ -21,6 +22,7 @@ from headrace_airflow.settings import pool_name
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
 _BY_HAND = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
+_BRANCH_PATTERN = f"^{BRANCH_NAME}$"
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
@@ -66,7 +68,11 @@ def process_dag(registered: Registered) -> DAG:
         "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
         **_size_params(),
         "branch": Param(
-            "main", type="string", minLength=1, title="Branch", description="Only main is audited here and published."
+            "main",
+            type="string",
+            pattern=_BRANCH_PATTERN,
+            title="Branch",
+            description="Only main is audited here and published.",
         ),
         "full_sweep": Param(
             False,
@@ -97,9 +103,7 @@ def process_dag(registered: Registered) -> DAG:
             PreconditionsOperator(task_id="preconditions", pipeline=name),
             HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags, **one_writer),
             AuditOperator(task_id="audit", registered=registered, **one_writer),
-            PublishOperator(
-                task_id="publish", pipeline=name, asset=published_asset(name), producer="process", **one_writer
-            ),
+            PublishOperator(task_id="publish", pipeline=name, asset=published_asset(name), **one_writer),
         )
     return dag
 
@@ -123,9 +127,7 @@ def recover_dag(registered: Registered) -> DAG:
             PreconditionsOperator(task_id="preconditions", pipeline=name),
             HeadraceOperator(task_id="recover", registered=registered, action="recover", flags=flags, **one_writer),
             AuditOperator(task_id="audit", registered=registered, **one_writer),
-            PublishOperator(
-                task_id="publish", pipeline=name, asset=published_asset(name), producer="recover", **one_writer
-            ),
+            PublishOperator(task_id="publish", pipeline=name, asset=published_asset(name), **one_writer),
         )
     return dag
 
@@ -141,7 +143,7 @@ def backfill_dag(registered: Registered) -> DAG:
         "branch": Param(
             None,
             type=["null", "string"],
-            minLength=1,
+            pattern=_BRANCH_PATTERN,
             title="Branch",
             description="Empty: a new branch of this run. A branch of an earlier backfill goes on where it stopped.",
         ),

@@ -12,7 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from headrace.engine.jvm import driver_java_options, log_options, new_log, s3a_jars
+from headrace.engine.jvm import LOOPBACK, driver_java_options, is_local, log_options, new_log, s3a_jars
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import Action, RunResult, read
 from headrace.errors import FixConfigError
@@ -77,9 +77,9 @@ class HeadraceOperator(SparkSubmitOperator):
     def submit(self, context: Context) -> RunResult:
         """The result of one application, which succeeded."""
         where = root()
-        self._check_connection()
+        master = self._master()
         run_id = run_id_of(context)
-        self._prepare_jvm(where, run_id)
+        self._prepare_jvm(where, run_id, master)
         self.application_args = [self.action, *self._arguments(context, where, run_id)]
         failure: AirflowException | None = None
         self.log.info("::group::Spark starts")  # submit.py ends the fold
@@ -98,7 +98,7 @@ class HeadraceOperator(SparkSubmitOperator):
             self.log.warning(warning)
         return result
 
-    def _prepare_jvm(self, where: str, run_id: str) -> None:
+    def _prepare_jvm(self, where: str, run_id: str, master: str) -> None:
         """What depends on the worker: its class-data archive, a file for what Spark says, and jars of its own for
         s3a:// where that is read.
         """
@@ -108,19 +108,21 @@ class HeadraceOperator(SparkSubmitOperator):
         log = new_log(run_id)
         self.log.info("what Spark says goes to a file on this worker: %s", log)
         options = " ".join(part for part in (driver_java_options(), log_options(log)) if part)
-        self.conf = {**_SPARK_CONF, "spark.driver.extraJavaOptions": options}
+        local = LOOPBACK if is_local(master) else {}
+        self.conf = {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options}
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         arguments = ["--pipeline", self.registered.reference, "--root", where, "--run-id", run_id]
-        arguments += ["--request", request_of(context), "--branch", self.branch(context)]
+        # with "=" whatever people write in a form is a value, never a flag
+        arguments += ["--request", request_of(context), f"--branch={self.branch(context)}"]
         for flag, param in self.flags.items():
             value = context["params"].get(param)
             if value is True:
                 arguments.append(flag)
             elif isinstance(value, list):
-                arguments += [part for each in value for part in (flag, str(each))]
+                arguments += [f"{flag}={each}" for each in value]
             elif value not in (None, False, ""):
-                arguments += [flag, str(value)]
+                arguments.append(f"{flag}={value}")
         return arguments
 
     def _result(self, where: str, run_id: str) -> RunResult | None:
@@ -133,9 +135,10 @@ class HeadraceOperator(SparkSubmitOperator):
         process = None if self._hook is None else self._hook._submit_sp  # the hook offers the code in a text alone
         return 0 if process is None else int(process.returncode)
 
-    def _check_connection(self) -> None:
+    def _master(self) -> str:
+        """The Spark master that the connection names. Raises SparkConnectionError."""
         try:
-            BaseHook.get_connection(self._conn_id)
+            return BaseHook.get_connection(self._conn_id).host or ""
         except AirflowNotFoundException as error:
             raise SparkConnectionError(
                 f"there is no Airflow connection {self._conn_id}; create it (type spark, host local[2] or a "

@@ -2,7 +2,7 @@
 
 Airflow leaves tasks of a pool that does not exist in ``scheduled`` for ever, with a line in the scheduler's log alone;
 and a pool with two slots lets two writers run. A task cannot see the metadata database, so the first task of every
-DAG asks the REST API, from the default pool.
+DAG asks the REST API, from the default pool, and makes a pool that is missing: a new pipeline needs nobody.
 """
 
 from http import HTTPStatus
@@ -19,10 +19,13 @@ from headrace_airflow.settings import api_connection, pool_name, root
 
 _TIMEOUT_SECONDS = 30.0
 _SLOTS = 1
+_MISSING = HTTPStatus.NOT_FOUND
+_THERE_ALREADY = HTTPStatus.CONFLICT
+_ABOUT = "One writer at a time of a Headrace pipeline: keep one slot"
 
 
 class PoolError(FixConfigError):
-    """The pool that keeps two writers of one pipeline apart is missing, has not one slot, or cannot be looked at."""
+    """The pool that keeps two writers of one pipeline apart cannot be looked at or made, or has not one slot."""
 
     code = "config.pool"
 
@@ -34,7 +37,7 @@ class ApiUnavailableError(RetryError):
 
 
 class PreconditionsOperator(BaseOperator):
-    """Fails, saying what to do, when the pipeline's pool or the deployment's root is not as it must be."""
+    """Makes the pipeline's pool if that is missing; fails and says what to do when it or the root is wrong."""
 
     def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,24 +47,33 @@ class PreconditionsOperator(BaseOperator):
         """Check root and pool; returns nothing."""
         with headrace_errors():
             root()
-            check_pool(pool_name(self.pipeline))
+            if ensure_pool(pool_name(self.pipeline)):
+                self.log.info("made pool %s with one slot", pool_name(self.pipeline))
 
 
-def check_pool(pool: str) -> None:
-    """Raise PoolError unless ``pool`` exists with exactly one slot, ApiUnavailableError when nobody can say."""
+def ensure_pool(pool: str) -> bool:
+    """Make ``pool`` with one slot unless it is there; whether it was made.
+
+    Raises PoolError when it has another number of slots or may not be made, ApiUnavailableError when nobody can say.
+    """
     connection = _connection()
     address = _own_url() if connection is None else _url(connection)
     try:
         with httpx.Client(base_url=address, timeout=_TIMEOUT_SECONDS) as api:
             api.headers["Authorization"] = f"Bearer {_token(api, connection)}"
-            answer = _checked(f"reading pool {pool}", api.get(f"/api/v2/pools/{quote(pool, safe='')}"))
+            answer = _checked(api.get(f"/api/v2/pools/{quote(pool, safe='')}"), f"reading pool {pool}", _MISSING)
+            if answer.status_code == _MISSING:
+                new = {"name": pool, "slots": _SLOTS, "description": _ABOUT, "include_deferred": True}
+                made = _checked(api.post("/api/v2/pools", json=new), f"making pool {pool}", _THERE_ALREADY)
+                return made.status_code != _THERE_ALREADY  # another pipeline run may have been quicker
     except httpx.TransportError as error:
         raise ApiUnavailableError(f"Airflow's REST API at {address} did not answer: {error}") from error
-    command = "run `python -m headrace_airflow.pools create`"
-    if answer.status_code == HTTPStatus.NOT_FOUND:
-        raise PoolError(f"there is no pool {pool}, so no task of this pipeline could ever start; {command}")
     if (slots := answer.json()["slots"]) != _SLOTS:
-        raise PoolError(f"pool {pool} has {slots} slots and must have 1, or two writers could run at once; {command}")
+        raise PoolError(
+            f"pool {pool} has {slots} slots and must have 1, or two writers could run at once: set it to 1 under "
+            "Admin, Pools in Airflow's UI"
+        )
+    return False
 
 
 def _token(api: httpx.Client, connection: Connection | None) -> str:
@@ -70,17 +82,18 @@ def _token(api: httpx.Client, connection: Connection | None) -> str:
         answer = api.get("/auth/token")
     else:
         answer = api.post("/auth/token", json={"username": connection.login, "password": connection.password})
-    return str(_checked("logging in", answer).json()["access_token"])
+    return str(_checked(answer, "logging in").json()["access_token"])
 
 
-def _checked(what: str, answer: httpx.Response) -> httpx.Response:
-    """``answer`` if the API did what was asked, or found nothing."""
+def _checked(answer: httpx.Response, what: str, expected: HTTPStatus | None = None) -> httpx.Response:
+    """``answer`` if the API did what was asked, or said ``expected``."""
     if answer.is_server_error:
         raise ApiUnavailableError(f"{what} failed: Airflow's REST API answered {answer.status_code}")
-    if answer.is_error and answer.status_code != HTTPStatus.NOT_FOUND:
+    if answer.is_error and answer.status_code != expected:
         raise PoolError(
-            f"{what} was refused by Airflow's REST API ({answer.status_code}), so the pool cannot be checked; give the "
-            f"Airflow connection {api_connection()} the login and password of a user who may read pools"
+            f"{what} was refused by Airflow's REST API ({answer.status_code}): give the Airflow connection "
+            f"{api_connection()} the login and password of a user who may read and make pools (role op), or make the "
+            "pool by hand, with one slot, under Admin, Pools in Airflow's UI, for a user who may read pools"
         )
     return answer
 

@@ -1,6 +1,6 @@
 """The task that moves what readers see: it runs in the worker, without Spark, and announces it by an asset event."""
 
-from typing import Any
+from typing import Any, Final
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -10,33 +10,37 @@ from headrace_airflow.failures import headrace_errors
 from headrace_airflow.operators import Summary, announce, run_id_of
 from headrace_airflow.settings import root
 
+_EVENTS: Final = 20
+"""Events to look through for one that names a snapshot: people make events by hand, which name none."""
+
 
 class PublishOperator(BaseOperator):
-    """Publish what is audited. ``producer`` is the task of the same DAG run that made epochs.
+    """Publish what is audited, and announce what readers see unless the newest event of the asset says so already.
 
-    Skipped, and so without an event, on a branch other than main, and when readers saw everything already and this run
-    has made nothing. An attempt after one that died between the catalog entry and the event does send the event.
+    Only the catalog and the events count, not what other tasks of this DAG run did. So what became visible in another
+    way is announced too: by a release, by a run from the command line, by an attempt that died before its event, behind
+    a task that somebody marked as successful. Skipped, and so without an event, on a branch other than main.
     """
 
-    def __init__(self, *, pipeline: str, asset: Asset, producer: str, **kwargs: Any) -> None:
-        super().__init__(outlets=[asset], **kwargs)
+    def __init__(self, *, pipeline: str, asset: Asset, **kwargs: Any) -> None:
+        super().__init__(inlets=[asset], outlets=[asset], **kwargs)
         self.pipeline = pipeline
         self.asset = asset
-        self.producer = producer
 
     def execute(self, context: Context) -> Summary:
         """Publish and announce; raises what is wrong with the audit."""
-        from headrace.entrypoints.publish import publish_audited
+        from headrace.entrypoints.publish import NothingToPublishError, publish_audited
 
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
-        made = context["ti"].xcom_pull(task_ids=self.producer)
-        if made["snapshot"] is None:
-            raise AirflowSkipException("there is no snapshot yet: nothing has landed")
+        told = self._told(context)
         with headrace_errors():
-            result = publish_audited(self.pipeline, root(), run_id=run_id_of(context))
-        if not result.epochs and not made["epochs"]:
-            raise AirflowSkipException(f"nothing new: readers see snapshot {result.published} as before")
+            try:
+                result = publish_audited(self.pipeline, root(), told=told, run_id=run_id_of(context))
+            except NothingToPublishError as error:
+                raise AirflowSkipException("there is no snapshot yet: nothing has landed") from error
+        if result.published == told:
+            raise AirflowSkipException(f"nothing new: readers see snapshot {told} as before")
         self.log.info(
             "readers see snapshot %s (epoch %s) now, %s epochs more; watermark %s",
             result.published,
@@ -45,3 +49,9 @@ class PublishOperator(BaseOperator):
             result.watermark,
         )
         return announce(context, self.asset, result)
+
+    def _told(self, context: Context) -> str | None:
+        """The snapshot that the newest event names: what those downstream know of."""
+        events = context["inlet_events"][self.asset].ascending(False).limit(_EVENTS)
+        named = ((event.extra or {}).get("snapshot") for event in events)
+        return next((str(snapshot) for snapshot in named if snapshot is not None), None)

@@ -164,11 +164,9 @@ def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: P
     assert "xcom" in answers["succeeded"]
     argv = json.loads((folder / "case.succeeded.argv").read_text())
     given = argv[argv.index("process") :]
-    assert given[given.index("--max-epochs") + 1] == "3"
-    assert given[given.index("--branch") + 1] == "main"
-    assert "--full-sweep" in given
-    assert [given[at + 1] for at, part in enumerate(given) if part == "--signal"] == ["go", 'ask=["u1"]']
-    assert "--files-per-epoch" not in given
+    assert {"--max-epochs=3", "--branch=main", "--full-sweep"} <= {*given}
+    assert [part for part in given if part.startswith("--signal")] == ["--signal=go", '--signal=ask=["u1"]']
+    assert not any(part.startswith("--files-per-epoch") for part in given)
     assert given[given.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
     assert not any("hunter2" in argument for argument in argv)
 

@@ -20,9 +20,14 @@ POOLS = {
     "headrace_none": (200, {"slots": 0}),
     "headrace_endless": (200, {"slots": -1}),
     "headrace_missing": (404, {}),
+    "headrace_unmakeable": (404, {}),
+    "headrace_raced": (404, {}),
     "headrace_forbidden": (403, {}),
     "headrace_down": (503, {}),
 }
+
+MADE: list[str] = []
+"""Pools that somebody asked to make."""
 
 CHECK = """
 import json, os
@@ -41,6 +46,15 @@ print(json.dumps({pool: check(pool.removeprefix("headrace_")) for pool in json.l
 class Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         status, content = POOLS.get(self.path.rpartition("/")[2], (200, {"access_token": "token"}))
+        self.answer(status, content)
+
+    def do_POST(self) -> None:
+        new = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert (self.path, new["slots"], new["include_deferred"]) == ("/api/v2/pools", 1, True)
+        MADE.append(new["name"])
+        self.answer({"headrace_unmakeable": 403, "headrace_raced": 409}.get(new["name"], 201), {})
+
+    def answer(self, status: int, content: dict[str, Any]) -> None:
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -85,13 +99,21 @@ def test_any_other_number_of_slots_fails_at_once_and_says_what_to_do(answers: An
     kind, message = answers[pool]
     assert kind == "AirflowFailException"
     assert f"config.pool: pool {pool} has {slots} slots and must have 1" in message
-    assert "python -m headrace_airflow.pools create" in message
+    assert "set it to 1 under Admin, Pools" in message
 
 
-def test_so_do_a_missing_pool_and_one_that_nobody_may_look_at(answers: Any) -> None:
-    assert answers["headrace_missing"][0] == answers["headrace_forbidden"][0] == "AirflowFailException"
-    assert "there is no pool headrace_missing" in answers["headrace_missing"][1]
-    assert "headrace_api" in answers["headrace_forbidden"][1]
+def test_a_missing_pool_is_made(answers: Any) -> None:
+    assert answers["headrace_missing"] is None
+    assert answers["headrace_raced"] is None
+    assert MADE == ["headrace_missing", "headrace_unmakeable", "headrace_raced"]
+
+
+@pytest.mark.parametrize(("pool", "what"), [("headrace_unmakeable", "making"), ("headrace_forbidden", "reading")])
+def test_who_may_not_look_at_a_pool_or_make_one_hears_what_to_do(answers: Any, pool: str, what: str) -> None:
+    kind, message = answers[pool]
+    assert kind == "AirflowFailException"
+    assert f"{what} pool {pool} was refused" in message
+    assert "the Airflow connection headrace_api" in message
 
 
 def test_an_api_that_is_down_is_asked_again(answers: Any) -> None:

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from headrace.engine.session import BACKGROUND_POOL, in_background_pool
@@ -21,6 +23,15 @@ def test_the_session_computes_the_same_everywhere(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
+
+
+@pytest.mark.spark
+def test_the_driver_waits_for_nobody_beyond_this_machine(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    connections = psutil.Process(gateway.proc.pid).net_connections("inet")
+    addresses = {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
+    assert addresses == {"127.0.0.1"}
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
 
 
 @pytest.mark.spark

@@ -254,7 +254,7 @@ def test_recovery_moves_back_and_replays(spark: SparkSession, tmp_path: Path) ->
     assert result.action == "recover"
     assert result.epochs == (1, 2)
     assert catalog.head().refs["published"] == first
-    assert publish_audited(CLICKS.name, root).published == result.snapshot
+    assert publish_audited(CLICKS.name, root, told=None).published == result.snapshot
     assert current(CLICKS, tmp_path, "published") == truth(3)
     assert panes_twice(CLICKS, tmp_path) == []
     check_catalog(catalog.store, CLICKS.name)

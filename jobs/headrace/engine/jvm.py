@@ -96,6 +96,19 @@ def s3a_jars() -> tuple[Path, ...]:
     return jars
 
 
+LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+}
+"""For a local master, whose driver nobody else has to reach. Others need an address, and a secret of their own."""
+
+
+def is_local(master: str) -> bool:
+    """Whether ``master`` is Spark in the driver's own process."""
+    return master == "local" or master.startswith("local[")
+
+
 # the generated code of firing is one method of more than 8,000 bytes, which HotSpot would only interpret
 _COMPILE_HUGE_METHODS = "-XX:-DontCompileHugeMethods"
 # a full code cache switches the compiler off for good, and with TieredStopAtLevel=1 it holds no more than 48 MB

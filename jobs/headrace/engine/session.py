@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.engine.errors import starting
-from headrace.engine.jvm import JarsMissingError, driver_java_options, s3a_jars
+from headrace.engine.jvm import LOOPBACK, JarsMissingError, driver_java_options, s3a_jars
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -160,7 +160,11 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
 
 def _launch_conf(cores: int | None, needs_s3: bool) -> dict[str, str]:
     """What only counts before the JVM starts."""
-    settings = {"spark.master": f"local[{cores or '*'}]", "spark.driver.memory": os.environ.get(DRIVER_MEMORY, "2g")}
+    settings = {
+        "spark.master": f"local[{cores or '*'}]",
+        "spark.driver.memory": os.environ.get(DRIVER_MEMORY, "2g"),
+        **LOOPBACK,
+    }
     if needs_s3:
         settings["spark.jars"] = ",".join(str(jar) for jar in s3a_jars())
     options = driver_java_options()

@@ -4,15 +4,17 @@ nothing else.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import AuditReference, RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.errors import FixDataError, RetryError
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Link
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
 PUBLISHED = "published"
@@ -41,12 +43,13 @@ def stored_audit(pipeline: str, root: str) -> AuditOutcome | None:
 
 
 def publish_audited(
-    pipeline: str, root: str, *, run_id: str = "publish", expected_snapshot: str | None = None
+    pipeline: str, root: str, *, told: str | None, run_id: str = "publish", expected_snapshot: str | None = None
 ) -> RunResult:
     """Publish main if the stored audit of (published, main] succeeded; nothing happens if that is published already.
 
-    ``rows`` of the result counts all that became visible: every epoch of the range, not only the newest. When main was
-    published already they are those of that publish, for the sake of a caller that died before it could tell.
+    ``told`` is the published snapshot that the caller knows of, None: of none. ``epochs`` and ``rows`` of the result
+    are all that became visible since then, by this publish, by one whose caller died before it could tell, or by a
+    person's release.
 
     ``expected_snapshot`` refuses to publish anything else than the snapshot that the caller has in mind.
     Raises AuditMissingError, AuditFailedError, NothingToPublishError.
@@ -73,7 +76,7 @@ def publish_audited(
             )
         publish_range(catalog, outcome)
     manifest = catalog.manifest(head)
-    made_visible = list(catalog.ancestry(head, until=published))
+    unheard = list(_became_visible(catalog, head, told))
     return RunResult(
         run_id=run_id,
         pipeline=pipeline,
@@ -81,12 +84,12 @@ def publish_audited(
         status="succeeded",
         started_at=started_at,
         finished_at=timestamp(),
-        epochs=tuple(reversed([m.epoch for m in made_visible])),
+        epochs=tuple(reversed([m.epoch for m in unheard])),
         snapshot=head,
         epoch=manifest.epoch,
         published=head,
         audit=None if outcome is None else reference(outcome),
-        rows=total_counts(made_visible or _last_published(catalog, head)),
+        rows=total_counts(unheard),
         watermark=manifest.progress["watermark"],
     )
 
@@ -108,16 +111,23 @@ def total_counts(manifests: Iterable[Manifest]) -> dict[str, int]:
     return dict(total)
 
 
-def _last_published(catalog: Catalog, published: str) -> Iterator[Manifest]:
-    """The snapshots that readers got when ``published`` last moved; none if it moved back."""
-    for entry in catalog.entries():
-        if PUBLISHED not in entry.moves:
-            continue
-        if entry.kind is Kind.PROMOTE:
-            yield from catalog.ancestry(published)
-        elif entry.kind is not Kind.ROLLBACK:
-            yield from catalog.ancestry(published, until=entry.moves[PUBLISHED][0])
-        return
+def _became_visible(catalog: Catalog, until: str, since: str | None) -> Iterator[Manifest]:
+    """The snapshots up to ``until`` that are neither ``since`` nor before it, newest first."""
+    seen = _lineage(catalog, since)
+    last = next(seen, None)
+    for manifest in catalog.ancestry(until):
+        while last is not None and last.epoch > manifest.epoch:
+            last = next(seen, None)
+        if last is not None and last.snapshot_id == manifest.snapshot_id:
+            return
+        yield manifest
+
+
+def _lineage(catalog: Catalog, snapshot_id: str | None) -> Iterator[Link]:
+    """As far as the catalog knows it: the snapshot may be one of a root that was emptied since."""
+    if snapshot_id is not None:
+        with suppress(MissingSnapshotError, BrokenObjectError):
+            yield from catalog.lineage(snapshot_id)
 
 
 def reference(outcome: AuditOutcome) -> AuditReference:
