@@ -23,10 +23,23 @@ def test_help_lists_every_target() -> None:
     assert {"help", "setup", "demo", "test", "check", "up", "down", "fmt", "minio"} <= set(listed)
 
 
-def make(target: str) -> subprocess.CompletedProcess[str]:
+def test_each_of_the_two_commands_of_the_readme_does_all_the_set_up(tmp_path: Path) -> None:
+    section = (REPOSITORY / "README.md").read_text().partition("## Two commands")[2]
+    commands = re.findall(r"^\$ make (\w+)", section.partition("```console")[2].partition("```")[0], re.MULTILINE)
+    assert commands == ["demo", "test"]
+    for name in ("Makefile", "uv.lock", "pyproject.toml", "scripts/setup.sh", "jobs/headrace/engine/s3a_jars.lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    for command in commands:
+        first, *_, last = make("-n", command, folder=tmp_path).stdout.splitlines()
+        assert first == "scripts/setup.sh"
+        assert ".venv/bin/" in last
+
+
+def make(*arguments: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     # `make test` runs this: what it hands down would make this make speak of its level.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    return subprocess.run(["make", target], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    return subprocess.run(["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=True)
 
 
 @pytest.fixture
