@@ -1,16 +1,19 @@
 """A local Airflow for the demo, for ``make up`` and for tests: its environment, its processes, its health.
 
-SQLite, LocalExecutor, loopback, no login: for one person's machine. Each process leads a session of its own, so that it
-can be stopped with everything it started; which ones were started is kept in ``up.json`` in AIRFLOW_HOME.
+SQLite, LocalExecutor, loopback: for one person's machine. Every start makes new passwords, and requests under another
+host name than those of loopback are refused. What is started carries a mark in its environment (``up.json`` in
+AIRFLOW_HOME has it), and hands it on to what it starts: so all of it can be stopped, also behind a parent that died.
 """
 
 import contextlib
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -22,7 +25,17 @@ from scripts.airflow_api import AirflowApi, NotReadyError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOME = REPOSITORY / ".headrace" / "airflow"
-COMPONENTS = ("api-server", "scheduler", "dag-processor")
+COMPONENTS = {
+    "api-server": (),
+    "scheduler": ("--skip-serve-logs",),  # it would serve them on all addresses; the API server reads the files
+    "dag-processor": (),
+}
+"""What runs, and with which options."""
+ADMIN = "admin"
+ADMIN_ONLY = {ADMIN: "admin"}
+_TASKS = "headrace"
+"""The user as whom tasks ask for pools and make them."""
+_MARK = "HEADRACE_LOCAL_AIRFLOW"
 _START_SECONDS = 180
 _STOP_SECONDS = 20
 _TAIL_BYTES = 4_000
@@ -33,34 +46,42 @@ class LocalAirflowError(Exception):
 
 
 @dataclass(frozen=True)
-class Started:
-    """A process that was started: ``created`` (seconds since 1970) tells it from a later one with the same pid."""
-
-    name: str
-    pid: int
-    created: float
-
-
-@dataclass(frozen=True)
 class Running:
-    """What ``up.json`` holds."""
+    """What ``up.json`` holds: ``mark`` is the value that the variable of that name has in every process."""
 
     url: str
     root: str
-    processes: tuple[Started, ...]
+    mark: str
 
 
 class LocalAirflow:
-    """One Airflow under ``home`` whose pipelines work under ``root`` (a URI)."""
+    """One Airflow under ``home`` whose pipelines work under ``root`` (a URI).
 
-    def __init__(self, home: Path, root: str, extra_environment: Mapping[str, str] | None = None) -> None:
+    ``users`` are the roles of people, by name; ``passwords`` are theirs.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        root: str,
+        extra_environment: Mapping[str, str] | None = None,
+        *,
+        users: Mapping[str, str] = ADMIN_ONLY,
+    ) -> None:
         self.home = home.resolve()
         self.root = root
-        self.port, self._worker_log_port, self._trigger_log_port = _free_ports(3)
+        self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.api = AirflowApi(self.url)
+        self._users = {**users, _TASKS: "op"}
+        self.passwords = {user: secrets.token_urlsafe(18) for user in self._users}
+        self.api = self.api_as(ADMIN)
+        self._mark = secrets.token_hex(16)
         self._extra = dict(extra_environment or {})
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def api_as(self, user: str) -> AirflowApi:
+        """The REST API as one of the users."""
+        return AirflowApi(self.url, user, self.passwords[user])
 
     def environment(self) -> dict[str, str]:
         """The environment of every Airflow process: this one's, Airflow's settings, Headrace's."""
@@ -71,14 +92,14 @@ class LocalAirflow:
             "CORE__LOAD_EXAMPLES": False,
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
             "CORE__PARALLELISM": 4,
-            "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": True,
+            "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": False,
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in self._users.items()),
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self._passwords_file,
             "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "API__HOST": "127.0.0.1",
             "API__PORT": self.port,
             "API__BASE_URL": self.url,
             "API__WORKERS": 1,
-            "LOGGING__WORKER_LOG_SERVER_PORT": self._worker_log_port,
-            "LOGGING__TRIGGER_LOG_SERVER_PORT": self._trigger_log_port,
             "DAG_PROCESSOR__REFRESH_INTERVAL": 10,
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 10,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,
@@ -91,26 +112,34 @@ class LocalAirflow:
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
             "AIRFLOW_HOME": str(self.home),
             "HEADRACE_ROOT": self.root,
+            "HEADRACE_ALLOWED_HOSTS": "127.0.0.1,localhost",
+            "AIRFLOW_CONN_HEADRACE_API": json.dumps(
+                {"conn_type": "http", "login": _TASKS, "password": self.passwords[_TASKS]}
+            ),
             "GX_ANALYTICS_ENABLED": "false",
+            _MARK: self._mark,
+            "SPT_NOENV": "1",  # processes that change their title keep the mark
             **{f"AIRFLOW__{name}": str(value) for name, value in settings.items()},
             **self._extra,
         }
 
     def start(self) -> Running:
-        """Migrate, make pools, start the components, wait until all are healthy. Raises LocalAirflowError."""
+        """Migrate, start the components, wait until all are healthy. Raises LocalAirflowError."""
         if running(self.home) is not None:
             raise LocalAirflowError(f"an Airflow of {self.home} is running already; stop it first (make down)")
-        self.home.mkdir(parents=True, exist_ok=True)
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(self._passwords_file, json.dumps(self.passwords))
+        state = Running(self.url, self.root, self._mark)
+        _write_private(_state_file(self.home), json.dumps(asdict(state)))
         try:
             self.run("db-migrate", "airflow", "db", "migrate")
-            self.run("pools", sys.executable, "-m", "headrace_airflow.pools", "create")
-            for component in COMPONENTS:
-                self._spawn(component)
+            for component, options in COMPONENTS.items():
+                self._spawn(component, options)
             self._wait_until_healthy()
         except BaseException:
             self.stop()
             raise
-        return self._running()
+        return state
 
     def run(self, name: str, *command: str) -> None:
         """Run a command to its end, output to ``name``.log. Raises LocalAirflowError when it fails."""
@@ -133,10 +162,14 @@ class LocalAirflow:
         data = (self.home / "logs" / f"{name}.log").read_bytes()
         return data[-_TAIL_BYTES:].decode(errors="replace")
 
-    def _spawn(self, component: str) -> None:
+    @property
+    def _passwords_file(self) -> Path:
+        return self.home / "passwords.json"
+
+    def _spawn(self, component: str, options: Sequence[str]) -> None:
         with self._log(component) as log:
             process = subprocess.Popen(
-                ["airflow", component],
+                ["airflow", component, *options],
                 executable=str(Path(sys.executable).parent / "airflow"),
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
@@ -145,14 +178,6 @@ class LocalAirflow:
                 start_new_session=True,
             )
         self._processes.append((component, process))
-        _state_file(self.home).write_text(json.dumps(asdict(self._running())))
-
-    def _running(self) -> Running:
-        started = []
-        for name, process in self._processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                started.append(Started(name, process.pid, psutil.Process(process.pid).create_time()))
-        return Running(self.url, self.root, tuple(started))
 
     def _wait_until_healthy(self) -> None:
         for attempt in Retrying(
@@ -178,56 +203,68 @@ def running(home: Path) -> Running | None:
     file = _state_file(home)
     if not file.is_file():
         return None
-    state = json.loads(file.read_text())
-    processes = tuple(Started(**one) for one in state["processes"])
-    found = Running(state["url"], state["root"], processes)
-    return found if any(_process(one) for one in processes) else None
+    found = Running(**json.loads(file.read_text()))
+    return found if _marked(found.mark) else None
 
 
-def stop(home: Path) -> list[str]:
-    """Stop what was started under ``home``, by pid: SIGTERM, then SIGKILL. The names of what was stopped."""
+def stop(home: Path) -> bool:
+    """Stop whatever carries the mark of ``home``, by pid: SIGTERM, then SIGKILL. Whether anything did.
+
+    Raises LocalAirflowError when a process does not end at all.
+    """
     found = running(home)
+    if found is not None:
+        family = _marked(found.mark)
+        pids = {process.pid for process in family}
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.ppid() not in pids:  # it ends those that it has started; of a dead parent it is one itself
+                    process.terminate()
+        _wait_until_gone(found.mark)
     _state_file(home).unlink(missing_ok=True)
-    if found is None:
-        return []
-    leaders = {one.name: process for one in found.processes if (process := _process(one))}
-    family = [*leaders.values(), *_descendants(list(leaders.values()))]
-    for leader in leaders.values():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            leader.terminate()
-    _, left = psutil.wait_procs(family, timeout=_STOP_SECONDS)
-    left = [*left, *_descendants(left)]
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, timeout=_STOP_SECONDS)
-    return [*leaders]
+    return found is not None
 
 
-def _descendants(processes: list[psutil.Process]) -> list[psutil.Process]:
+def _wait_until_gone(mark: str) -> None:
+    """Until no process has ``mark``; those that take too long are killed."""
+    patient = time.monotonic() + _STOP_SECONDS
+    for attempt in Retrying(
+        stop=stop_after_delay(2 * _STOP_SECONDS),
+        wait=wait_fixed(0.1),
+        retry=retry_if_exception_type(LocalAirflowError),
+        reraise=True,
+    ):
+        with attempt:
+            if left := _marked(mark):
+                if time.monotonic() > patient:
+                    for process in left:
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            process.kill()
+                raise LocalAirflowError(f"these processes do not end: {', '.join(str(one.pid) for one in left)}")
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    """The processes of this user that were started with ``mark`` in their environment, by us or by one another."""
     found = []
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += process.children(recursive=True)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # gone, or another user's
+            if process.environ().get(_MARK) == mark:
+                found.append(process)
     return found
-
-
-def _process(started: Started) -> psutil.Process | None:
-    try:
-        process = psutil.Process(started.pid)
-        alive = abs(process.create_time() - started.created) < 1 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return None
-    return process if alive else None
 
 
 def _state_file(home: Path) -> Path:
     return home.resolve() / "up.json"
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+def _write_private(file: Path, text: str) -> None:
+    """Write what only this user may read."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(text)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -20,7 +20,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from scripts import land_flights, minio_server, spark_jars
 from scripts.airflow_api import NotReadyError
-from scripts.airflow_env import REPOSITORY, LocalAirflow, LocalAirflowError, stop
+from scripts.airflow_env import ADMIN, REPOSITORY, LocalAirflow, LocalAirflowError, stop
 
 FOLDER = REPOSITORY / ".headrace" / "demo"
 PIPELINES = ("flights_departures", "aircraft_sessions")
@@ -96,7 +96,7 @@ def demonstrate(store: str, instalments: int, clock: Stopwatch, stack: ExitStack
         airflow.start()
         for pipeline in PIPELINES:
             airflow.api.wait_for_dag(f"headrace_{pipeline}_process", _DAG_SECONDS)
-        print(f"Airflow runs at {airflow.url}; the root is {root}")
+        print(f"Airflow runs at {airflow.url} (login {ADMIN}, password {airflow.passwords[ADMIN]}); the root is {root}")
     for number in range(1, instalments + 1):
         with clock.step(f"instalment {number} of {instalments}: land"):
             print(f"landed {len(land_flights.land(root, number, instalments))} files")

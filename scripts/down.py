@@ -11,8 +11,7 @@ def main(arguments: list[str]) -> int:
     """Exit code 0, also when nothing was running."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=HOME, help="AIRFLOW_HOME (default: %(default)s)")
-    stopped = stop(parser.parse_args(arguments).home)
-    print(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+    print("stopped Airflow" if stop(parser.parse_args(arguments).home) else "nothing was running")
     return 0
 
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.airflow_env import HOME, REPOSITORY, LocalAirflow, LocalAirflowError
+from scripts.airflow_env import ADMIN, HOME, REPOSITORY, LocalAirflow, LocalAirflowError
 
 ROOT = REPOSITORY / ".headrace" / "root"
 
@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
     except LocalAirflowError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"Airflow runs at {airflow.url} (no login; loopback only)")
+    print(f"Airflow runs at {airflow.url} (for this machine only)")
+    print(f"  login  {ADMIN}, password {airflow.passwords[ADMIN]} (new at every start)")
     print(f"  root   {given.root}\n  logs   {airflow.home / 'logs'}\n  stop   make down")
     return 0
 

@@ -12,6 +12,7 @@ ROOT: Final = "HEADRACE_ROOT"
 SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"
 API_CONNECTION: Final = "HEADRACE_API_CONN"
 DRIVER_MEMORY: Final = "HEADRACE_DRIVER_MEMORY"
+ALLOWED_HOSTS: Final = "HEADRACE_ALLOWED_HOSTS"
 
 
 class DeploymentError(FixConfigError):
@@ -43,6 +44,11 @@ def api_connection() -> str:
 def driver_memory() -> str:
     """Memory of the driver's JVM; in local mode the executor's too."""
     return os.environ.get(DRIVER_MEMORY, "2g")
+
+
+def allowed_hosts() -> list[str]:
+    """The names under which Airflow's API server may be called; none: any."""
+    return [name for name in os.environ.get(ALLOWED_HOSTS, "").split(",") if name]
 
 
 def pool_name(pipeline: str) -> str:

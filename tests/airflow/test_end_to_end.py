@@ -1,34 +1,47 @@
 """A real Airflow (migrate, api-server, scheduler, dag-processor) and real Spark applications, driven through REST."""
 
+import ipaddress
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import httpx
 import psutil
 import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
-from scripts.airflow_env import LocalAirflow, running
+from scripts.airflow_env import LocalAirflow, running, stop
 from tests.airflow.subprocesses import write_pipeline
 
 pytestmark = pytest.mark.airflow
 
 _DAG_SECONDS = 120
 _RUN_SECONDS = 900
+_PROCESS_SECONDS = 120
+_ROLES = {"admin": "admin", "runs": "user", "looks": "viewer"}
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    """An Airflow with three pipelines: one that works, one without a budget for dead letters, one that expects less."""
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three pipelines: one that works, one without a budget for dead letters, one that expects less."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    write_pipeline(folder, "clicks")
+    write_pipeline(folder, "strict", source="max_rejected=0,")
+    write_pipeline(folder, "modest", most=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    """An Airflow with those pipelines and a user of each role."""
     folder = tmp_path_factory.mktemp("airflow")
-    pipelines = folder / "pipelines"
-    pipelines.mkdir()
-    write_pipeline(pipelines, "clicks")
-    write_pipeline(pipelines, "strict", source="max_rejected=0,")
-    write_pipeline(pipelines, "modest", most=1)
-    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), {"HEADRACE_PIPELINES": str(pipelines)})
+    environment = {"HEADRACE_PIPELINES": str(pipelines)}
+    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, users=_ROLES)
     try:
         local.start()
         yield local
@@ -54,6 +67,33 @@ def log(api: AirflowApi, ended: EndedRun, task: str) -> str:
     return "\n".join(api.log(ended.dag_id, ended.run_id, task))
 
 
+def family() -> list[psutil.Process]:
+    """All that this process has started, and what that has started."""
+    return psutil.Process().children(recursive=True)
+
+
+def drivers() -> list[psutil.Process]:
+    """Spark drivers at work: a port for Python, one for executors, one for blocks."""
+    return [one for one in family() if len(listening(one)) > 2]
+
+
+def listening(process: psutil.Process) -> set[str]:
+    """Address and port of every socket on which a process waits for others."""
+    try:
+        connections = process.net_connections("inet")
+    except psutil.NoSuchProcess:
+        return set()
+    waiting = [one.laddr for one in connections if one.status == psutil.CONN_LISTEN]
+    return {f"{address.ip.removeprefix('::ffff:')} {address.port}" for address in waiting}
+
+
+def a_driver_runs() -> None:
+    """Wait until a Spark driver is at work."""
+    Retrying(stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.1), retry=retry_if_result(lambda f: not f))(
+        drivers
+    )
+
+
 def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirflow) -> None:
     store = open_store(airflow.root)
     land(store, "clicks", "a.jsonl", range(10))
@@ -76,13 +116,19 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     assert airflow.api.asset_events(nothing_new.dag_id, nothing_new.run_id) == []
 
 
-def test_a_failing_run_says_why_in_the_tasks_log(airflow: LocalAirflow) -> None:
+def test_a_failing_run_says_why_and_a_person_may_mark_it_as_successful(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "strict", "a.jsonl", range(3), "this is no JSON")
     ended = run(airflow.api, "headrace_strict_process")
     assert (ended.state, ended.tasks["process"]) == ("failed", "failed")
     text = log(airflow.api, ended, "process")
     assert "AirflowFailException: data" in text
     assert "max_rejected" in text
+
+    airflow.api.mark_success(ended.dag_id, ended.run_id, "process")
+    marked = airflow.api.wait_for_run(ended.dag_id, ended.run_id, _RUN_SECONDS)
+    assert marked.tasks == {
+        "preconditions": "success", "process": "success", "audit": "success", "publish": "skipped",
+    }, log(airflow.api, marked, "publish")  # fmt: skip
 
 
 def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: LocalAirflow) -> None:
@@ -117,21 +163,85 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     assert cut_over["rows"]["input_files"] == 2
 
 
-def test_a_missing_pool_fails_the_run_at_once_and_says_what_to_do(airflow: LocalAirflow) -> None:
-    airflow.api.delete_pool("headrace_strict")
-    ended = run(airflow.api, "headrace_strict_process")
-    assert ended.tasks["preconditions"] == "failed"
-    text = log(airflow.api, ended, "preconditions")
-    assert "there is no pool headrace_strict" in text
-    assert "python -m headrace_airflow.pools create" in text
+def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:
+    catalog = Catalog(open_store(airflow.root), "modest")
+    released = catalog.head().refs["main"]
+    catalog.release(released, "ada: the expectation was too narrow")
+    ended = run(airflow.api, "headrace_modest_process")
+    assert ended.state == "success", log(airflow.api, ended, "publish")
+    (event,) = airflow.api.asset_events(ended.dag_id, ended.run_id)
+    assert (event["snapshot"], event["rows"]["input_files"]) == (released, 2)
 
 
-def test_stopping_leaves_no_process(airflow: LocalAirflow) -> None:  # the last test: it stops what the others use
+def test_a_pipeline_that_comes_while_airflow_is_up_runs_and_listens_on_loopback_alone(
+    airflow: LocalAirflow, pipelines: Path
+) -> None:
+    write_pipeline(pipelines, "newcomer")
+    land(open_store(airflow.root), "newcomer", "a.jsonl", range(3))
+    airflow.api.wait_for_dag("headrace_newcomer_process", _DAG_SECONDS)
+    run_id = airflow.api.trigger("headrace_newcomer_process")
+    a_driver_runs()
+    found = {address for process in family() for address in listening(process)}
+    assert len(found) > 3  # the API server, and three of the driver
+    assert {address for address in found if not ipaddress.ip_address(address.split()[0]).is_loopback} == set()
+    ended = airflow.api.wait_for_run("headrace_newcomer_process", run_id, _RUN_SECONDS)
+    assert ended.state == "success", log(airflow.api, ended, "process")
+    assert airflow.api.pools()["headrace_newcomer"] == 1
+
+
+def test_a_form_that_names_a_flag_as_branch_is_refused(airflow: LocalAirflow) -> None:
+    with pytest.raises(httpx.HTTPStatusError) as refused:
+        airflow.api.trigger("headrace_clicks_process", {"branch": "--full-sweep"})
+    assert refused.value.response.is_client_error
+    assert "--full-sweep" in refused.value.response.text
+
+
+def test_nobody_gets_in_without_a_password_or_beyond_a_role(airflow: LocalAirflow) -> None:
+    airflow.api.wait_for_dag("headrace_clicks_process", _DAG_SECONDS)
+    with httpx.Client(base_url=airflow.url, timeout=60) as anybody:
+        assert anybody.get("/auth/token").is_client_error
+        assert anybody.get("/auth/token/login").is_client_error
+        assert anybody.get("/api/v2/dags").status_code == 401
+        assert anybody.post("/auth/token", json={"username": "admin", "password": "admin"}).status_code == 401
+    with closing(airflow.api_as("looks")) as looks, closing(airflow.api_as("runs")) as runs:
+        assert "default_pool" in looks.pools()
+        with pytest.raises(httpx.HTTPStatusError, match="403"):
+            looks.trigger("headrace_clicks_process")
+        with pytest.raises(httpx.HTTPStatusError, match="403"):
+            runs.delete_pool("default_pool")
+        with pytest.raises(httpx.HTTPStatusError, match="400"):  # may do it, and is told what is wrong with it
+            runs.trigger("headrace_clicks_process", {"max_epochs": 0})
+
+
+@pytest.mark.parametrize("path", ["/", "/auth/token", "/api/v2/monitor/health", "/execution/health/ping"])
+def test_a_request_under_a_foreign_name_is_refused(airflow: LocalAirflow, path: str) -> None:
+    for host, refused in ((f"127.0.0.1:{airflow.port}", False), ("rebound.example", True), ("127.0.0.1.nip.io", True)):
+        answer = httpx.get(f"{airflow.url}{path}", headers={"Host": host}, timeout=60)
+        assert (answer.text == "Invalid host header") is refused, (host, answer)
+
+
+def test_passwords_are_for_their_owner_alone(airflow: LocalAirflow) -> None:
+    holders = [file for file in airflow.home.rglob("*") if file.is_file() and airflow.passwords["admin"] in text(file)]
+    assert [(file.name, file.stat().st_mode & 0o777) for file in holders] == [("passwords.json", 0o600)]
+
+
+def text(file: Path) -> str:
+    return file.read_text(errors="replace")
+
+
+def test_stopping_leaves_no_process_behind_a_scheduler_that_died(airflow: LocalAirflow) -> None:
+    # the last test: it stops what the others use
+    land(open_store(airflow.root), "clicks", "d.jsonl", range(30, 40))
+    airflow.api.trigger("headrace_clicks_process")
+    a_driver_runs()
     state = running(airflow.home)
     assert state is not None
-    assert [one.name for one in state.processes] == ["api-server", "scheduler", "dag-processor"]
-    leaders = [psutil.Process(one.pid) for one in state.processes]
-    family = [*leaders, *(child for leader in leaders for child in leader.children(recursive=True))]
-    airflow.stop()
+    assert state.url == airflow.url
+    everything = family()
+    (scheduler,) = (one for one in psutil.Process().children() if "scheduler" in " ".join(one.cmdline()))
+    scheduler.kill()
+    scheduler.wait()
+    assert stop(airflow.home)
     assert running(airflow.home) is None
-    assert [process for process in family if process.is_running()] == []
+    assert [one for one in everything if one.is_running() and one.status() != psutil.STATUS_ZOMBIE] == []
+    assert not stop(airflow.home)
