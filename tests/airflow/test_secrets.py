@@ -1,0 +1,164 @@
+"""No secret is where it does not belong: runs on a real MinIO with right and with wrong keys, then a search everywhere.
+
+What is searched: all files of Airflow (the logs of tasks and of components, settings), its metadata database table by
+table (XCom and rendered templates among them), all objects of the root (manifests, results, audits), and what the
+command line printed.
+"""
+
+import base64
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from headrace_snapshots.store import ObjectStore, open_store
+from scripts import minio_server
+from scripts.airflow_api import EndedRun
+from scripts.airflow_env import LocalAirflow
+from scripts.minio_server import Server
+from tests.airflow.subprocesses import write_pipeline
+
+pytestmark = [pytest.mark.airflow, pytest.mark.s3]
+
+_SECONDS = 900
+WRONG = "wrong/Secret+Key=of nobody 4711"
+BUCKET = "secrets"
+ROOT = f"s3://{BUCKET}/root"
+
+
+class Deployment:
+    """An Airflow home, a root on MinIO, what the command line printed; and the secrets that were used."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.home = folder / "home"
+        self.printed = folder / "printed"
+        self.pipelines = folder / "pipelines"
+        self.right = server.environment()
+        self.wrong = {**self.right, "AWS_SECRET_ACCESS_KEY": WRONG}
+        self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], WRONG]
+        self.pipelines.mkdir()
+        write_pipeline(self.pipelines, "clicks")
+
+    def run(self, keys: Mapping[str, str]) -> tuple[EndedRun, str]:
+        """A run of the process DAG under an Airflow with ``keys``, and the log of its task."""
+        airflow = LocalAirflow(self.home, ROOT, {**keys, "HEADRACE_PIPELINES": str(self.pipelines)})
+        self.secrets += airflow.passwords.values()
+        try:
+            airflow.start()
+            airflow.api.wait_for_dag("headrace_clicks_process", _SECONDS)
+            run_id = airflow.api.trigger("headrace_clicks_process")
+            ended = airflow.api.wait_for_run("headrace_clicks_process", run_id, _SECONDS)
+            return ended, "\n".join(airflow.api.log(ended.dag_id, ended.run_id, "process"))
+        finally:
+            airflow.stop()
+
+    def command(self, keys: Mapping[str, str], *arguments: str) -> int:
+        """The exit code of a command of ``headrace``; what it prints is kept."""
+        with self.printed.open("ab") as out:
+            return subprocess.run(
+                [str(Path(sys.executable).with_name("headrace")), *arguments, "--root", ROOT],
+                env={**os.environ, **keys, "HEADRACE_PIPELINES": str(self.pipelines)},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode
+
+    def store(self, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+        """The root, with the right keys."""
+        for name, value in self.right.items():
+            monkeypatch.setenv(name, value)
+        return open_store(ROOT)
+
+    def tell_tales(self, store: ObjectStore) -> set[str]:
+        """Every place that has a secret, in any of the forms in which one may travel."""
+        forms = {form for secret in self.secrets for form in _forms(secret)}
+        return {place for place, content in self._contents(store) if any(form in content for form in forms)}
+
+    def _contents(self, store: ObjectStore) -> Iterator[tuple[str, str]]:
+        yield "printed", self.printed.read_text(errors="replace")
+        for file in self.home.rglob("*"):
+            if file.is_file() and file.name != "passwords.json":  # where Airflow looks them up
+                yield str(file.relative_to(self.home)), file.read_text(errors="replace")
+        with closing(sqlite3.connect(self.home / "airflow.db")) as database:
+            for line in database.iterdump():
+                yield f"table {line.split()[2]}" if line.startswith("INSERT") else "schema", line
+        for found in store.list(""):
+            yield found.path, store.read(found.path).decode(errors="replace")
+
+
+def _forms(secret: str) -> set[str]:
+    data = secret.encode()
+    return {
+        secret,
+        quote(secret),
+        quote(secret, safe=""),
+        json.dumps(secret)[1:-1],
+        base64.b64encode(data).decode(),
+        data.hex(),
+        data.hex().upper(),
+    }
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment without any run."""
+    folder = tmp_path_factory.mktemp("secrets")
+    server = minio_server.start(folder / "minio")
+    try:
+        minio_server.client(server).make_bucket(BUCKET)
+        yield Deployment(folder, server)
+    finally:
+        minio_server.stop(server)
+
+
+def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = deployment.store(monkeypatch)
+    start = datetime(2026, 11, 20, tzinfo=UTC)
+    clicks = [json.dumps({"user": "ada", "at": (start + timedelta(minutes=m)).isoformat()}) for m in range(5)]
+    store.write("landing/clicks/a.jsonl", "\n".join([*clicks, "no JSON", ""]).encode())
+
+    succeeded, log = deployment.run(deployment.right)
+    assert succeeded.state == "success", log
+    failed, log = deployment.run(deployment.wrong)
+    assert failed.tasks["process"] == "failed"
+    assert "AWS_SECRET_ACCESS_KEY" in log  # which says where to look
+    assert deployment.command(deployment.right, "log", "clicks") == 0
+    for command in (("log", "clicks"), ("read", "clicks"), ("run", "clicks")):
+        assert deployment.command(deployment.wrong, *command) != 0
+
+    assert deployment.tell_tales(store) == set()
+
+
+def test_the_search_finds_a_planted_secret_wherever_it_is(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = deployment.store(monkeypatch)
+    right = deployment.right["AWS_SECRET_ACCESS_KEY"]
+    objects = {"clicks/manifests/x.json", "clicks/runs/x.json", "clicks/audits/a--b/result.json"}
+    for path, form in zip(
+        sorted(objects), (right, quote(WRONG), base64.b64encode(right.encode()).decode()), strict=True
+    ):
+        store.write(path, json.dumps({"error": f"GET https://x?sig={form} failed"}).encode())
+    task_log = next(deployment.home.glob("logs/dag_id=*/**/*.log"))
+    with task_log.open("a") as log:
+        log.write(json.dumps({"event": f"the key is {WRONG}"}))
+    tables = {"xcom": "value", "rendered_task_instance_fields": "rendered_fields", "log": "extra"}
+    with closing(sqlite3.connect(deployment.home / "airflow.db")) as database, database:
+        for table, column in tables.items():
+            assert database.execute(f"UPDATE {table} SET {column} = ?", [json.dumps({"key": right})]).rowcount > 0
+    with deployment.printed.open("a") as printed:
+        printed.write(deployment.secrets[-1])
+
+    found = deployment.tell_tales(store)
+    wanted = {*objects, str(task_log.relative_to(deployment.home)), "printed", *(f'table "{name}"' for name in tables)}
+    assert found - {"airflow.db"} == wanted
