@@ -47,7 +47,7 @@ minio-stop: $(READY) ## Stop the MinIO that `make minio` started
 archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM (optional)
 	$(BIN)/python -m scripts.spark_archive
 
-figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark and draw docs/figures (ARGS="--engine reference": without Spark)
+figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark and draw docs/figures (ARGS="--executor reference": without Spark)
 	$(BIN)/python -m scripts.figures $(ARGS)
 
 test: $(READY) ## All tests (ARGS="..." goes to pytest)

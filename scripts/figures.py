@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headrace.entrypoints.conformance import EXECUTORS
-from headrace.entrypoints.conformance_cases import AdvanceProcessingTime, Case
-from headrace.entrypoints.conformance_replay import Executor, Replay
+from headrace.conformance.cases import AdvanceProcessingTime, Case
+from headrace.conformance.command import EXECUTORS
+from headrace.conformance.replay import Executor, Replay
 from headrace.errors import GiveUpError
 from headrace.observe.paper_figures import Emission, Picture, svg
 from scripts.paper_example import EVENT_TIMES, POINTS, PROCESSING_TIMES, Example, examples
@@ -62,16 +62,16 @@ def file_name(number: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """``python -m scripts.figures [--engine reference|spark] [--out FOLDER]``."""
+    """``python -m scripts.figures [--executor reference|spark] [--out FOLDER]``."""
     parser = argparse.ArgumentParser(description="Draw figures 5 to 14 of the Dataflow paper from real panes.")
-    parser.add_argument("--engine", choices=sorted(EXECUTORS), default="spark")
+    parser.add_argument("--executor", choices=sorted(EXECUTORS), default="spark")
     parser.add_argument("--out", type=Path, default=FOLDER, help="default: docs/figures")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    drawn = pictures(EXECUTORS[options.engine]())
+    drawn = pictures(EXECUTORS[options.executor]())
     for number, picture in drawn.items():
         (options.out / file_name(number)).write_text(svg(picture), encoding="utf-8")
-    print(f"{len(drawn)} figures in {options.out}, from panes of {options.engine}")
+    print(f"{len(drawn)} figures in {options.out}, from panes of {options.executor}")
 
 
 if __name__ == "__main__":

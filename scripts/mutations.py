@@ -215,8 +215,8 @@ def engine(mutation: Mutation | None) -> Iterator[None]:
 def failures(cases: Iterable[tuple[str, str]], mutation: Mutation | None, spark: SparkSession) -> list[str]:
     """Those of ``cases`` that do not pass with the mutation, by name. Raises RuntimeError if they did not run."""
     with engine(mutation):
-        conformance = importlib.import_module("headrace.entrypoints.conformance")
-        executor = importlib.import_module("headrace.entrypoints.conformance_spark").SparkExecutor(spark)
+        conformance = importlib.import_module("headrace.conformance.command")
+        executor = importlib.import_module("headrace.conformance.on_spark").SparkExecutor(spark)
         if Path(str(conformance.__file__)).is_relative_to(REPOSITORY):
             raise RuntimeError("the copy of the engine was not imported")
         try:

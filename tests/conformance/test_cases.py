@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.conformance import CaseResult, Status, run_file
-from headrace.entrypoints.conformance_reference import ReferenceExecutor
+from headrace.conformance.command import CaseResult, Status, run_file
+from headrace.conformance.on_reference import ReferenceExecutor
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.json"))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.entrypoints import conformance as runner
-from headrace.entrypoints.conformance import (
+from headrace.conformance.cases import Case
+from headrace.conformance.command import (
     Status,
     all_required_passed,
     conformance,
@@ -19,9 +19,9 @@ from headrace.entrypoints.conformance import (
     render_text,
     run_file,
 )
-from headrace.entrypoints.conformance_cases import Case
-from headrace.entrypoints.conformance_reference import ReferenceExecutor
-from headrace.entrypoints.conformance_replay import Outcome, Replay
+from headrace.conformance.on_reference import ReferenceExecutor
+from headrace.conformance.replay import Outcome, Replay
+from headrace.entrypoints import conformance as runner
 from headrace.errors import FixConfigError
 from headrace.model.panes import Pane
 
@@ -212,8 +212,8 @@ def test_what_is_no_file_of_cases(
         assert "other.json" in capsys.readouterr().err
     assert main([str(tmp_path / "missing.json")]) == FixConfigError.exit_code
     assert main([str(write(CASE)), "--only", "nothing*"]) == FixConfigError.exit_code
-    with pytest.raises(FixConfigError, match="no engine 'flink'"):
-        conformance(write(CASE), engine="flink")
+    with pytest.raises(FixConfigError, match="no executor 'flink'"):
+        conformance(write(CASE), executor="flink")
 
 
 @pytest.mark.parametrize(("is_terminal", "words"), [(False, "1 of 2 cases\n2 of 2 cases\n"), (True, "cases")])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.conformance.command import Status, run_file
+from headrace.conformance.on_spark import SparkExecutor
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.conformance import Status, run_file
-from headrace.entrypoints.conformance_spark import SparkExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from headrace.engine.plan import Plan
 from headrace.engine.side_outputs import rejected_rows
-from headrace.engine.source_planning import InputFile, Offsets, discover
 from headrace.engine.source_reading import Batch, numbered_records, open_batch, read_batches
 from headrace.engine.types import SparkSession
 from headrace.model.expr import DataType, Expr, col
@@ -24,6 +23,7 @@ from headrace.pipeline import (
     discarding,
     sum_of,
 )
+from headrace.sources.planning import InputFile, Offsets, discover
 from headrace_snapshots.store import LocalStore
 from tests.corpus import SCHEMA
 

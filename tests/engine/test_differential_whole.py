@@ -17,7 +17,6 @@ from headrace.engine.delta import aggregate, assigned
 from headrace.engine.elements import judge
 from headrace.engine.errors import ArithmeticDataError, spark_errors
 from headrace.engine.plan import Plan
-from headrace.engine.source_planning import Offsets, discover
 from headrace.engine.source_reading import open_batch, read_batches
 from headrace.engine.state import union
 from headrace.engine.step import StepProgram
@@ -66,6 +65,7 @@ from headrace.pipeline import (
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.reference import Epoch, run_pipeline
+from headrace.sources.planning import Offsets, discover
 from headrace_snapshots.store import open_store
 from tests.engine.differential import by_window, run_on_spark
 from tests.process.test_plans import plan_of

@@ -24,10 +24,10 @@ from headrace.engine.errors import (
     spark_errors,
     translate_spark_error,
 )
-from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.types import SparkSession
 from headrace.engine.writer import write_files
 from headrace.errors import FixConfigError, FixDataError, HeadraceError
+from headrace.sources.planning import VanishedFileError
 from headrace_snapshots.store import StoreUnavailableError
 
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.engine.progress import Progress
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, NEVER, Instant, instant
+from headrace.sources.progress import Progress
 
 
 @pytest.mark.parametrize("due", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])

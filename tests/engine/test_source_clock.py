@@ -15,13 +15,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.engine.epochs import EpochEngine
-from headrace.engine.landing import Landing
 from headrace.engine.plan import Plan
-from headrace.engine.progress import InputProgress, Progress
 from headrace.engine.session import interpreting
 from headrace.engine.source_clock import Facts, SourceClock
-from headrace.engine.source_planning import InputFile, Offsets
-from headrace.engine.source_reading import marks
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
@@ -46,6 +42,10 @@ from headrace.pipeline.inputs import OWN
 from headrace.program import columns as c
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
+from headrace.sources.judging import mark_of
+from headrace.sources.landing import Landing
+from headrace.sources.planning import InputFile, Offsets
+from headrace.sources.progress import InputProgress, Progress
 from headrace_snapshots.store import LocalStore
 from tests.reference.strategies import examples
 
@@ -219,7 +219,7 @@ class Expected:
 def judged(spark: SparkSession, pipeline: Pipeline, records: list[Record]) -> DataFrame:
     """``records`` as the source judges them, as far as clocks look at them."""
     rows: dict[str, list[Any]] = {c.REJECT: [], c.SPLIT: [], c.MARK: []}
-    marks_of = marks(pipeline.event_time)
+    marks_of = mark_of(pipeline.event_time)
     for record in records:
         at, until = record.get("at"), record.get("until")
         is_control = marks_of is not None and at is None and until is not None

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.source_planning import (
+from headrace.model.expr import DataType
+from headrace.pipeline import FileFormat, FileSource
+from headrace.sources.planning import (
     ChangedFileError,
     InputFile,
     Offsets,
@@ -22,8 +24,6 @@ from headrace.engine.source_planning import (
     open_source,
     taken_in,
 )
-from headrace.model.expr import DataType
-from headrace.pipeline import FileFormat, FileSource
 from headrace_snapshots.store import LocalStore, MemoryStore, ObjectStore
 
 SOURCE = FileSource(path="landing", format=FileFormat.JSON, schema={"a": DataType.INT})

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from headrace.conformance.cases import Case
+from headrace.conformance.on_reference import ReferenceExecutor
+from headrace.conformance.replay import Replay
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.conformance_cases import Case
-from headrace.entrypoints.conformance_reference import ReferenceExecutor
-from headrace.entrypoints.conformance_replay import Replay
 from headrace.model.panes import Timing
 from headrace.observe.paper_figures import Box, Picture, Point, boxes, svg
 from scripts.figures import FOLDER, FigureError, file_name, main, pictures
@@ -91,7 +91,7 @@ def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_gives_the_same_figures(spark: SparkSession) -> None:
-    from headrace.entrypoints.conformance_spark import SparkExecutor
+    from headrace.conformance.on_spark import SparkExecutor
 
     interpreting = spark.newSession()  # the same application: many queries over a few rows, each run once
     interpreting.conf.set("spark.sql.codegen.wholeStage", "false")
@@ -149,7 +149,7 @@ def test_a_picture_always_gives_the_same_document(documents: dict[int, str]) -> 
 
 def test_the_command_writes_all_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "figures"
-    main(["--engine", "reference", "--out", str(folder)])
+    main(["--executor", "reference", "--out", str(folder)])
     assert sorted(file.name for file in folder.iterdir()) == [file_name(number) for number in VALUES]
     assert "10 figures" in capsys.readouterr().out
 

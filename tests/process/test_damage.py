@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.engine.epochs import EpochEngine
-from headrace.engine.landing import Landing
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import audit_path, read_audit
@@ -21,6 +20,7 @@ from headrace.entrypoints.results import RunResult
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline
 from headrace.pipeline.inputs import OWN
+from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.layers import FANOUT

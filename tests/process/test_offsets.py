@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.progress import InputProgress, Progress
-from headrace.engine.source_planning import ChangedFileError, InputFile, Offsets, advance
 from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.restoring import restore
 from headrace.pipeline.inputs import OWN
+from headrace.sources.planning import ChangedFileError, InputFile, Offsets, advance
+from headrace.sources.progress import InputProgress, Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import BrokenObjectError

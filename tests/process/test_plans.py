@@ -9,9 +9,7 @@ import pytest
 from headrace.engine import step as steps
 from headrace.engine.delta import aggregate, assigned
 from headrace.engine.epochs import EpochEngine
-from headrace.engine.landing import Landing
 from headrace.engine.session import interpreting
-from headrace.engine.source_planning import InputFile
 from headrace.engine.source_reading import open_batch, read_batches
 from headrace.engine.state import merge, union
 from headrace.engine.types import DataFrame, SparkSession
@@ -19,6 +17,8 @@ from headrace.model.time import Instant, instant
 from headrace.pipeline import AfterCount, AfterWatermark, Pipeline, col, custom_of, retracting
 from headrace.pipeline.inputs import OWN
 from headrace.program.firing import Clocks
+from headrace.sources.landing import Landing
+from headrace.sources.planning import InputFile
 from headrace_snapshots.store import open_store
 from tests.own_combiners import Span
 from tests.process.clicks import CLICKS, FILES, SESSIONS, START, USERS, land

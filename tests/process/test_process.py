@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from headrace.engine.epochs import Computed, EpochEngine, Written
-from headrace.engine.landing import ByInput, Landing
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import process as processing
@@ -26,6 +25,7 @@ from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline, retracting
 from headrace.pipeline.inputs import OWN
+from headrace.sources.landing import ByInput, Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

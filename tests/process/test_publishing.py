@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.progress import InputProgress, Progress
-from headrace.engine.source_planning import Offsets
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
 from headrace.entrypoints.backfill import BranchBehindError, ClockAheadError, cut_over
 from headrace.entrypoints.options import UnknownBranchError
@@ -17,6 +15,8 @@ from headrace.entrypoints.publish import AuditMissingError, publish_audited
 from headrace.entrypoints.recorded import progress_of
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
+from headrace.sources.planning import Offsets
+from headrace.sources.progress import InputProgress, Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.progress import Progress
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.recover import recover
 from headrace.pipeline import FixedWindows
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.manifest import Manifest

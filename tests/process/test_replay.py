@@ -201,8 +201,8 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commit_by_hand(root: Path) -> None:
     """Two epochs of main that read a file each, as a run would record them."""
-    from headrace.engine.progress import Progress
     from headrace.pipeline.fingerprint import fingerprint
+    from headrace.sources.progress import Progress
     from headrace_snapshots.format.filelog import FileLog, FileRecord
     from headrace_snapshots.format.files import InputFile
 

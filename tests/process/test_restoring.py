@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from headrace.engine.progress import Progress
-from headrace.engine.source_planning import InputFile
 from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, restore
 from headrace.errors import FixConfigError
 from headrace.pipeline.inputs import OWN
+from headrace.sources.planning import InputFile
+from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError
 from headrace_snapshots.format import files as format_files

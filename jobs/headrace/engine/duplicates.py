@@ -23,9 +23,6 @@ from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
 from headrace.program import columns as c
 
-TABLE = "ids"
-"""The table of a snapshot that holds them."""
-
 _AT, _KNOWN, _RANK = "at", "_known", "_rank"
 
 

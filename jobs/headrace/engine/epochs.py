@@ -5,24 +5,25 @@ reads is immutable (the ABS paper's asynchronous snapshots come free).
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
+from typing import ParamSpec, TypeVar
 
 from pyspark.sql import functions as f
 
-from headrace.engine import duplicates as ids
 from headrace.engine import state as states
 from headrace.engine.delta import Accounting, Fate
 from headrace.engine.dues import Dues
 from headrace.engine.errors import spark_errors
 from headrace.engine.intake import Intake, Taken
-from headrace.engine.landing import ByInput, Landing, counted
 from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import Operator, Stepped, due_after, entering, run_stages
 from headrace.engine.plan import Plan
-from headrace.engine.progress import Progress
 from headrace.engine.reader import read_files
+from headrace.engine.requests import SparkRequests
+from headrace.engine.session import in_background_pool
 from headrace.engine.side_outputs import late_rows, rejected_panes, rejected_rows
 from headrace.engine.types import DataFrame, SparkSession
 from headrace.engine.views import newest_records
@@ -30,14 +31,15 @@ from headrace.engine.writer import write_files
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
+from headrace.sources.landing import ByInput, Landing, counted
+from headrace.sources.progress import Progress
+from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.files import Layer as StoredLayer
 from headrace_snapshots.store import ObjectStore
 
-
-def state_tables(pipeline: Pipeline) -> list[str]:
-    """The names of the tables that hold the state of each stage."""
-    return [f"state_{i}" if i else "state" for i in range(len(pipeline.stages))]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,21 @@ class EpochEngine:
         self.progress = Progress()
         self.epoch = -1
 
+    executor = "spark"
+
+    @cached_property
+    def scan_requests(self) -> SparkRequests:
+        """Requests that Spark itself makes."""
+        return SparkRequests(self.spark, (self.store.uri, *self.landing.uris))
+
+    def unseen_puts(self, written: Written) -> int:
+        """Tasks put each file."""
+        return written.files
+
+    def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
+        """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
+        return in_background_pool(self.spark, run)
+
     @property
     def plan(self) -> Plan:
         """That of the last stage, whose panes readers see."""
@@ -113,7 +130,7 @@ class EpochEngine:
             operator.layers = [self._load(operator, layer) for layer in tables.get(name, ())]
             operator.watermark, operator.published = watermark, output
             operator.processing_time = progress.processing_time
-        known = [self._load_ids(layer) for layer in tables.get(ids.TABLE, ())]
+        known = [self._load_ids(layer) for layer in tables.get(IDS, ())]
         self.intake.restore(progress.inputs, known, progress.watermark)
         self.operators[0].percentiles = dict(self.intake.percentiles)
 
@@ -219,7 +236,7 @@ class EpochEngine:
                 table(stage.state.rows, name)
                 for name, stage in zip(state_tables(self.pipeline), computed.stages, strict=True)
             ),
-            ids=table(computed.remembered.rows, ids.TABLE),
+            ids=table(computed.remembered.rows, IDS),
             panes=table(panes, "panes"),
             late=table(late, "late"),
             rejected=table(states.union(rejected) if rejected else None, "rejected"),

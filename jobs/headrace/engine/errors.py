@@ -17,38 +17,19 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
-from headrace.engine.source_planning import VanishedFileError
 from headrace.errors import (
     FixConfigError,
     FixDataError,
     GiveUpError,
     HeadraceError,
-    RestoreError,
     RetryError,
 )
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.planning import VanishedFileError
+from headrace.state.errors import LostStateError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """What ``except`` should name around a Spark action; connections fail where the JVM is gone."""
-
-
-class UnreadableFileError(FixDataError):
-    """An input file cannot be read. ``path`` is the file: relative to its source, or Spark's URI of it when that is all
-    that is known. ``reason`` is the same in a few words, as it would stand in a dead letter."""
-
-    code = "data.unreadable_file"
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(
-            f"file {path} cannot be read: {reason}. Land a corrected file under a new name and remove this one, "
-            "or set on_unreadable=DEAD_LETTER on the source"
-        )
-        self.path, self.reason = path, reason
-
-
-class FileColumnsError(UnreadableFileError):
-    """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
-
-    code = "data.file_columns"
 
 
 class ArithmeticDataError(FixDataError):
@@ -57,7 +38,7 @@ class ArithmeticDataError(FixDataError):
     code = "data.arithmetic"
 
 
-class LostBlockError(RestoreError):
+class LostBlockError(LostStateError):
     """Spark lost state that it held only in memory (an executor died): restore the last snapshot, redo the epoch."""
 
     code = "restore.lost_block"

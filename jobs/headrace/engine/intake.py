@@ -11,31 +11,27 @@ from pyspark.sql import functions as f
 
 from headrace.engine.delta import Fate
 from headrace.engine.duplicates import Duplicates
-from headrace.engine.errors import UnreadableFileError, spark_errors
+from headrace.engine.errors import spark_errors
 from headrace.engine.expressions import named
-from headrace.engine.landing import ByInput
 from headrace.engine.layers import Added, Layer
 from headrace.engine.operator import EMPTY, Operator, TakenIn
-from headrace.engine.progress import Ahead, HeldBack, InputProgress
 from headrace.engine.source_clock import Facts, SourceClock
-from headrace.engine.source_planning import advance
 from headrace.engine.source_reading import Batch, numbered_records, open_batch, read_batches
 from headrace.engine.source_records import POSITION, RAW
 from headrace.engine.types import DataFrame, SparkSession
-from headrace.errors import FixDataError
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import Instant
 from headrace.model.watermarks import SplitFacts
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import OnUnreadable
 from headrace.program import columns as c
+from headrace.sources.budgets import DeadLetterBudgetError
+from headrace.sources.clock import Clocks, slowest_of
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.landing import ByInput
+from headrace.sources.planning import advance
+from headrace.sources.progress import Ahead, InputProgress
 
 _READERS = 4
-
-
-class DeadLetterBudgetError(FixDataError):
-    """More records of one epoch were rejected than a source allows."""
-
-    code = "data.dead_letter_budget"
 
 
 @dataclass(frozen=True)
@@ -214,7 +210,7 @@ class Intake:
         event_time = next(each.event_time for each in self.pipeline.inputs if each.name == name)
         return SourceClock.of(event_time, self.progress[name])
 
-    def advance(self, files: ByInput, taken: Taken, processing_time: Instant) -> "Clocks":
+    def advance(self, files: ByInput, taken: Taken, processing_time: Instant) -> Clocks:
         """Move offsets and clocks on behind an epoch."""
         clocks: dict[str, SourceClock] = {}
         for each in self.pipeline.inputs:
@@ -224,16 +220,7 @@ class Intake:
             )
             offsets = advance(self.progress[name].offsets, files.get(name, ()), each.source.look_back)
             self.progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
-        speaking = {name: clock for name, clock in clocks.items() if not clock.is_idle(processing_time)} or clocks
-        slowest = min(speaking, key=lambda name: speaking[name].watermark)
-        split = speaking[slowest].slowest(processing_time)
-        since = None if split is None else speaking[slowest].splits[split].since
-        return Clocks(
-            speaking[slowest].watermark,
-            self.percentiles,
-            min(clock.idle_deadline(processing_time) for clock in clocks.values()),
-            HeldBack(slowest, split, since),
-        )
+        return slowest_of(clocks, processing_time, self._percentiles)
 
     def remember(self, epoch: int, taken: Taken, watermark: Instant) -> Added:
         """Remember the ids of an epoch that came to ``watermark``; what that means for those stored."""
@@ -242,18 +229,6 @@ class Intake:
         seen = None if taken.records is None else taken.records.taking_part
         self.duplicates, remembered = self.duplicates.after(epoch, seen, watermark)
         return remembered
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """The least of all inputs: watermark (of those that are not idle), percentile watermarks, the processing time at
-    which a split falls idle; and who holds the watermark back.
-    """
-
-    watermark: Instant = MIN_INSTANT
-    percentiles: Mapping[float, Instant] = field(default_factory=dict)
-    idle_deadline: Instant = MIN_INSTANT
-    held_back_by: HeldBack | None = None
 
 
 def _without(batches: Sequence[Batch], torn: UnreadableFileError) -> list[Batch]:

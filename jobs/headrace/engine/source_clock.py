@@ -1,20 +1,17 @@
-"""How far the sources of a pipeline have come: facts about splits from an epoch's records, and the watermarks that
-follow (semantics 9.2, 12.9, 12.11, 12.14).
-"""
+"""Facts about splits from an epoch's records (semantics 9.2, 12.11, 12.14)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyspark.sql import functions as f
 
 from headrace.engine.expressions import by_reference
-from headrace.engine.progress import InputProgress
-from headrace.engine.source_reading import marks
 from headrace.engine.types import DataFrame, SparkColumn
-from headrace.model.time import MIN_INSTANT, NEVER, Instant
-from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, Split, SplitFacts, SplitStrategy, heard
-from headrace.pipeline.inputs import EventTime
+from headrace.model.time import Instant
+from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, SplitFacts, SplitStrategy
 from headrace.program import columns as c
+from headrace.sources import clock
+from headrace.sources.judging import mark_of
 
 _BUCKET, _AHEAD = "_bucket", "_ahead"
 
@@ -28,58 +25,13 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class SourceClock:
-    """Splits and watermarks of one input after an epoch."""
-
-    event_time: EventTime
-    splits: Mapping[str, Split] = field(default_factory=dict)
-    watermark: Instant = MIN_INSTANT
-    percentiles: Mapping[float, Instant] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, event_time: EventTime, progress: InputProgress) -> "SourceClock":
-        """The clock of an input that has come as far as ``progress``."""
-        return cls(event_time, progress.splits, progress.watermark, progress.percentiles)
-
-    def percentile(self, q: float) -> Instant:
-        """The watermark of the fastest ``q`` % of the input, never below the watermark."""
-        return Instant(max(self.watermark, self.percentiles.get(q, MIN_INSTANT)))
-
-    def after(
-        self, facts: Mapping[str, SplitFacts], processing_time: Instant, wanted: Iterable[float]
-    ) -> "SourceClock":
-        """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at."""
-        splits = heard(self.splits, facts, processing_time)
-        strategy = self.event_time.watermark
-        percentiles = dict(self.percentiles)
-        if isinstance(strategy, BoundedOutOfOrderness):
-            for q in wanted:
-                old = percentiles.get(q, MIN_INSTANT)
-                percentiles[q] = strategy.percentile_after(q, splits, processing_time, old)
-        after = strategy.watermark_after(splits, processing_time, self.watermark)
-        watermark = Instant(max(self.watermark, min(after, self.event_time.latest(processing_time))))
-        return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
-
-    def idle_deadline(self, processing_time: Instant) -> Instant:
-        """The processing time at which the next split becomes idle, NEVER if none does."""
-        strategy = self.event_time.watermark
-        if not isinstance(strategy, SplitStrategy):
-            return NEVER
-        return strategy.idle_deadline(self.splits, processing_time)
-
-    def is_idle(self, processing_time: Instant) -> bool:
-        """Whether all its splits are idle: then it holds back no other input."""
-        return self.event_time.watermark.is_idle(self.splits, processing_time)
-
-    def slowest(self, processing_time: Instant) -> str | None:
-        """The split that holds it back, None if there is none."""
-        strategy = self.event_time.watermark
-        return strategy.slowest(self.splits, processing_time) if isinstance(strategy, SplitStrategy) else None
+class SourceClock(clock.SourceClock):
+    """Splits and watermarks of one input after an epoch, and what frames of records say of them."""
 
     def follows_event_times(self, wanted: Iterable[float]) -> bool:
         """Whether the largest event time is all that it wants to know of records."""
         strategy = self.event_time.watermark
-        one = self.event_time.split is None and marks(self.event_time) is None
+        one = self.event_time.split is None and mark_of(self.event_time) is None
         return isinstance(strategy, SplitStrategy) and one and not self._counts_lags(wanted)
 
     def _counts_lags(self, wanted: Iterable[float]) -> bool:

@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 
-from headrace.engine.errors import FileColumnsError, UnreadableFileError, translate_spark_error
-from headrace.engine.source_planning import InputFile
+from headrace.engine.errors import translate_spark_error
 from headrace.engine.types import SparkSession
-from headrace.model.expr import Binary, DataType, Expr, Function, columns_of
+from headrace.model.expr import DataType, Expr
 from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.sources.errors import FileColumnsError, UnreadableFileError
+from headrace.sources.planning import InputFile
+from headrace.sources.required import check_required
 
 _TAIL_BYTES = 64 * 1024
 _HEADER_BYTES = 1024 * 1024
@@ -127,7 +129,7 @@ def _csv_columns(source: FileSource, required: Mapping[str, Expr], file: InputFi
             raise FileColumnsError(file.path, f"its header names column {name} {names.count(name)} times")
         if name in names:
             stored.append((name, str(names.index(name))))
-    _check_required(required, file, dict(stored), "header")
+    check_required(required, dict(stored), file.path, "header")
     return FileColumns(tuple(stored), len(names), header)
 
 
@@ -152,7 +154,7 @@ def _parquet_columns(
         if spark_type is None:
             raise FileColumnsError(file.path, f"its column {name} is {found}, and the source says {wanted}")
         stored.append((name, spark_type))
-    _check_required(required, file, dict(stored), "schema")
+    check_required(required, dict(stored), file.path, "schema")
     return FileColumns(tuple(stored)) if footer.num_rows else None
 
 
@@ -205,30 +207,3 @@ def _spark_type(found: pa.DataType, wanted: DataType) -> str | None:
     """The type as which Spark reads a column that is ``found`` in the file; None if it cannot become ``wanted``."""
     value = found.value_type if pa.types.is_dictionary(found) else found
     return next((name for fits, name in _WIDENED[wanted] if fits(value)), None)
-
-
-# --- columns that must be there
-
-
-def _check_required(required: Mapping[str, Expr], file: InputFile, stored: Mapping[str, str], where: str) -> None:
-    for purpose, expr in required.items():
-        missing = sorted(nulling_columns(expr) - stored.keys())
-        if missing:
-            raise FileColumnsError(
-                file.path,
-                f"its {where} lacks column {missing[0]}, without which every record has no {purpose}",
-            )
-
-
-def nulling_columns(expr: Expr) -> frozenset[str]:
-    """Columns whose NULL alone makes ``expr`` NULL: ``a + b`` needs both, ``coalesce(a, b)`` needs neither."""
-    match expr:
-        case Binary("and" | "or", _, _) | Function("is_null", _):
-            return frozenset()
-        case Function("coalesce" | "least" | "greatest", args) | Function("if", (_, *args)):
-            return frozenset.intersection(*(nulling_columns(arg) for arg in args))
-        case Function(_, args):
-            return frozenset().union(*(nulling_columns(arg) for arg in args))
-        case Binary(_, left, right):
-            return nulling_columns(left) | nulling_columns(right)
-    return columns_of(expr)

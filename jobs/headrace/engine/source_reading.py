@@ -16,11 +16,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from headrace.engine.elements import element_size, record
-from headrace.engine.errors import UnreadableFileError
 from headrace.engine.expressions import by_reference, compile_expr, named
 from headrace.engine.plan import Plan
 from headrace.engine.source_files import FileColumns, file_columns
-from headrace.engine.source_planning import InputFile
 from headrace.engine.source_records import PATH, PLACE, POSITION, RAW, UNPARSED, scan
 from headrace.engine.spark_functions import through
 from headrace.engine.storage import hadoop_uri
@@ -29,16 +27,14 @@ from headrace.model.expr import Column, Expr, Schema, lit
 from headrace.model.expr import DataType as Kind
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
-from headrace.model.watermarks import SplitStrategy
 from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.inputs import EventTime, Input
+from headrace.pipeline.inputs import Input
 from headrace.pipeline.sources import OnUnreadable
 from headrace.program import columns as c
-from headrace.program.lets import substitute
-
-EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
-"""Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
-and would move the watermark there."""
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.judging import EARLIEST, LATEST, mark_of
+from headrace.sources.planning import InputFile
+from headrace.sources.required import required_by
 
 _FOOTER_READERS = 8
 
@@ -102,7 +98,7 @@ def open_batch(
     A file that cannot be read, or lacks what it must have, is in ``Batch.unreadable`` if the source says DEAD_LETTER.
     Raises UnreadableFileError for it otherwise, and typed errors for files that are gone or forbidden.
     """
-    required = _required(pipeline, given)
+    required = required_by(pipeline, given)
 
     def look(file: InputFile) -> FileColumns | UnreadableFileError | None:
         try:
@@ -123,16 +119,6 @@ def open_batch(
             groups.setdefault(columns, []).append(file)
     scans = {columns: tuple(group) for columns, group in groups.items()}
     return Batch(given, source_uri, scans, unreadable, processing_time)
-
-
-def _required(pipeline: Pipeline, given: Input) -> dict[str, Expr]:
-    """What a record cannot do without, by purpose, over the columns in the files."""
-    if given.source.transform is not None:
-        return {}
-    columns = given.expressions(pipeline.schema)
-    keys = {f"key {name}": substitute(expr, columns) for name, expr in pipeline.key.items()}
-    expr = given.event_time.expr
-    return keys if expr is None else {"event time": expr, **keys}
 
 
 def read_batches(spark: SparkSession, pipeline: Pipeline, plan: Plan, batches: Sequence[Batch]) -> DataFrame:
@@ -219,7 +205,7 @@ class _Judge:
         )
         expr = event_time.expr
         at = arrival if expr is None else f.unix_micros(_parsed(expr, schema))
-        mark = marks(event_time)
+        mark = mark_of(event_time)
         split = event_time.split if event_time.split is not None else lit("")
         return {
             c.EVENT_TIME: at.alias(c.EVENT_TIME),
@@ -238,7 +224,7 @@ class _Judge:
             reason = reason.when(f.col(c.ID).isNull(), "id is null")
         for name in self.pipeline.key:
             reason = reason.when(named(name).isNull(), f"key is null: {name}")
-        if marks(self.input.event_time) is None:
+        if mark_of(self.input.event_time) is None:
             return reason
         # a record that only asserts the watermark is no data, and no dead letter (semantics 9.4)
         mark = f.col(c.MARK)
@@ -284,15 +270,6 @@ class _Judge:
 def _parsed(expr: Expr, schema: Schema) -> SparkColumn:
     """``expr`` of a record, NULL if it does not parse."""
     return f.when(f.col(UNPARSED).isNull(), compile_expr(expr, schema)).cast(_kind(expr, schema))
-
-
-def marks(event_time: EventTime) -> Expr | None:
-    """The expression of the marks of splits (``model.watermarks``), None where they are the event times."""
-    strategy, expr = event_time.watermark, event_time.expr
-    if not isinstance(strategy, SplitStrategy) or expr is None:
-        return None
-    mark = strategy.mark(expr)
-    return None if mark is expr else mark
 
 
 def _file_column(source_uri: str) -> SparkColumn:

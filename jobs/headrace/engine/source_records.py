@@ -27,10 +27,10 @@ from pyspark.sql import types as t
 from headrace.engine.errors import readable_uri
 from headrace.engine.expressions import named, read_text
 from headrace.engine.source_files import NANOSECONDS, FileColumns
-from headrace.engine.source_planning import VanishedFileError
 from headrace.engine.types import SPARK_TYPES, DataFrame, SparkColumn, SparkSession
 from headrace.model.expr import DataType, Schema
 from headrace.pipeline.sources import FileFormat
+from headrace.sources.planning import VanishedFileError
 
 RAW, PATH, UNPARSED, POSITION, PLACE = "_raw", "_path", "_unparsed", "_position", "_place"
 _DOCUMENT, _SUSPECT, _PARSED, _CORRUPT, _BLOCK, _ROW = "_document", "_suspect", "_parsed", "_corrupt", "_block", "_row"

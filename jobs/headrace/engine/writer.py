@@ -6,20 +6,18 @@ leaves garbage that no manifest names. Arrow arrives in batches, so there is no 
 """
 
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import types as t
 
 from headrace.engine.types import DataFrame
 from headrace.program import columns as c
+from headrace.state.files import parquet_files
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store
 
-FILE_BYTES = 128 * 1024 * 1024
 _BATCH_BYTES, _NO_LIMIT = 64 * 1024 * 1024, 2**31 - 1
 
 _RESULT = t.StructType(
@@ -62,7 +60,7 @@ def _task(root: str, prefix: str, table: str) -> Callable[[Iterable[pa.RecordBat
         name = f"{prefix}/{table}-{task:05d}-{attempt}"
         store = open_store(root)
         files = []
-        for part, data, count in _parquet(batches):
+        for part, data, count in parquet_files(batches):
             path = f"{name}-{part}.parquet"
             store.write(path, data)
             files.append((path, count, len(data), hashlib.sha256(data).hexdigest()))
@@ -72,22 +70,3 @@ def _task(root: str, prefix: str, table: str) -> Callable[[Iterable[pa.RecordBat
         yield pa.RecordBatch.from_arrays(arrays, names=_RESULT.names)
 
     return write
-
-
-def _parquet(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int]]:
-    """Parquet files of about FILE_BYTES: number, content, rows. None for no rows."""
-    part, buffer, writer, count = 0, io.BytesIO(), None, 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        if writer is None:
-            writer = pq.ParquetWriter(buffer, batch.schema, compression="zstd")
-        writer.write_batch(batch)
-        count += batch.num_rows
-        if buffer.tell() >= FILE_BYTES:
-            writer.close()
-            yield part, buffer.getvalue(), count
-            part, buffer, writer, count = part + 1, io.BytesIO(), None, 0
-    if writer is not None:
-        writer.close()
-        yield part, buffer.getvalue(), count

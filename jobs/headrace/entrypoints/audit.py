@@ -5,7 +5,7 @@ Great Expectations is imported only when there is something to expect.
 
 from collections.abc import Mapping
 
-from headrace.engine.types import DataFrame
+from headrace.entrypoints.audit_frames import Frame
 from headrace.entrypoints.audit_store import AuditOutcome, Finding, audit_path, write_audit
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.reading import schema
@@ -38,15 +38,15 @@ def run_audit(
     pipeline: Pipeline,
     from_snapshot: str | None,
     to_snapshot: str,
-    panes: DataFrame,
-    current: DataFrame,
+    panes: Frame,
+    current: Frame,
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``], keep data docs and then the result, and return the outcome.
 
     ``panes`` are the panes of the range's epochs, ``current`` the ``current`` rows that they change. A failed
     expectation is an outcome, no error. Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
-    frames: Mapping[View, DataFrame] = {View.PANES: panes, View.CURRENT: current}
+    frames: Mapping[View, Frame] = {View.PANES: panes, View.CURRENT: current}
     found: dict[View, tuple[Finding, ...]] = {}
     rows: dict[View, int] = {}
     for view, frame in frames.items():

@@ -22,7 +22,7 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
+from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions, parse_clock, parse_signal
 from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
@@ -81,6 +81,9 @@ def run(
     root: Root,
     max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
     files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
+    executor: Annotated[
+        Executor, typer.Option(help="Where epochs are computed: as Spark jobs, or in this process without a JVM.")
+    ] = Executor.SPARK,
     mode: Annotated[
         Mode, typer.Option(help="batch: all input in one epoch, to the end. replay: with a clock of its own.")
     ] = Mode.MICRO_BATCH,
@@ -116,6 +119,7 @@ def run(
         max_epochs=max_epochs,
         files_per_epoch=files_per_epoch,
         mode=mode,
+        executor=executor,
         branch=branch,
         publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
         signals=tuple(map(parse_signal, signal or ())),
@@ -351,14 +355,14 @@ def pipelines(
 @command
 def conformance(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of conformance cases.", show_default=False)],
-    engine: Annotated[str, typer.Option(help="Which executor runs them.")] = "reference",
+    executor: Annotated[str, typer.Option(help="Which executor runs them.")] = "reference",
     only: Annotated[str | None, typer.Option(help="Only cases whose name matches this glob.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run conformance cases of the Dataflow Model on an executor."""
-    from headrace.entrypoints.conformance import conformance as run_cases
+    from headrace.conformance.command import conformance as run_cases
 
-    raise typer.Exit(run_cases(file, engine, only, output.value))
+    raise typer.Exit(run_cases(file, executor, only, output.value))
 
 
 def main() -> None:

@@ -8,16 +8,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.engine.duplicates import TABLE as IDS
-from headrace.engine.epochs import Computed, EpochEngine, Written, state_tables
-from headrace.engine.layers import Added
-from headrace.engine.requests import SparkRequests
-from headrace.engine.session import in_background_pool
+from headrace.entrypoints.engines import Computed, Engine, TableChange, Written
 from headrace.entrypoints.recorded import signals_to_json
 from headrace.entrypoints.view_columns import ViewColumns
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
@@ -40,7 +37,7 @@ class Committer:
 
     def __init__(
         self,
-        engine: EpochEngine,
+        engine: Engine,
         catalog: Catalog,
         claim: Claim,
         base: Manifest | None,
@@ -58,8 +55,7 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._spark_requests = SparkRequests(engine.spark, (engine.store.uri, *engine.landing.uris))
-        self._counted_of_spark = self._spark_requests.snapshot()
+        self._counted_scans = engine.scan_requests.snapshot()
         self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
@@ -68,7 +64,7 @@ class Committer:
         """Queue an epoch. Raises the failure of an earlier one."""
         self._slots.acquire()
         self._raise_failure()
-        self._pending.append(self._thread.submit(in_background_pool(self.engine.spark, self._run), computed))
+        self._pending.append(self._thread.submit(self.engine.in_background(self._run), computed))
 
     def drain(self) -> None:
         """Wait until every submitted epoch is committed. Raises the first failure."""
@@ -113,7 +109,11 @@ class Committer:
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
             schema=self.schema,
-            progress={**computed.progress.to_json(), **self._signals(parent, computed)},
+            progress={
+                **computed.progress.to_json(),
+                **self._signals(parent, computed),
+                "executor": self.engine.executor,
+            },
             tables={**self._state_layers(parent, computed, written), "current": current},
             logs=logs,
             counts=computed.counts,
@@ -139,9 +139,9 @@ class Committer:
         """
         made = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        by_spark = self._spark_requests.since(self._counted_of_spark)
-        self._counted_of_spark = {kind: self._counted_of_spark[kind] + n for kind, n in by_spark.items()}
-        return {**made, "put": made["put"] + written.files, **by_spark}
+        scans = self.engine.scan_requests.since(self._counted_scans)
+        self._counted_scans = {kind: self._counted_scans[kind] + n for kind, n in scans.items()}
+        return {**made, "put": made["put"] + self.engine.unseen_puts(written), **scans}
 
     def _state_layers(
         self, parent: Manifest | None, computed: Computed, written: Written
@@ -189,7 +189,7 @@ def _layer(files: tuple[DataFile, ...], first: int, last: int, expires: Instant 
     return Layer(files, sum(file.rows for file in files), first, last, None if expires == NEVER else int(expires))
 
 
-def _after(layers: tuple[Layer, ...], added: Added, files: tuple[DataFile, ...]) -> tuple[Layer, ...]:
+def _after(layers: tuple[Layer, ...], added: TableChange, files: tuple[DataFile, ...]) -> tuple[Layer, ...]:
     """The layers of a table behind an epoch that ``added`` to it and wrote ``files``."""
     kept = layers[added.expired : len(layers) - added.replaces]
     return (*kept, _layer(files, *added.epochs, added.expires)) if files else kept

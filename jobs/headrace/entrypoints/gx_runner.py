@@ -21,8 +21,9 @@ from great_expectations.expectations import registry  # noqa: E402
 from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: E402
 from great_expectations.render.view import DefaultJinjaPageView  # noqa: E402
 
-from headrace.engine.types import DataFrame  # noqa: E402
+from headrace.entrypoints.audit_frames import Frame  # noqa: E402
 from headrace.entrypoints.audit_store import Finding  # noqa: E402
+from headrace.entrypoints.frames import ArrowFrame  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
 from headrace.model.expr import Scalar  # noqa: E402
 from headrace.pipeline.expectations import Expectation, View  # noqa: E402
@@ -77,7 +78,7 @@ def check(expectations: Sequence[Expectation], columns: Mapping[View, Sequence[s
         _check_columns(expectation, columns[expectation.view])
 
 
-def evaluate(view: View, expectations: Sequence[Expectation], frame: DataFrame) -> Report:
+def evaluate(view: View, expectations: Sequence[Expectation], frame: Frame) -> Report:
     """Evaluate ``expectations`` on ``frame``, which is scanned many times: persist it before.
 
     Raises PipelineError for a mistake in an expectation, ExpectationNotEvaluatedError when it cannot be evaluated.
@@ -103,17 +104,18 @@ def _check_columns(expectation: Expectation, columns: Sequence[str]) -> None:
                 )
 
 
-def _validate(view: View, expectations: list[Any], frame: DataFrame) -> Any:
+def _validate(view: View, expectations: list[Any], frame: Frame) -> Any:
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    batch = (
-        context.data_sources.add_spark(view, persist=False)
-        .add_dataframe_asset(view)
-        .add_batch_definition_whole_dataframe(view)
-    )
+    rows: Any = frame
+    if isinstance(frame, ArrowFrame):
+        rows, source = frame.to_pandas(), context.data_sources.add_pandas(view)
+    else:
+        source = context.data_sources.add_spark(view, persist=False)
+    batch = source.add_dataframe_asset(view).add_batch_definition_whole_dataframe(view)
     suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=expectations))
     validation = context.validation_definitions.add(gx.ValidationDefinition(name=view, data=batch, suite=suite))
-    return validation.run(batch_parameters={"dataframe": frame}, result_format=RESULT_FORMAT)
+    return validation.run(batch_parameters={"dataframe": rows}, result_format=RESULT_FORMAT)
 
 
 def _position(entry: Any) -> int:

@@ -26,7 +26,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.engine.source_planning import open_source
 from headrace.entrypoints.damage import ways_out
 from headrace.entrypoints.reading import changed_since, manifest_of, tables
 from headrace.entrypoints.restoring import InputGoneError
@@ -38,6 +37,7 @@ from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.reference.windows import assign
+from headrace.sources.planning import open_source
 from headrace_snapshots.catalog import PUBLISHED, Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headrace.engine.progress import Ahead
 from headrace.model.time import render
+from headrace.sources.progress import Ahead
 from headrace_snapshots.format.manifest import Manifest
 
 LATE_SHARE = 0.01

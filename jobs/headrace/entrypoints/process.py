@@ -4,37 +4,24 @@ The composition root of the main job: it ties the source, the engine, the catalo
 nothing about windows or storage itself. A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from traceback import format_exception
-from typing import Self
+from typing import Any, Self
 
-from headrace.engine.epochs import EpochEngine
-from headrace.engine.errors import LostBlockError, SparkStoppedError, spark_errors
-from headrace.engine.jvm import new_log
-from headrace.engine.landing import ByInput, Landing, counted
-from headrace.engine.looking import instead_of_input
-from headrace.engine.plan import Plan
-from headrace.engine.progress import Progress
-from headrace.engine.reader import read_files
-from headrace.engine.session import is_submitted, spark_session
-from headrace.engine.source_planning import Offsets
-from headrace.engine.types import DataFrame, SparkSession
-from headrace.engine.views import changed_current
 from headrace.entrypoints.audit import check_expectations, run_audit
 from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.damage import ways_out
+from headrace.entrypoints.engines import ExecutorSide
 from headrace.entrypoints.noticed import noticed
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
+from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
 from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.replay import Replay, begun, next_number, open_replay
 from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
-from headrace.entrypoints.results import RunResult, redacted
+from headrace.entrypoints.results import RunResult
 from headrace.entrypoints.results import now as timestamp
 from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
@@ -44,6 +31,11 @@ from headrace.pipeline.code import changed_code
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
+from headrace.sources.landing import ByInput, Landing, counted
+from headrace.sources.looking import instead_of_input
+from headrace.sources.planning import Offsets
+from headrace.sources.progress import Progress
+from headrace.state.errors import LostStateError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -58,6 +50,12 @@ class ChangedPipelineError(FixConfigError):
     """The state of the snapshot was made by another definition of the pipeline."""
 
     code = "config.changed_pipeline"
+
+
+class ChangedExecutorError(FixConfigError):
+    """The state of the snapshot was written by the other executor, in a form of its own."""
+
+    code = "config.changed_executor"
 
 
 class ChangedCodeError(FixConfigError):
@@ -77,7 +75,7 @@ def process(
     options: RunOptions,
     *,
     listener: Listener | None = None,
-    spark: SparkSession | None = None,
+    spark: Any = None,
     now: Callable[[], datetime] | None = None,
 ) -> RunResult:
     """Drain, audit, publish. ``now`` is the processing-time clock; ``spark`` a session to use instead of one of its
@@ -107,7 +105,7 @@ def audit(
     options: RunOptions,
     *,
     listener: Listener | None = None,
-    spark: SparkSession | None = None,
+    spark: Any = None,
 ) -> RunResult:
     """Audit what the branch holds beyond ``published`` and keep the result, without taking in anything new.
 
@@ -126,7 +124,7 @@ class _Run:
     options: RunOptions
     listener: Listener
     now: Callable[[], datetime]
-    borrowed: SparkSession | None
+    borrowed: Any
 
     def __post_init__(self) -> None:
         self.store = open_store(self.root)
@@ -136,20 +134,16 @@ class _Run:
         self.warnings: list[str] = []
         self._looked: tuple[str | None, ByInput] | None = None
         self._replay: Replay | None = None
-        self._own: SparkSession | None = None
-        self._log: Path | None = None
+        self.side = self._side()
 
-    @property
-    def spark(self) -> SparkSession:
-        """The session, started at first use: a run with nothing to do needs none."""
-        if self.borrowed is not None:
-            return self.borrowed
-        if self._own is None:
-            self._log = None if is_submitted() else new_log(self.options.run_id)
-            self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
-            name = f"headrace {self.pipeline.name}"
-            self._own = spark_session(name, root_uri=self.root, source_uris=self.landing.uris, log=self._log)
-        return self._own
+    def _side(self) -> ExecutorSide:
+        if self.options.executor is Executor.LOCAL:
+            from headrace.entrypoints.on_local import OnLocal
+
+            return OnLocal(self.pipeline, self.store, self.landing)
+        from headrace.entrypoints.on_spark import OnSpark  # Spark is imported only by those who run on it
+
+        return OnSpark(self.pipeline, self.store, self.landing, self.options.run_id, self.listener, self.borrowed)
 
     def warn(self, warning: str) -> None:
         """Tell ``warning`` now, and again in the result."""
@@ -159,6 +153,11 @@ class _Run:
     def checked(self, manifest: Manifest) -> Manifest:
         """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
         check_unchanged(self.pipeline, manifest)
+        if (written_by := manifest.progress["executor"]) != self.options.executor:
+            raise ChangedExecutorError(
+                f"the state of snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) was written by executor "
+                f"{written_by}, and {self.options.executor} cannot go on from it: run with --executor {written_by}"
+            )
         if changed := changed_code(self.pipeline, manifest.code):
             what = (
                 f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
@@ -175,20 +174,8 @@ class _Run:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Stop the session, if it is the run's own. An error that ends the run is kept with what Spark said."""
-        if error is not None and self._log is not None:
-            with self._log.open("a") as log:
-                log.write(redacted("".join(format_exception(error))))
-            error.add_note(f"details: {self._log}")
-        if self._own is None:
-            return
-        try:
-            with spark_errors():
-                self._own.stop()
-        except SparkStoppedError as stopped:
-            if error is None:
-                raise
-            error.add_note(str(stopped))  # the JVM that died is why the run ends
+        """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
+        self.side.close(error)
 
     def execute(self) -> RunResult:
         committed: list[Manifest] = []
@@ -273,22 +260,19 @@ class _Run:
                 sweep = True  # files that a full sweep had found are below the mark of older snapshots too
             files = self._listed(head, sweep) if self._replay is None else {}
             committer = Committer(
-                self._engine(), self.catalog, claim, head, on_commit, request=self.options.request, counted=counted
+                self.side.engine(), self.catalog, claim, head, on_commit, request=self.options.request, counted=counted
             )
             try:
                 self._epochs(committer, files, len(committed))
                 committer.drain()
                 break
-            except LostBlockError:
+            except LostStateError:
                 if attempt == MAX_RESTORES:
                     raise
             finally:
                 committer.close()
             claim = replace(claim, snapshot_id=None if committer.head is None else committer.head.snapshot_id)
         return committed
-
-    def _engine(self) -> EpochEngine:
-        return EpochEngine(self.spark, self.pipeline, self.store, self.landing)
 
     def _listed(self, head: Manifest | None, sweep: bool) -> ByInput:
         """The files to read after ``head``: those of the first look if they are still what it would find."""
@@ -346,7 +330,7 @@ class _Run:
             return stored
         if count := len(self.pipeline.expectations):
             self.listener.noted(f"auditing ({published or 'the beginning'}, {head}]: {number_of(count, 'expectation')}")
-        with ways_out(self.catalog, self.options.branch), spark_errors():
+        with ways_out(self.catalog, self.options.branch), self.side.errors():
             return self._run_audit(published, head)
 
     def _stored_audit(self, published: str | None, head: str) -> AuditOutcome | None:
@@ -358,22 +342,20 @@ class _Run:
             return None
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
-        plan, manifest = Plan(self.pipeline.stages[-1]), self.checked(self.catalog.manifest(head))
+        manifest = self.checked(self.catalog.manifest(head))
         since = -1 if published is None else self.catalog.manifest(published).epoch
         records = self.catalog.files(manifest.logs["panes"], since_epoch=since)
         panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
         layers = [file for layer in manifest.tables["current"] for file in layer.files]
 
-        def stored(named: Sequence[DataFile]) -> DataFrame:
-            return read_files(self.spark, self.store, named, plan.pane_schema)
-
+        panes_frame, current_frame = self.side.audit_frames(panes, layers, since)
         return run_audit(
             store=self.store,
             pipeline=self.pipeline,
             from_snapshot=published,
             to_snapshot=head,
-            panes=stored(panes),
-            current=changed_current(plan, stored(layers), since),
+            panes=panes_frame,
+            current=current_frame,
         )
 
     def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:

@@ -98,8 +98,13 @@ def read(
         )
     order = _quoted(columns.order(view))
     if view is View.CURRENT:
-        return _sql(rows, f"{CURRENT.format(identity=_quoted(columns.identity))} order by {order}")
+        rows = newest_rows(rows, columns)
     return _sql(rows, f"select * from rows order by {order}")
+
+
+def newest_rows(rows: pa.Table, columns: ViewColumns) -> pa.Table:
+    """``current``, folded from the rows of its files."""
+    return _sql(rows, CURRENT.format(identity=_quoted(columns.identity)))
 
 
 def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.engine.landing import ByInput
-from headrace.engine.progress import Progress
-from headrace.engine.source_planning import InputFile
 from headrace.model.time import MAX_INSTANT, Instant, parse
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
+from headrace.sources.landing import ByInput
+from headrace.sources.planning import InputFile
+from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -13,15 +13,14 @@ of the very same replay.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.engine.epochs import EpochEngine
-from headrace.engine.landing import Landing, counted
-from headrace.engine.progress import Progress
-from headrace.engine.source_planning import InputFile, is_unchanged
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import MAIN, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError
 from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
 from headrace.entrypoints.restoring import InputGoneError
 from headrace.model.time import NEVER
+from headrace.sources.landing import Landing, counted
+from headrace.sources.planning import InputFile, is_unchanged
+from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
@@ -58,7 +57,7 @@ class Replay:
 
     def run(self, committer: Committer, limit: int | None) -> None:
         """Compute and submit the epochs behind the head of the branch, up to ``limit`` of them in all."""
-        engine: EpochEngine = committer.engine
+        engine = committer.engine
         while limit is None or engine.epoch + 1 < limit:
             planned = self.epoch(engine.epoch + 1, engine.progress)
             if planned is None:

@@ -35,6 +35,21 @@ class Groups:
         """The group of each row, in the order of ``arranged``."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
 
+    @cached_property
+    def of_each(self) -> Ints:
+        """The group of each row, in the order in which the rows stand."""
+        if self.order is None:
+            return self.of_row
+        found = np.empty(len(self.order), np.int64)
+        found[self.order] = self.of_row
+        return found
+
+    @property
+    def first_rows(self) -> Ints:
+        """The first row of each group, none of which is empty."""
+        starts = self.offsets[:-1]
+        return starts if self.order is None else self.order[starts]
+
     def arranged(self, column: pa.Array) -> pa.Array:
         """``column`` with the rows of each group together."""
         return column if self.order is None else column.take(pa.array(self.order))
@@ -70,6 +85,12 @@ class Groups:
         """The items of all lists of each group, one list after another; ``lists`` are arranged."""
         items, inner = of_lists(lists)
         return items, Groups(inner.offsets[self.offsets])
+
+
+def truths(column: pa.Array) -> NDArray[np.bool_]:
+    """A column of booleans, NULL as FALSE."""
+    known = column.fill_null(False) if column.null_count else column
+    return cast("NDArray[np.bool_]", known.to_numpy(zero_copy_only=False))
 
 
 def of_ids(ids: Ints, number: int) -> Groups:

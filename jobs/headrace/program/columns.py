@@ -13,6 +13,7 @@ MARK = "_mark"  # ... and what it says of it, in granules: its event time, or wh
 ID = "_id"  # what duplicates of a record have in common
 WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at codes below every real window
 WINDOW_END = "_we"
+HASH = "_h"  # uint64, the hash of the key (kernel.keys)
 EPOCH = "_epoch"  # the epoch that wrote a state row
 STATUS = "_status"  # OPEN, CLOSED or DELETED
 DUE_EVENT = "_due_event"  # the row wants an activation once the watermark exceeds this

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.engine.source_planning import (
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.sources import FileSource
+from headrace.sources.planning import (
     InputFile,
     Offsets,
     discover,
@@ -13,8 +15,6 @@ from headrace.engine.source_planning import (
     open_source,
     taken_in,
 )
-from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.sources import FileSource
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.store import ObjectStore
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.entrypoints.conformance_cases import (
+from headrace.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
     AdvanceWatermark,
@@ -19,7 +19,7 @@ from headrace.entrypoints.conformance_cases import (
     Stage,
     Step,
 )
-from headrace.entrypoints.conformance_replay import Outcome, Replay
+from headrace.conformance.replay import Outcome, Replay
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT

@@ -1,22 +1,15 @@
-"""The Spark engine as an executor of conformance cases: each step of a case is an epoch of its operators.
+"""Cases on executors that run stages of a pipeline in epochs: each step of a case is one epoch of its stages.
 
-Cases run side by side in one application; a step that touches nothing and makes nothing due starts no Spark job.
+``Runner`` is what such an executor is asked for; ``OperatorCase`` says which stages a case configures, and drives it.
 """
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from headrace.engine.elements import judge
-from headrace.engine.operator import EMPTY, Operator, TakenIn, run_stages
-from headrace.engine.session import interpreting, spark_session
-from headrace.engine.types import DataFrame, SparkSession
-from headrace.engine.values import element_rows, emitted
-from headrace.entrypoints.conformance_cases import (
+from headrace.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
     AdvanceWatermark,
@@ -30,8 +23,8 @@ from headrace.entrypoints.conformance_cases import (
     Input,
     Step,
 )
-from headrace.entrypoints.conformance_cases import Stage as CaseStage
-from headrace.entrypoints.conformance_replay import Outcome, Replay
+from headrace.conformance.cases import Stage as CaseStage
+from headrace.conformance.replay import Outcome, Replay
 from headrace.model.accumulation import Accumulation, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expr import DataType, Expr, Schema, cast, col, lit
@@ -41,110 +34,117 @@ from headrace.model.triggers import Always
 from headrace.model.windows import GlobalWindows, Window
 from headrace.pipeline.graph import Aggregation, Stage
 
-_CASES_AT_ONCE = (os.cpu_count() or 1) + 1
-"""One more than the cores: while a case waits for its answer another is planned."""
-
-KEY, VALUE, RESULT, BYTES = "key", "value", "result", "_size"
+KEY, VALUE, RESULT = "key", "value", "result"
 
 
-class SparkExecutor:
-    """Runs cases on a small local session of its own, or on ``spark``."""
+class StageElement(NamedTuple):
+    """An element of the first stage; ``sign`` -1 withdraws it."""
 
-    def __init__(self, spark: SparkSession | None = None) -> None:
-        self._borrowed = spark
-
-    def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
-        spark = self._borrowed or _session()
-        try:
-            session = interpreting(spark)
-            with ThreadPoolExecutor(_CASES_AT_ONCE) as pool:
-                yield from pool.map(lambda case: _replay(session, case), cases)
-        finally:
-            if self._borrowed is None:
-                spark.stop()
+    record: Mapping[str, Any]
+    timestamp: Instant
+    sign: int
+    size: int
 
 
-def _session() -> SparkSession:
-    os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    conf = {"spark.log.level": "ERROR", "spark.driver.memory": "3g"}
-    return spark_session("headrace conformance", root_uri="file:///", conf=conf)
+class EpochOutcome(NamedTuple):
+    """What an epoch of all stages did: panes of the last one, drops of all of them by cause."""
+
+    panes: Sequence[Pane]
+    dropped: Mapping[str, int]
 
 
-def _replay(spark: SparkSession, case: Case) -> Replay:
+class Runner(Protocol):
+    """The stages of a case on an executor."""
+
+    def run(
+        self,
+        epoch: int,
+        elements: Sequence[StageElement],
+        *,
+        processing_time: Instant,
+        watermark: Instant,
+        percentiles: Mapping[float, Instant],
+        is_batch: bool,
+    ) -> EpochOutcome:
+        """One epoch (semantics 12.1); clocks that lie behind change nothing. ``is_batch``: it is all there is."""
+
+    def output_watermarks(self) -> tuple[Instant, ...]:
+        """The output watermark of each stage."""
+
+
+Start = Callable[[Sequence[Stage]], Runner]
+"""Makes a runner of fresh stages."""
+
+
+def replay_case(start: Start, case: Case) -> Replay:
+    """``case`` on runners that ``start`` makes."""
     try:
-        return Replay(tuple(_Run(spark, case).outcomes()))
+        return Replay(tuple(OperatorCase(start, case).outcomes()))
     except Exception as error:  # of whatever kind: the other cases run on
         return Replay(error=f"{type(error).__name__}: {error}")
 
 
 @dataclass
-class _Run:
+class OperatorCase:
     """One case between two steps."""
 
-    spark: SparkSession
+    start: Start
     case: Case
-    operators: list[Operator] = field(init=False)
+    stages: list[Stage] = field(init=False)
+    runner: Runner = field(init=False)
     clock: Instant = field(init=False)
     epoch: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.operators = [Operator(stage, partitions=1) for stage in _stages(self.case)]
+        self.stages = _stages(self.case)
+        self.runner = self.start(self.stages)
         self.clock = self.case.initial_processing_time
 
     def outcomes(self) -> Iterator[Outcome]:
-        self._epoch(EMPTY, self.case.initial_watermark)
+        """What each step did."""
+        self._epoch(watermark=self.case.initial_watermark)
         for step in self.case.steps:
             panes = self._perform(step)
-            watermarks = self._watermarks() if isinstance(step, ExpectOutputWatermark) else ()
-            yield Outcome(panes, dict(self.dropped), watermarks, _answer(self.spark, self.case, step))
-
-    def _watermarks(self) -> tuple[Instant, ...]:
-        return tuple(operator.output_watermark for operator in self.operators)
+            asks = isinstance(step, ExpectOutputWatermark)
+            watermarks = self.runner.output_watermarks() if asks else ()
+            yield Outcome(panes, dict(self.dropped), watermarks, _answer(self.start, self.case, step))
 
     def _perform(self, step: Step) -> tuple[Pane, ...]:
-        first = self.operators[0]
         match step:
             case Input(elements, is_batch):
-                taken = first.take_in(self._bundle(elements)) if elements else EMPTY
-                return self._epoch(taken, MAX_INSTANT if is_batch else first.watermark, is_batch=is_batch)
+                watermark = MAX_INSTANT if is_batch else MIN_INSTANT
+                return self._epoch([*map(self._element, elements)], watermark, is_batch=is_batch)
             case AdvanceWatermark(to, percentiles):
-                return self._epoch(EMPTY, to, percentiles)
+                return self._epoch(watermark=to, percentiles=percentiles)
             case AdvanceProcessingTime(to):
                 self.clock = Instant(max(self.clock, to))
-                return self._epoch(EMPTY, first.watermark)
+                return self._epoch()
         return ()
 
-    def _bundle(self, elements: Sequence[CaseElement]) -> DataFrame:
-        first = self.operators[0]
-        schema = {**first.stage.schema, **({BYTES: DataType.INT} if first.plan.reads_size else {})}
-        collects = self.case.stages[0].combine is None
-        rows = [(_record(first.stage, e, collects), e.timestamp, -1 if e.is_retraction else 1) for e in elements]
-        return judge(first.plan, element_rows(self.spark, schema, rows))
+    def _element(self, element: CaseElement) -> StageElement:
+        record = _record(self.stages[0], element, collects=self.case.stages[0].combine is None)
+        return StageElement(record, element.timestamp, -1 if element.is_retraction else 1, element.size)
 
     def _epoch(
         self,
-        taken: TakenIn,
-        watermark: Instant,
+        elements: Sequence[StageElement] = (),
+        watermark: Instant = MIN_INSTANT,
         percentiles: Mapping[float, Instant] | None = None,
         *,
         is_batch: bool = False,
     ) -> tuple[Pane, ...]:
-        done = run_stages(
-            self.operators,
+        outcome = self.runner.run(
             self.epoch,
-            taken,
+            elements,
             processing_time=self.clock,
             watermark=watermark,
-            percentiles=percentiles,
+            percentiles=percentiles or {},
             is_batch=is_batch,
         )
         self.epoch += 1
-        for stepped in done:
-            self.dropped.update(late=stepped.late, closed=stepped.closed, retraction=stepped.dropped_retractions)
-        last = done[-1]
-        panes = emitted(last.step) if last.step is not None and last.has_panes else []
-        return tuple(_decoded(self.case, pane) for pane in panes)
+        self.dropped.update(outcome.dropped)
+        return tuple(_decoded(self.case, pane) for pane in outcome.panes)
 
 
 # --- the configuration of a case as stages of a pipeline --------------------------------------------------------------
@@ -180,11 +180,11 @@ def _value_type(combine: Combiner | None, values: Sequence[Any]) -> DataType:
     return DataType.FLOAT if any(isinstance(value, float) for value in values) else DataType.INT
 
 
-def _record(stage: Stage, element: CaseElement, collects: bool) -> dict[str, Any]:
+def _record(stage: Stage, element: CaseElement, *, collects: bool) -> dict[str, Any]:
     value = element.value
     if stage.schema[VALUE] is DataType.STRING and (collects or not isinstance(value, str)):
         value = json.dumps(value)
-    return {**element.attributes, KEY: element.key, VALUE: value, BYTES: element.size}
+    return {**element.attributes, KEY: element.key, VALUE: value}
 
 
 def _decoded(case: Case, pane: Pane) -> Pane:
@@ -196,25 +196,25 @@ def _decoded(case: Case, pane: Pane) -> Pane:
 # --- steps that only ask for an answer --------------------------------------------------------------------------------
 
 
-def _answer(spark: SparkSession, case: Case, step: Step) -> object:
+def _answer(start: Start, case: Case, step: Step) -> object:
     match step:
         case ExpectAssigned(timestamp, _):
-            return _windows(spark, case, [timestamp])
+            return _windows(start, case, [timestamp])
         case ExpectMerged(timestamps, _):
-            return _windows(spark, case, timestamps)
+            return _windows(start, case, timestamps)
         case ExpectCombined():
-            return _combined(spark, step)
+            return _combined(start, step)
     return None
 
 
-def _windows(spark: SparkSession, case: Case, timestamps: Sequence[Instant]) -> frozenset[Window]:
+def _windows(start: Start, case: Case, timestamps: Sequence[Instant]) -> frozenset[Window]:
     """The windows of panes that a bundle of elements at ``timestamps`` gives at once: assigned, and merged."""
     stage = replace(case.stages[0], when=Always(), how=discarding(None), combine=Combiner.COUNT)
     elements = tuple(CaseElement(DEFAULT_KEY, None, at) for at in timestamps)
-    return frozenset(pane.window for pane in _last_panes(spark, stage, [Input(elements)]))
+    return frozenset(pane.window for pane in _last_panes(start, stage, [Input(elements)]))
 
 
-def _combined(spark: SparkSession, step: ExpectCombined) -> Any:
+def _combined(start: Start, step: ExpectCombined) -> Any:
     """The groups as bundles of one window; an element that came and went lets even nothing have a pane."""
     stage = CaseStage(GlobalWindows(), Always(), accumulating(None), step.combiner)
     values = [value for group in (*step.groups, step.uncombine) for value in group]
@@ -225,11 +225,11 @@ def _combined(spark: SparkSession, step: ExpectCombined) -> Any:
 
     bundles = [bundle([zero]) + bundle([zero], withdrawn=True), *map(bundle, step.groups)]
     bundles.append(bundle(step.uncombine, withdrawn=True))
-    panes = _last_panes(spark, stage, [Input(elements) for elements in bundles if elements])
+    panes = _last_panes(start, stage, [Input(elements) for elements in bundles if elements])
     return panes[-1].values[0]
 
 
-def _last_panes(spark: SparkSession, stage: CaseStage, steps: Sequence[Input]) -> tuple[Pane, ...]:
+def _last_panes(start: Start, stage: CaseStage, steps: Sequence[Input]) -> tuple[Pane, ...]:
     case = Case("", (stage,), None, tuple(steps), MIN_INSTANT, Instant(0), strict=False, expect_failure=None)
-    *_, last = _Run(spark, case).outcomes()
+    *_, last = OperatorCase(start, case).outcomes()
     return last.panes

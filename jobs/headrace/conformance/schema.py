@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from headrace.entrypoints.conformance_cases import (
+from headrace.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
     AdvanceWatermark,
@@ -28,7 +28,7 @@ from headrace.entrypoints.conformance_cases import (
     Stage,
     Step,
 )
-from headrace.entrypoints.conformance_fields import (
+from headrace.conformance.fields import (
     REQUIRED,
     CaseFormatError,
     an_object,
@@ -44,7 +44,7 @@ from headrace.entrypoints.conformance_fields import (
     text,
     text_or_integer,
 )
-from headrace.entrypoints.conformance_unknown import unknown_fields
+from headrace.conformance.unknown import unknown_fields
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
 from headrace.model.combiners import Combiner

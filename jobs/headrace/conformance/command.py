@@ -1,6 +1,6 @@
 """``headrace conformance``: run a file of conformance cases on an executor and say what passed.
 
-``python -m headrace.entrypoints.conformance FILE`` does the same. A case passes if everything that it expects came, and
+``python -m headrace.conformance.command FILE`` does the same. A case passes if everything that it expects came, and
 nothing else; one with ``expect_failure`` passes by failing with that message. Cases of a dialect (``broken_on:
 normative``) are skipped and do not count; anything else that is skipped does.
 """
@@ -21,12 +21,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from headrace.entrypoints.cli_output import notice
-from headrace.entrypoints.conformance_cases import Case, ExpectState
-from headrace.entrypoints.conformance_fields import CaseFormatError
-from headrace.entrypoints.conformance_reference import ReferenceExecutor
-from headrace.entrypoints.conformance_replay import Executor, Replay, check
-from headrace.entrypoints.conformance_schema import (
+from headrace.conformance.cases import Case, ExpectState
+from headrace.conformance.fields import CaseFormatError
+from headrace.conformance.on_reference import ReferenceExecutor
+from headrace.conformance.replay import Executor, Replay, check
+from headrace.conformance.schema import (
     UnsupportedCaseError,
     is_dialect,
     read_case,
@@ -41,13 +40,19 @@ Watch = Callable[[Iterable[Replay], int], Iterable[Replay]]
 
 
 def _spark() -> Executor:
-    from headrace.entrypoints.conformance_spark import SparkExecutor  # Spark is there only for those who want it
+    from headrace.conformance.on_spark import SparkExecutor  # Spark is there only for those who want it
 
     return SparkExecutor()
 
 
-EXECUTORS: Mapping[str, Callable[[], Executor]] = {"reference": ReferenceExecutor, "spark": _spark}
-"""How to make an executor, by the name that ``--engine`` gives it."""
+def _local() -> Executor:
+    from headrace.conformance.on_local import LocalExecutor
+
+    return LocalExecutor()
+
+
+EXECUTORS: Mapping[str, Callable[[], Executor]] = {"reference": ReferenceExecutor, "local": _local, "spark": _spark}
+"""How to make an executor, by the name that ``--executor`` gives it."""
 
 
 class Status(StrEnum):
@@ -84,7 +89,7 @@ def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
     for number, replay in enumerate(replays, start=1):
         yield replay
         if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
-            notice(f"{number} of {total} cases")
+            print(f"{number} of {total} cases", file=sys.stderr)
             said = time.monotonic()
 
 
@@ -210,15 +215,15 @@ def render_json(results: list[CaseResult]) -> str:
     return json.dumps(document, indent=2)
 
 
-def conformance(file: Path, engine: str = "reference", only: str | None = None, output: str = "text") -> int:
-    """Run ``file`` on ``engine``, print the results as ``output`` ("text" or "json"); the exit code of the command.
+def conformance(file: Path, executor: str = "reference", only: str | None = None, output: str = "text") -> int:
+    """Run ``file`` on ``executor``, print the results as ``output`` ("text" or "json"); the exit code of the command.
 
-    0 if and only if every case that is not of a dialect passed. Raises FixConfigError for an unknown engine or file.
+    0 if and only if every case that is not of a dialect passed. Raises FixConfigError for an unknown executor or file.
     """
-    if engine not in EXECUTORS:
-        raise FixConfigError(f"there is no engine {engine!r} for conformance cases; use one of {', '.join(EXECUTORS)}")
+    if executor not in EXECUTORS:
+        raise FixConfigError(f"there is no executor {executor!r}; use one of {', '.join(EXECUTORS)}")
     results: list[CaseResult] = []
-    for result in results_of(file, EXECUTORS[engine](), only, watched):
+    for result in results_of(file, EXECUTORS[executor](), only, watched):
         results.append(result)
         if output == "text":  # a run that is cut off has said what it knows
             print(render_text(result), flush=True)
@@ -230,12 +235,12 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line of this module; returns its exit code."""
     parser = argparse.ArgumentParser(prog="headrace conformance", description="Run conformance cases.")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--engine", choices=sorted(EXECUTORS), default="reference")
+    parser.add_argument("--executor", choices=sorted(EXECUTORS), default="reference")
     parser.add_argument("--only", metavar="GLOB", help="only cases whose names match")
     parser.add_argument("--format", choices=("text", "json"), default="text", dest="output")
     options = parser.parse_args(arguments)
     try:
-        return conformance(options.file, options.engine, options.only, options.output)
+        return conformance(options.file, options.executor, options.only, options.output)
     except HeadraceError as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         return error.exit_code

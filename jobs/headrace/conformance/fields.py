@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar, overload
 
-from headrace.entrypoints.conformance_cases import Json
+from headrace.conformance.cases import Json
 from headrace.errors import FixConfigError
 
 _T = TypeVar("_T")

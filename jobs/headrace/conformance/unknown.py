@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.entrypoints.conformance_cases import Json
+from headrace.conformance.cases import Json
 
 _STAGE_FIELDS = frozenset(
     {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from headrace.entrypoints.conformance_cases import (
+from headrace.conformance.cases import (
     Case,
     Expect,
     ExpectAssigned,
@@ -21,7 +21,7 @@ from headrace.entrypoints.conformance_cases import (
     Json,
     Step,
 )
-from headrace.entrypoints.conformance_schema import read_window
+from headrace.conformance.schema import read_window
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window

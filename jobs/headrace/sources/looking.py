@@ -3,7 +3,7 @@
 from itertools import islice
 from pathlib import Path
 
-from headrace.engine.landing import Place
+from headrace.sources.landing import Place
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 SHOWN = 5

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.engine.source_planning import InputFile, Offsets
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, instant, parse, render
 from headrace.model.watermarks import Split
+from headrace.sources.planning import InputFile, Offsets
 
 _END_OF_CALENDAR = instant(datetime.max.replace(tzinfo=UTC))
 

@@ -1,0 +1,1 @@
+"""Cases of the Dataflow Model, run on an executor: ``headrace conformance``."""

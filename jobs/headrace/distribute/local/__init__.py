@@ -1,0 +1,1 @@
+"""Epochs in this process, without a JVM."""

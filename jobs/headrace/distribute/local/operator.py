@@ -1,0 +1,163 @@
+"""One stage of a pipeline in this process: its layers and clocks, and what an epoch makes of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
+from headrace.kernel.elements import Columns, judge
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.step import StageResult, step
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.triggers import Signal
+from headrace.pipeline.graph import Stage
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
+from headrace.state.layers import LayerChange, Layers
+
+NOTHING = AggregatedBundle()
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What one epoch did to a stage; ``result`` None: nothing changed."""
+
+    clocks: Clocks
+    accounting: Accounting
+    result: StageResult | None
+    state: LayerChange
+
+    @property
+    def late(self) -> int:
+        """Elements dropped because their window had expired (an element in each of its windows)."""
+        return self.accounting.late
+
+    @property
+    def closed(self) -> int:
+        """Elements dropped because their window was closed."""
+        counts = self.result.counts if self.result else None
+        return 0 if counts is None else counts.dropped - counts.dropped_retractions
+
+    @property
+    def dropped_retractions(self) -> int:
+        """Retractions whose window was expired or closed (9.1)."""
+        return self.accounting.late_retractions + (self.result.counts.dropped_retractions if self.result else 0)
+
+
+@dataclass
+class Operator:
+    """A stage with its state and clocks. Nothing here is lost between epochs that a restore would not bring back."""
+
+    stage: Stage
+    watermark: Instant = MIN_INSTANT
+    processing_time: Instant = MIN_INSTANT
+    percentiles: dict[float, Instant] = field(default_factory=dict)
+    """The watermarks of the fastest q % of the input that the trigger looks at (semantics 9.2)."""
+
+    def __post_init__(self) -> None:
+        self.compiled = CompiledStage(self.stage)
+        self.layers = Layers(self.compiled)
+        self._output_watermark: Instant | None = MIN_INSTANT
+
+    def restore(self, layers: Layers, watermark: Instant, processing_time: Instant, output: Instant) -> None:
+        """Go on from a snapshot: its layers and clocks, the output watermark among them."""
+        self.layers, self.watermark, self.processing_time = layers, watermark, processing_time
+        self._output_watermark = output
+
+    def take_in(self, rows: Columns) -> AggregatedBundle:
+        """Judge, aggregate and count rows of ``Stage.schema`` under the watermark that the last epoch left."""
+        judged = judge(self.compiled, rows)
+        behind = self.output_watermark if self.compiled.stamps_elements else MIN_INSTANT
+        return aggregate(self.compiled, judged, self.watermark, behind)
+
+    def step(
+        self,
+        epoch: int,
+        bundle: AggregatedBundle,
+        processing_time: Instant,
+        watermark: Instant,
+        percentiles: Mapping[float, Instant] | None = None,
+        *,
+        signals: Sequence[Signal] = (),
+        is_batch: bool = False,
+    ) -> Stepped:
+        """One epoch (semantics 12.1): ``bundle`` under the old watermark, due deadlines, ``signals``, then the step to
+        ``watermark``. ``is_batch``: it is all there is, and each window gives one pane, in that step. Clocks never go
+        back.
+        """
+        behind = self.output_watermark if self.compiled.stamps_merged else MIN_INSTANT
+        clocks = self._advance(processing_time, watermark, percentiles or {})
+        touched = np.zeros(0, np.uint64) if bundle.delta is None else bundle.delta.column(c.HASH).to_numpy()
+        state = self.layers.lookup(touched, clocks, signals)
+        result = step(
+            self.compiled,
+            state,
+            bundle.delta,
+            clocks,
+            epoch,
+            output_watermark=behind,
+            signals=signals,
+            is_batch=is_batch,
+        )
+        self.layers, change = self.layers.grown(result.changes if result else None, epoch, self.watermark)
+        self._output_watermark = None
+        return Stepped(clocks, bundle.accounting, result, change)
+
+    def _advance(self, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]) -> Clocks:
+        before = (self.watermark, self.processing_time)
+        self.watermark = Instant(max(self.watermark, watermark))
+        self.processing_time = Instant(max(self.processing_time, processing_time))
+        passed: dict[float, tuple[Instant, Instant]] = {}
+        for q in sorted(self.compiled.trigger.percentiles):
+            old = self.percentiles.get(q, MIN_INSTANT)
+            self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
+            passed[q] = (Instant(max(old, before[0])), Instant(max(self.percentiles[q], self.watermark)))
+        return Clocks(
+            watermark_before=before[0],
+            watermark_after=self.watermark,
+            previous_processing_time=before[1],
+            processing_time=self.processing_time,
+            percentiles=passed,
+        )
+
+    @property
+    def output_watermark(self) -> Instant:
+        """O = min(W, every hold) (semantics 7.1); it never goes back, since no new hold may lie behind it (6.2).
+
+        Where each window fires when W passes its end and holds are at the ends, nothing can hold it back.
+        """
+        if self._output_watermark is None:
+            self._output_watermark = self.watermark
+            if self.compiled.stamps_elements or not self.compiled.trigger.ready_past_end:
+                self._output_watermark = self.layers.earliest_hold(self.watermark)
+        return self._output_watermark
+
+
+def run_stages(
+    operators: Sequence[Operator],
+    epoch: int,
+    bundle: AggregatedBundle,
+    *,
+    processing_time: Instant,
+    watermark: Instant,
+    percentiles: Mapping[float, Instant] | None = None,
+    signals: Sequence[Signal] = (),
+    is_batch: bool = False,
+) -> tuple[Stepped, ...]:
+    """One epoch of a chain: each operator gets the panes above it as one bundle under its old watermark, then the
+    output watermark above it (semantics 7.2, 12.1). ``bundle``, ``watermark``, ``percentiles`` are those of the first;
+    ``signals`` reach all, and a batch is one to all.
+    """
+    done: list[Stepped] = []
+    for operator in operators:
+        if done:
+            above = done[-1].result
+            bundle = NOTHING
+            if above is not None and len(above.emission.row):
+                bundle = operator.take_in(above.elements())
+            watermark = operators[len(done) - 1].output_watermark
+        source = None if done else percentiles
+        stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
+        done.append(stepped)
+    return tuple(done)

@@ -1,0 +1,108 @@
+"""What an epoch drops, as tables that can be read: late records, and dead letters."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.distribute.local.intake import Records
+from headrace.kernel.delta import Fate
+from headrace.kernel.groups import Ints
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.step import timestamps
+from headrace.kernel.types import TIMESTAMP
+from headrace.kernel.windows import Assigned
+from headrace.program import columns as c
+
+
+def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epoch: int) -> pa.RecordBatch | None:
+    """Dropped (record, window) pairs: keys, event time, window, the reason, input, file, the raw record and the epoch.
+
+    The window of a record that is too late to be told from a duplicate is NULL.
+    """
+    rows, start, end = (np.zeros(0, np.int64),) * 3 if late is None else (late.row, late.start, late.end)
+    forgotten = _forgotten(records)
+    everything = np.concatenate([rows, forgotten])
+    if not len(everything):
+        return None
+    order = np.argsort(everything, kind="stable")
+    taken, in_time = pa.array(everything[order]), order < len(rows)
+    nowhere = np.zeros(len(forgotten), np.int64)
+    windows = [pa.array(np.concatenate([ends, nowhere])[order], mask=~in_time) for ends in (start, end)]
+    found = records.of(everything[order])
+    columns = {name: records.columns[name].take(taken) for name in stage.keys}
+    columns["event_time"] = records.columns[c.EVENT_TIME].take(taken).cast(TIMESTAMP)
+    columns["window_start"], columns["window_end"] = (timestamps(granules) for granules in windows)
+    columns["reason"] = pc.if_else(pa.array(in_time), "window expired", "id beyond its horizon")
+    columns |= {"input": found["input"], "file": found["file"], "raw": _text(found["raw"])[0]}
+    columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _forgotten(records: Records) -> Ints:
+    if c.SEEN not in records.columns:
+        return np.zeros(0, np.int64)
+    forgotten = pc.equal(records.columns[c.SEEN], int(Fate.FORGOTTEN)).fill_null(False)
+    return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & ~records.is_rejected)
+
+
+def rejected_rows(records: Records, epoch: int) -> pa.RecordBatch | None:
+    """The dead letters: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``, ``epoch``.
+
+    ``position`` and ``raw`` are NULL for a file that cannot be read at all. ``raw_bytes`` are those of a record that is
+    no text; ``raw`` has U+FFFD in place of some then.
+    """
+    dead = np.flatnonzero(records.is_rejected)
+    if not len(dead):
+        return None
+    found = records.of(dead)
+    return _dead_letters(found, records.columns[c.REJECT].take(pa.array(dead)), epoch)
+
+
+def rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int) -> pa.RecordBatch:
+    """Panes of aggregation ``above`` that the next one cannot take, as ``rejected_rows`` gives them. They have no
+    file.
+    """
+    length = len(reasons)
+    places = {
+        "input": pa.repeat(pa.scalar(f"aggregation {above}"), length),
+        "file": pa.nulls(length, pa.string()),
+        "position": pa.nulls(length, pa.int64()),
+        "raw": raw,
+    }
+    return _dead_letters(places, reasons, epoch)
+
+
+def _dead_letters(places: Mapping[str, pa.Array], reasons: pa.Array, epoch: int) -> pa.RecordBatch:
+    text, octets = _text(places["raw"])
+    return pa.RecordBatch.from_pydict(
+        {
+            "input": places["input"],
+            "file": places["file"],
+            "position": places["position"],
+            "reason": reasons,
+            "raw": text,
+            "raw_bytes": octets,
+            "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), len(reasons)),
+        }
+    )
+
+
+def _text(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Records as text, and the bytes of those that are none."""
+    try:
+        return raw.cast(pa.string()), pa.nulls(len(raw), pa.binary())
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        values: Sequence[bytes | None] = raw.to_pylist()  # where some are no text: they are dead letters, one by one
+        texts = [None if value is None else value.decode(errors="replace") for value in values]
+        octets = [None if value is None or _is_text(value) else value for value in values]
+        return pa.array(texts, pa.string()), pa.array(octets, pa.binary())
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,39 @@
+"""A run whose epochs are computed in its own process."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from headrace.distribute.local.epochs import LocalEngine
+from headrace.entrypoints.frames import ArrowFrame, audit_frames
+from headrace.entrypoints.view_columns import ViewColumns
+from headrace.pipeline.graph import Pipeline
+from headrace.sources.landing import Landing
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class OnLocal:
+    """One run's side of this process."""
+
+    pipeline: Pipeline
+    store: ObjectStore
+    landing: Landing
+
+    def engine(self) -> LocalEngine:
+        """A fresh engine."""
+        return LocalEngine(self.pipeline, self.store, self.landing)
+
+    def audit_frames(
+        self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int
+    ) -> tuple[ArrowFrame, ArrowFrame]:
+        """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
+        return audit_frames(self.store, ViewColumns.of(self.pipeline), panes, current, since)
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Errors are typed where they arise."""
+        return nullcontext()
+
+    def close(self, error: BaseException | None) -> None:
+        """There is nothing to stop."""

@@ -1,0 +1,85 @@
+"""A run whose epochs are Spark jobs: its session, started at first use, since a run with nothing to do needs none."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import format_exception
+
+from headrace.engine.epochs import EpochEngine
+from headrace.engine.errors import SparkStoppedError, spark_errors
+from headrace.engine.jvm import new_log
+from headrace.engine.plan import Plan
+from headrace.engine.reader import read_files
+from headrace.engine.session import is_submitted, spark_session
+from headrace.engine.types import DataFrame, SparkSession
+from headrace.engine.views import changed_current
+from headrace.entrypoints.report import Listener
+from headrace.entrypoints.results import redacted
+from headrace.pipeline.graph import Pipeline
+from headrace.sources.landing import Landing
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+
+@dataclass
+class OnSpark:
+    """One run's side of Spark; ``borrowed`` is a session to use instead of one of its own."""
+
+    pipeline: Pipeline
+    store: ObjectStore
+    landing: Landing
+    run_id: str
+    listener: Listener
+    borrowed: SparkSession | None
+
+    def __post_init__(self) -> None:
+        self._own: SparkSession | None = None
+        self._log: Path | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        if self.borrowed is not None:
+            return self.borrowed
+        if self._own is None:
+            self._log = None if is_submitted() else new_log(self.run_id)
+            self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
+            name = f"headrace {self.pipeline.name}"
+            self._own = spark_session(name, root_uri=self.store.uri, source_uris=self.landing.uris, log=self._log)
+        return self._own
+
+    def engine(self) -> EpochEngine:
+        """A fresh engine."""
+        return EpochEngine(self.spark, self.pipeline, self.store, self.landing)
+
+    def audit_frames(
+        self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int
+    ) -> tuple[DataFrame, DataFrame]:
+        """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
+        plan = Plan(self.pipeline.stages[-1])
+
+        def stored(named: Sequence[DataFile]) -> DataFrame:
+            return read_files(self.spark, self.store, named, plan.pane_schema)
+
+        return stored(panes), changed_current(plan, stored(current), since)
+
+    def errors(self) -> AbstractContextManager[None]:
+        """What Spark raises inside becomes a typed error."""
+        return spark_errors()
+
+    def close(self, error: BaseException | None) -> None:
+        """Stop the session, if it is the run's own. An ``error`` that ends the run is kept with what Spark said."""
+        if error is not None and self._log is not None:
+            with self._log.open("a") as log:
+                log.write(redacted("".join(format_exception(error))))
+            error.add_note(f"details: {self._log}")
+        if self._own is None:
+            return
+        try:
+            with spark_errors():
+                self._own.stop()
+        except SparkStoppedError as stopped:
+            if error is None:
+                raise
+            error.add_note(str(stopped))  # the JVM that died is why the run ends

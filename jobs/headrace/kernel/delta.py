@@ -1,0 +1,235 @@
+"""An epoch's elements, aggregated per (key, window) before they meet the state, and what became of the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.kernel.aggregates import KEPT_AT, Elements, KeptPart, Part
+from headrace.kernel.elements import Columns
+from headrace.kernel.folds import extreme, fold
+from headrace.kernel.groups import Ints, to_lists, valid
+from headrace.kernel.keys import grouped, hashes
+from headrace.kernel.stage import LISTED, PLACE, CompiledStage
+from headrace.kernel.windows import Assigned, assigned
+from headrace.model.accumulation import TimestampCombiner
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.windows import Sessions
+from headrace.program import columns as c
+from headrace.program.triggers import Fold, Measure
+from headrace.program.triggers.custom import AT, RECORD
+
+
+class Fate(IntEnum):
+    """What became of a record (of a record in one window).
+
+    FORGOTTEN: it is so late that its id would be forgotten already, had it come before (semantics 12.10).
+    """
+
+    ACCEPTED = 0
+    REJECTED = 1
+    FILTERED = 2
+    LATE = 3
+    NOWHERE = 4
+    LATE_RETRACTION = 5
+    DUPLICATE = 6
+    FORGOTTEN = 7
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """Counts of one epoch. ``rows`` counts records by the fate in their first window, ``late`` and ``late_retractions``
+    drops (a record in each of its windows); times in granules.
+    """
+
+    rows: Mapping[Fate, int] = field(default_factory=dict)
+    late: int = 0
+    late_retractions: int = 0
+    max_event_time: Instant | None = None
+    min_accepted: Instant | None = None
+    max_accepted: Instant | None = None
+
+
+@dataclass(frozen=True)
+class AggregatedBundle:
+    """A bundle, aggregated and counted: ``delta`` is None if nothing of it was accepted. ``late`` are the judged rows
+    that were dropped, with the windows that they were too late for (None: none were).
+    """
+
+    delta: pa.RecordBatch | None = None
+    accounting: Accounting = field(default_factory=Accounting)
+    late: Assigned | None = None
+
+
+def aggregate(
+    stage: CompiledStage, judged: Columns, watermark: Instant, output_watermark: Instant = MIN_INSTANT
+) -> AggregatedBundle:
+    """Judged rows (``elements``) as the delta of an epoch, under the watermark that the last epoch left.
+
+    The delta has a row for each (key, window), or for each gap-aligned part of a session, in the order of (hash,
+    window): ``_h``, keys, ``_ws``, ``_we``, ``_n``, parts of accumulators, ``CompiledStage.carried``. Late is judged by
+    the own window of an element (semantics 3.1a).
+    """
+    fates = _fates(judged)
+    windows = _assigned(stage, judged, fates)
+    is_late = watermark > stage.expiries(windows.end)
+    accepted = ~is_late
+    accounting = _account(judged, fates, windows, is_late)
+    late = windows.where(is_late) if is_late.any() else None
+    if not accepted.any():
+        return AggregatedBundle(None, accounting, late)
+    taken = windows if accepted.all() else windows.where(accepted)
+    return AggregatedBundle(_Bundle(stage, judged, taken, output_watermark).delta(), accounting, late)
+
+
+def _fates(judged: Columns) -> NDArray[np.int8]:
+    """What became of each record before it has windows."""
+    fates = np.zeros(len(judged[c.EVENT_TIME]), np.int8)
+    if c.SEEN in judged:
+        fates = judged[c.SEEN].fill_null(int(Fate.ACCEPTED)).to_numpy(zero_copy_only=False).astype(np.int8)
+    out = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
+    fates[out.to_numpy(zero_copy_only=False)] = Fate.FILTERED
+    if judged[c.REJECT].null_count < len(fates):
+        fates[valid(judged[c.REJECT])] = Fate.REJECTED
+    return fates
+
+
+def _assigned(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> Assigned:
+    times = judged[c.EVENT_TIME]
+    if (fates != Fate.ACCEPTED).any():
+        times = pc.if_else(pa.array(fates == Fate.ACCEPTED), times, None)
+    keys = {name: judged[name] for name in stage.keys}
+    return assigned(stage.where, times, keys, stage.stage.key_types, judged.get(c.RECORD))
+
+
+def _account(judged: Columns, fates: NDArray[np.int8], windows: Assigned, is_late: NDArray[np.bool_]) -> Accounting:
+    rows = {Fate(code): int(count) for code, count in enumerate(np.bincount(fates, minlength=len(Fate))) if count}
+    found = np.zeros(len(fates), np.bool_)
+    found[windows.row] = True
+    nowhere = rows.pop(Fate.ACCEPTED, 0) - int(found.sum())
+    withdrawn = np.zeros(len(windows.row), np.bool_)
+    if c.SIGN in judged:
+        withdrawn = judged[c.SIGN].to_numpy()[windows.row] < 0
+    kinds = {
+        Fate.ACCEPTED: ~is_late,
+        Fate.LATE: is_late & ~withdrawn,
+        Fate.LATE_RETRACTION: is_late & withdrawn,
+    }
+    for fate, where in kinds.items():
+        count = int((where & windows.is_first).sum())
+        if count or where.any():
+            rows[fate] = count
+    if nowhere:
+        rows[Fate.NOWHERE] = nowhere
+    judged_times = judged[c.EVENT_TIME]
+    if rows.get(Fate.REJECTED):
+        judged_times = judged_times.filter(pa.array(fates != Fate.REJECTED))
+    latest = pc.max(judged_times).as_py()
+    low = high = None
+    if not is_late.all():
+        times = judged[c.EVENT_TIME].take(pa.array(windows.row[~is_late]))
+        low, high = Instant(pc.min(times).as_py()), Instant(pc.max(times).as_py())
+    return Accounting(
+        rows=rows,
+        late=int(kinds[Fate.LATE].sum()),
+        late_retractions=int(kinds[Fate.LATE_RETRACTION].sum()),
+        max_event_time=None if latest is None else Instant(latest),
+        min_accepted=low,
+        max_accepted=high,
+    )
+
+
+class _Bundle:
+    """Accepted elements in their windows, on the way to a delta."""
+
+    def __init__(self, stage: CompiledStage, judged: Columns, windows: Assigned, output_watermark: Instant) -> None:
+        self.stage, self.windows, self.behind = stage, windows, output_watermark
+        everything = len(windows.row) == len(judged[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
+        rows = None if everything else pa.array(windows.row)
+        self._judged = {name: column if rows is None else column.take(rows) for name, column in judged.items()}
+        keys = [self._judged[name] for name in stage.keys]
+        hashed = hashes(keys)
+        start, end = windows.start, windows.end
+        if isinstance(stage.where, Sessions):
+            # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
+            gap = int(stage.where.gap)
+            at = self._judged[c.EVENT_TIME].to_numpy()
+            start = at - at % gap
+            end = start
+        self.groups = grouped(hashed, keys, start, end)
+        self._hashed = hashed
+
+    def delta(self) -> pa.RecordBatch:
+        stage, groups = self.stage, self.groups
+        first = groups.first_rows
+        columns: dict[str, pa.Array] = {c.HASH: pa.array(self._hashed[first])}
+        columns |= {name: self._judged[name].take(pa.array(first)) for name in stage.keys}
+        columns |= self._extent(first)
+        columns[c.COUNT] = pa.array(groups.sizes)
+        columns |= {part.name: self._part(part) for part in stage.parts}
+        columns |= {measure.name: self._measure(measure) for measure in stage.trigger.measures}
+        columns |= self._stamps()
+        if stage.stage.withdrawable:
+            withdrawn = (self._arranged(c.SIGN).to_numpy() < 0).astype(np.int64)
+            columns[c.RETRACTED] = pa.array(groups.reduce(np.add, withdrawn, 0))
+        return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
+
+    def _arranged(self, name: str) -> pa.Array:
+        return self.groups.arranged(self._judged[name])
+
+    def _extent(self, first: Ints) -> dict[str, pa.Array]:
+        """The window of each group; of a part of a session the span of its elements."""
+        where = self.stage.where
+        if isinstance(where, Sessions):
+            at = self._arranged(c.EVENT_TIME).to_numpy()
+            start = self.groups.reduce(np.minimum, at, 0)
+            end = self.groups.reduce(np.maximum, at, 0) + int(where.gap)
+        else:
+            start, end = self.windows.start[first], self.windows.end[first]
+        return {c.WINDOW_START: pa.array(start), c.WINDOW_END: pa.array(end)}
+
+    def _part(self, part: Part) -> pa.Array:
+        at = self._arranged(c.EVENT_TIME)
+        if isinstance(part, KeptPart):
+            inputs = self.stage.kept_inputs
+            present = pa.repeat(pa.scalar(True), len(at))
+            kept = {"_": present, **{name: self._arranged(name) for name, _ in inputs}}
+            if self.stage.keeps_times:
+                kept[KEPT_AT] = at
+            value = pa.StructArray.from_arrays(list(kept.values()), names=list(kept))
+            return part.fold(Elements(value, at, None), self.groups)
+        value = None if part.input is None else self._arranged(self.stage.input_column(part.input))
+        sign = self._arranged(c.SIGN) if self.stage.stage.withdrawable else None
+        return part.fold(Elements(value, at, sign), self.groups)
+
+    def _measure(self, measure: Measure) -> pa.Array:
+        if measure.input is None:
+            at, record = self._arranged(c.EVENT_TIME), self._arranged(c.RECORD)
+            value = pa.StructArray.from_arrays([at, record], names=[AT, RECORD])
+        else:
+            value = self._arranged(self.stage.input_column(measure.input))
+        if measure.fold is not Fold.LIST:
+            return fold(measure.fold, value, self.groups)
+        if self.stage.merging:  # what merges is put in order again
+            order = self.groups.order
+            place = np.arange(len(value), dtype=np.int64) if order is None else order
+            value = pa.StructArray.from_arrays([pa.array(self.windows.row[place]), value], names=[PLACE, LISTED])
+        return to_lists(value, self.groups)
+
+    def _stamps(self) -> dict[str, pa.Array]:
+        """The timestamp that elements give their pane; those behind the output watermark give none (semantics 6.1,
+        6.2).
+        """
+        stage = self.stage
+        if not stage.stamps_elements:
+            return {}
+        if stage.stamps_merged:  # no window is the one that it will be
+            return {c.TIMES: to_lists(self._arranged(c.EVENT_TIME), self.groups)}
+        stamps = self._judged[c.EVENT_TIME] if self.windows.stamp is None else pa.array(self.windows.stamp)
+        stamps = pc.add(self.groups.arranged(stamps), stage.output_shift)
+        held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)
+        return {c.HELD: extreme(held, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}

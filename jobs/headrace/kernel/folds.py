@@ -1,0 +1,80 @@
+"""One value of a group out of several: sums, smallest and largest values, any and all. NULLs count for nothing; what is
+folded of no value is NULL.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.errors import IntegerOverflowError
+from headrace.kernel.groups import Groups, valid
+from headrace.program.triggers import Fold
+
+
+def fold(how: Fold, values: pa.Array, groups: Groups) -> pa.Array:
+    """``values``, arranged by group, folded for each group. Raises IntegerOverflowError if a sum leaves 64 bits."""
+    if len(values) == len(groups) and bool((groups.sizes == 1).all()):
+        return values
+    match how:
+        case Fold.SUM:
+            return _sum(values, groups)
+        case Fold.MIN | Fold.ALL:
+            return extreme(values, groups, latest=False)
+        case Fold.MAX | Fold.ANY:
+            return extreme(values, groups, latest=True)
+    raise AssertionError(how)
+
+
+def _sum(values: pa.Array, groups: Groups) -> pa.Array:
+    empty = _without_values(values, groups)
+    known = values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
+    if pa.types.is_integer(values.type) and len(known):
+        most = max(abs(int(known.min())), abs(int(known.max())))
+        if most * int(groups.sizes.max(initial=0)) >= 2**63:
+            low, high = known & 0xFFFFFFFF, known >> 32
+            lows, highs = groups.reduce(np.add, low, 0), groups.reduce(np.add, high, 0)
+            highs = highs + (lows >> 32)
+            if ((highs < -(2**31)) | (highs >= 2**31)).any():
+                raise IntegerOverflowError("a sum that a trigger looks at leaves 64 bits; cast its operands to float")
+    total = groups.reduce(np.add, known, 0)
+    return pa.array(total, values.type, mask=empty)
+
+
+def extreme(values: pa.Array, groups: Groups, *, latest: bool) -> pa.Array:
+    """The largest or smallest value of each group; NaN lies above every number."""
+    fold_of = np.maximum if latest else np.fmin
+    kind = values.type
+    empty = _without_values(values, groups)
+    if pa.types.is_boolean(kind):
+        return extreme(values.cast(pa.int8()), groups, latest=latest).cast(kind)
+    if pa.types.is_timestamp(kind):
+        return extreme(values.cast(pa.int64()), groups, latest=latest).cast(kind)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return _by_rank(values, groups, latest=latest)
+    numbers = values
+    if values.null_count:
+        worst: object = -np.inf if latest else np.nan
+        if pa.types.is_integer(kind):
+            limits = np.iinfo(kind.to_pandas_dtype())
+            worst = limits.min if latest else limits.max
+        numbers = values.fill_null(pa.scalar(worst, kind))
+    return pa.array(groups.reduce(fold_of, numbers.to_numpy(zero_copy_only=False), 0), kind, mask=empty)
+
+
+def _by_rank(values: pa.Array, groups: Groups, *, latest: bool) -> pa.Array:
+    distinct = values.dictionary_encode()
+    order = pc.array_sort_indices(distinct.dictionary)
+    ranks = np.empty(len(order), np.int64)
+    ranks[order.to_numpy()] = np.arange(len(order))
+    ranked = pa.array(ranks).take(distinct.indices)
+    found = extreme(ranked, groups, latest=latest)
+    return distinct.dictionary.take(order).take(found)
+
+
+def _without_values(values: pa.Array, groups: Groups) -> NDArray[np.bool_]:
+    """Which groups have no value that is not NULL."""
+    if not values.null_count:
+        return np.equal(groups.sizes, 0)
+    known = valid(values).astype(np.int64)
+    return np.equal(groups.reduce(np.add, known, 0), 0)

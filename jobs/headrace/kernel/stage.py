@@ -1,0 +1,297 @@
+"""A stage of a pipeline compiled for the kernel: the names, types and parts that every step of it needs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.aggregates import KEPT_AT, Accumulator, BagPart, CountPart, KeptPart, Part, compile_aggregates
+from headrace.kernel.groups import Ints
+from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_type
+from headrace.model.accumulation import Accumulation, How, TimestampCombiner
+from headrace.model.expr import Column, DataType, Expr, to_json
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.typing import type_of
+from headrace.model.windows import CustomWindows, ShiftedOutputTime, WindowFn
+from headrace.pipeline.graph import Stage
+from headrace.program import columns as c
+from headrace.program import triggers
+from headrace.program.firing import Outcome, compile_firing
+from headrace.program.triggers import Node, compile_trigger
+from headrace.program.triggers.custom import AT, RECORD
+
+PLACE, LISTED = "place", "listed"
+"""Fields of a listed element where windows merge: its place in the order of arrival, and what is listed of it."""
+
+_LONG, _BOOL = pa.int64(), pa.bool_()
+
+
+@dataclass(frozen=True)
+class CompiledStage:
+    """Compiled parts of one stage of a pipeline."""
+
+    stage: Stage
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Key columns, in order."""
+        return list(self.stage.key_types)
+
+    @property
+    def how(self) -> How:
+        """Accumulation, lateness and behaviours."""
+        return self.stage.aggregation.how
+
+    @cached_property
+    def where(self) -> WindowFn:
+        """The window function, without the shift of output times."""
+        where = self.stage.aggregation.where
+        return where.inner if isinstance(where, ShiftedOutputTime) else where
+
+    @cached_property
+    def output_shift(self) -> int:
+        """How much later than its own an element's stamp is, for EARLIEST and LATEST."""
+        where = self.stage.aggregation.where
+        return int(where.shift) if isinstance(where, ShiftedOutputTime) else 0
+
+    @cached_property
+    def merging(self) -> bool:
+        """Whether windows of a key can merge."""
+        return self.where.merges
+
+    def expiry(self, end: Instant | None) -> Instant:
+        """The watermark that must be exceeded for windows that end up to ``end`` to have expired (semantics 5.2), None:
+        no window; NEVER where it is not known.
+        """
+        lateness = self.how.allowed_lateness
+        if end is None:
+            return MIN_INSTANT
+        if lateness is None:
+            return NEVER
+        return Instant(min(end + lateness - 1, GLOBAL_WINDOW_END - 1))
+
+    def expiries(self, ends: Ints) -> Ints:
+        """``expiry`` of each of ``ends``."""
+        lateness = self.how.allowed_lateness
+        if lateness is None:
+            return np.full(len(ends), NEVER, np.int64)
+        return np.minimum(ends + (lateness - 1), GLOBAL_WINDOW_END - 1)
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether the trigger can close a window before it expires."""
+        return self.stage.when.may_finish
+
+    @cached_property
+    def identity(self) -> list[str]:
+        """Columns that identify a state row."""
+        return [*self.keys, c.WINDOW_START, c.WINDOW_END]
+
+    @cached_property
+    def trigger(self) -> Node:
+        """The compiled trigger tree."""
+        return compile_trigger(self.stage.when, self.merging, self.stage.schema)
+
+    @cached_property
+    def firing(self) -> Outcome:
+        """The program of the windows."""
+        return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable)
+
+    @cached_property
+    def batch_firing(self) -> Outcome:
+        """Their program in a batch, where each is asked once."""
+        return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable, is_batch=True)
+
+    @cached_property
+    def accumulators(self) -> Mapping[str, Accumulator]:
+        """Accumulators by aggregate."""
+        stage, all_kept = self.stage, self.how.keep_last is not None
+        return compile_aggregates(
+            stage.aggregation.what, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
+        )
+
+    @cached_property
+    def aggregated(self) -> list[Part]:
+        """The parts that results are made of."""
+        return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Stored columns of the contents, in order: parts of accumulators, or the last elements that they are made of
+        if a window keeps no more.
+        """
+        if self.how.keep_last is not None:
+            fields = [(name, self.type_of(expr)) for name, expr in self.kept_inputs]
+            fields += [(KEPT_AT, _LONG)] if self.keeps_times else []
+            kept = pa.list_(pa.struct([("_", _BOOL), *fields]))
+            return [KeptPart(c.KEPT, kept, None, self.how.keep_last)]
+        counted = [CountPart(c.NET, _LONG, None)] if self.counts_net else []
+        return [*self.aggregated, *counted]
+
+    @cached_property
+    def inputs(self) -> list[tuple[str, Expr]]:
+        """Distinct expressions that aggregates and triggers read, with the names of their columns in judged records."""
+        wanted = [part.input for part in self.aggregated] + [measure.input for measure in self.trigger.measures]
+        return _named(wanted)
+
+    @property
+    def kept_inputs(self) -> list[tuple[str, Expr]]:
+        """Those of ``inputs`` that aggregates read."""
+        return _named([part.input for part in self.aggregated])
+
+    @cached_property
+    def keeps_times(self) -> bool:
+        """Whether event times belong to what is kept of the last elements."""
+        return any(isinstance(part, BagPart) and part.is_timed for part in self.aggregated)
+
+    @cached_property
+    def custom(self) -> CustomWindows | None:
+        """The window function if it is a user's own."""
+        return self.where if isinstance(self.where, CustomWindows) else None
+
+    @cached_property
+    def lists_elements(self) -> bool:
+        """Whether a trigger wants elements with their records (``_record``)."""
+        return any(measure.input is None for measure in self.trigger.measures)
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether a user's own object looks at whole records."""
+        return self.custom is not None or self.lists_elements
+
+    @cached_property
+    def lists(self) -> list[str]:
+        """Measures that list elements in their order of arrival."""
+        return [measure.name for measure in self.trigger.measures if measure.fold is triggers.Fold.LIST]
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether the order of arrival counts."""
+        return bool(self.lists) or self.how.keep_last is not None
+
+    def type_of(self, expr: Expr) -> pa.DataType:
+        """The type of ``expr`` over the rows that reach the stage, and their size."""
+        return ARROW_TYPES[type_of(expr, {**self.stage.schema, c.SIZE: DataType.INT}) or DataType.BOOL]
+
+    def input_column(self, expr: Expr) -> str:
+        """The judged column that holds ``expr``."""
+        return self._input_names[str(to_json(expr))]
+
+    @cached_property
+    def _input_names(self) -> dict[str, str]:
+        return {str(to_json(expr)): name for name, expr in self.inputs}
+
+    @cached_property
+    def reads_size(self) -> bool:
+        """Whether a trigger wants the size of elements."""
+        return any(isinstance(expr, Column) and expr.name == c.SIZE for _, expr in self.inputs)
+
+    @property
+    def retracting(self) -> bool:
+        """Whether emitted panes are remembered and withdrawn."""
+        return self.how.accumulation is Accumulation.RETRACTING
+
+    @property
+    def counts_net(self) -> bool:
+        """Whether a window of which every element was withdrawn must be told from others (semantics 9.1)."""
+        return self.retracting and self.stage.withdrawable
+
+    @property
+    def stamps_elements(self) -> bool:
+        """Whether panes get their timestamps from elements, not from their window."""
+        return self.how.timestamp is not TimestampCombiner.END_OF_WINDOW
+
+    @cached_property
+    def stamps_merged(self) -> bool:
+        """Whether a user's own function says which timestamps elements give their pane, once windows have merged."""
+        custom = self.custom if self.merging and self.stamps_elements else None
+        return custom is not None and type(custom).output_time is not CustomWindows.output_time
+
+    @cached_property
+    def record_type(self) -> pa.DataType:
+        """A record as users' own objects see it."""
+        return pa.struct([(name, own_arrow_type(kind)) for name, kind in self.stage.schema.items()])
+
+    @cached_property
+    def carried(self) -> Mapping[str, pa.DataType]:
+        """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
+        retractions.
+        """
+        names: dict[str, pa.DataType] = {}
+        element = pa.struct([(AT, _LONG), (RECORD, self.record_type)])
+        for measure in self.trigger.measures:
+            kind = element if measure.type is None else ARROW_TYPES[measure.type]
+            names[measure.name] = pa.list_(kind) if measure.fold is triggers.Fold.LIST else kind
+        if self.stamps_elements:
+            names |= {c.TIMES: pa.list_(_LONG)} if self.stamps_merged else {c.HELD: _LONG}
+        return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names
+
+    @cached_property
+    def delta_schema(self) -> pa.Schema:
+        """A row of a delta (``kernel.delta``). Where windows merge, what is listed goes with its place in the order of
+        arrival.
+        """
+        carried = dict(self.carried)
+        for name in self.lists if self.merging else ():
+            carried[name] = pa.list_(pa.struct([(PLACE, _LONG), (LISTED, carried[name].value_type)]))
+        window = [(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.COUNT)]
+        parts = [(part.name, part.type) for part in self.parts]
+        return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *parts, *carried.items()])
+
+    @property
+    def _key_fields(self) -> list[tuple[str, pa.DataType]]:
+        return [(name, ARROW_TYPES[kind]) for name, kind in self.stage.key_types.items()]
+
+    @cached_property
+    def pane_type(self) -> pa.StructType:
+        """A pane as it is remembered: window in granules, aggregates, pane info."""
+        values = [(name, arrow_type(kind)) for name, kind in self.stage.value_types.items()]
+        return pa.struct(
+            [
+                ("window_start", _LONG),
+                ("window_end", _LONG),
+                *values,
+                ("pane_time", _LONG),
+                ("timing", pa.string()),
+                ("pane_index", _LONG),
+                ("nonspeculative_index", _LONG),
+                ("is_first", _BOOL),
+                ("is_last", _BOOL),
+            ]
+        )
+
+    @cached_property
+    def pane_schema(self) -> pa.Schema:
+        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.panes``)."""
+        stamps = {"window_start", "window_end", "pane_time"}
+        values = self.stage.value_types
+        inner = {f.name: TIMESTAMP if f.name in stamps else f.type for f in self.pane_type}
+        info = [(name, kind) for name, kind in inner.items() if name not in values]
+        where = [("is_retraction", _BOOL), ("epoch", _LONG), ("sequence", _LONG)]
+        return pa.schema([*self._key_fields, *[(name, inner[name]) for name in values], *info, *where])
+
+    @cached_property
+    def bookkeeping(self) -> Mapping[str, pa.DataType]:
+        """State columns besides key, window and epoch, and their types."""
+        names = {c.STATUS: pa.int32()}
+        names |= dict.fromkeys((c.DUE_EVENT, c.DUE_TIME, c.NEW, c.HOLD, c.INDEX, c.NONSPECULATIVE), _LONG)
+        names |= {field.name: ARROW_TYPES[field.type] for field in self.trigger.fields}
+        names |= {part.name: part.type for part in self.parts}
+        return {**names, c.LIVE: pa.list_(self.pane_type)} if self.retracting else names
+
+    @cached_property
+    def state_schema(self) -> pa.Schema:
+        """A state row: the hash of its key, key, window, the epoch that wrote it, bookkeeping."""
+        window = [(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.EPOCH)]
+        return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *self.bookkeeping.items()])
+
+
+def _named(wanted: Iterable[Expr | None]) -> list[tuple[str, Expr]]:
+    """The distinct expressions of ``wanted``, named in order."""
+    distinct: dict[str, Expr] = {}
+    for expr in wanted:
+        if expr is not None:
+            distinct.setdefault(str(to_json(expr)), expr)
+    return [(f"_in_{i}", expr) for i, expr in enumerate(distinct.values())]

@@ -1,0 +1,139 @@
+"""State rows of several layers as one: which of them an epoch may change, and the newest of each (key, window).
+
+The rows of a layer stand in the order of (hash, window). Of several rows of one (key, window) the one of the newest
+layer counts.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.kernel.keys import grouped
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expr import DataType
+from headrace.model.triggers import Signal
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
+
+Hashes = NDArray[np.uint64]
+
+
+def newest(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Of the rows of one (key, window) the one of the newest layer; ``layers`` stand oldest first."""
+    if len(layers) == 1:
+        return layers[0]
+    rows = together(stage.state_schema, layers)
+    if not rows.num_rows:
+        return rows
+    keys = [rows.column(name) for name in stage.keys]
+    window = (rows.column(name).to_numpy() for name in (c.WINDOW_START, c.WINDOW_END))
+    groups = grouped(rows.column(c.HASH).to_numpy(), keys, *window)
+    last = groups.offsets[1:] - 1
+    return rows.take(pa.array(last if groups.order is None else groups.order[last]))
+
+
+def together(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows, one below the other."""
+    filled = [batch for batch in batches if batch.num_rows]
+    if len(filled) == 1:
+        return filled[0]
+    if not filled:
+        return no_rows(schema)
+    return pa.concat_batches(filled)
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A table without rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def lookup(
+    stage: CompiledStage,
+    layers: Sequence[pa.RecordBatch],
+    touched: Hashes,
+    clocks: Clocks,
+    signals: Sequence[Signal] = (),
+) -> pa.RecordBatch:
+    """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due activation,
+    and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
+    """
+    wanted = [touched, *(hashes_of(layer, due(layer, clocks)) for layer in layers)]
+    if signals:
+        wanted += [hashes_of(layer, _told(stage, layer, signals)) for layer in layers]
+    found = np.unique(np.concatenate(wanted))
+    rows = newest(stage, [rows_of(layer, found) for layer in layers]) if layers else no_rows(stage.state_schema)
+    return rows.filter(pc.not_equal(rows.column(c.STATUS), c.DELETED))
+
+
+def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
+    """The hashes of some rows of a layer."""
+    found: Hashes = layer.column(c.HASH).to_numpy()[which]
+    return found
+
+
+def due(layer: pa.RecordBatch, clocks: Clocks) -> NDArray[np.bool_]:
+    """Which rows want an activation under ``clocks``: what was due before was activated then, and a newer layer holds
+    what became of it. (Until the watermark has passed its end, the next event-time activation of an open window is its
+    end.)
+    """
+    event, time = layer.column(c.DUE_EVENT).to_numpy(), layer.column(c.DUE_TIME).to_numpy()
+    found: NDArray[np.bool_] = (time > clocks.previous_processing_time) & (time <= clocks.processing_time)
+    for before, after in [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]:
+        if after > before:
+            found |= (event >= before) & (event < after)
+    return found
+
+
+def rows_of(layer: pa.RecordBatch, wanted: Hashes) -> pa.RecordBatch:
+    """The rows of a layer whose hash is one of ``wanted``, which ascend."""
+    own = layer.column(c.HASH).to_numpy()
+    low, high = np.searchsorted(own, wanted, "left"), np.searchsorted(own, wanted, "right")
+    sizes = high - low
+    total = int(sizes.sum())
+    if total == layer.num_rows:
+        return layer
+    begins = np.cumsum(sizes) - sizes
+    return layer.take(pa.array(np.arange(total) - np.repeat(begins - low, sizes)))
+
+
+# --- signals (semantics 9.3)
+
+_KEY_PARTS = {DataType.STRING: str, DataType.INT: int, DataType.BOOL: bool, DataType.TIMESTAMP: int}
+
+
+def hearing(
+    stage: CompiledStage, rows: "dict[str, pa.Array]", name: str, signals: Sequence[Signal]
+) -> NDArray[np.bool_]:
+    """Which windows of ``rows`` hear a signal of that ``name``."""
+    heard = [_is_for(stage, rows, signal) for signal in signals if signal.name == name]
+    nobody = np.zeros(len(rows[c.WINDOW_START]), np.bool_)
+    return reduce(np.logical_or, heard, nobody)
+
+
+def _told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal]) -> NDArray[np.bool_]:
+    names = stage.trigger.signals
+    rows = {name: layer.column(name) for name in stage.identity}
+    is_open: NDArray[np.bool_] = layer.column(c.STATUS).to_numpy() == c.OPEN
+    told = [hearing(stage, rows, name, signals) for name in names]
+    heard: NDArray[np.bool_] = reduce(np.logical_or, told, np.zeros(layer.num_rows, np.bool_))
+    return is_open & heard
+
+
+def _is_for(stage: CompiledStage, rows: "dict[str, pa.Array]", signal: Signal) -> NDArray[np.bool_]:
+    found = np.ones(len(rows[c.WINDOW_START]), np.bool_)
+    if signal.key is not None:
+        kinds = stage.stage.key_types
+        if [type(part) for part in signal.key] != [_KEY_PARTS.get(kind) for kind in kinds.values()]:
+            return ~found
+        for part, (name, kind) in zip(signal.key, kinds.items(), strict=True):
+            equal = pc.equal(rows[name], pa.scalar(part, ARROW_TYPES[kind]))
+            found &= equal.fill_null(False).to_numpy(zero_copy_only=False)
+    if signal.window is not None:
+        for column, at in zip((c.WINDOW_START, c.WINDOW_END), signal.window, strict=True):
+            found &= rows[column].to_numpy() == int(at)
+    return found

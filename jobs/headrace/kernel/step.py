@@ -1,0 +1,216 @@
+"""One epoch of one stage: the delta meets the state, windows merge and fire, and what changed is the epoch's layer.
+
+``step`` is a pure function of Arrow tables: no I/O, no clock.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.combining import combine
+from headrace.kernel.emission import Emission, emit
+from headrace.kernel.firing import Fired, FiringProgram
+from headrace.kernel.groups import Ints
+from headrace.kernel.matching import Sides
+from headrace.kernel.results import beside_live
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.state import hearing, no_rows, together
+from headrace.kernel.types import TIMESTAMP
+from headrace.model.panes import Timing
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
+from headrace.model.triggers import Signal
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the windows of an epoch. ``dropped`` counts elements and retractions of closed windows, of which
+    ``dropped_retractions`` are retractions.
+    """
+
+    early: int = 0
+    on_time: int = 0
+    late: int = 0
+    retractions: int = 0
+    dropped: int = 0
+    dropped_retractions: int = 0
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What an epoch did to a stage. ``changes`` are state rows in the order of (hash, window), with the status DELETED
+    for windows that are gone; ``rows`` the windows that the epoch looked at, by which ``emission`` goes.
+    """
+
+    stage: CompiledStage
+    epoch: int
+    rows: Mapping[str, pa.Array]
+    touched: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+    emission: Emission
+    changes: pa.RecordBatch
+    counts: Counts
+    last_moment: int
+
+    def panes(self) -> pa.RecordBatch:
+        """The panes of the epoch: keys, aggregates, pane columns (``headrace.model.panes``)."""
+        stage, found = self.stage, self.emission
+        columns = {name: self.rows[name].take(pa.array(found.row)) for name in stage.keys}
+        values = list(stage.stage.value_types)
+        fields = {field.name: found.panes.field(field.name) for field in stage.pane_type}
+        columns |= {name: fields[name] for name in values}
+        columns |= {name: column for name, column in fields.items() if name not in values}
+        for name in ("window_start", "window_end", "pane_time"):
+            columns[name] = timestamps(columns[name])
+        columns["is_retraction"] = pa.array(found.is_retraction)
+        columns["epoch"] = pa.array(np.full(len(found.row), self.epoch, np.int64))
+        columns["sequence"] = pa.array(found.sequence)
+        return pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
+
+    def elements(self) -> dict[str, pa.Array]:
+        """The panes of the epoch as elements of the next stage, in order (by moment, window and key; semantics 3.2,
+        12.1): the columns of ``Stage.pane_schema`` with ``_event_time`` (granules) and ``_sign``.
+        """
+        found = self.emission
+        order = pa.array(self._in_order())
+        columns = {name: self.rows[name].take(pa.array(found.row)).take(order) for name in self.stage.keys}
+        for name in self.stage.stage.pane_schema:
+            if name not in columns:
+                values = found.panes.field(name).take(order)
+                columns[name] = timestamps(values) if name in ("window_start", "window_end") else values
+        columns[c.EVENT_TIME] = found.panes.field("pane_time").take(order)
+        columns[c.SIGN] = pa.array(np.where(found.is_retraction, -1, 1)).take(order)
+        return columns
+
+    def _in_order(self) -> Ints:
+        found = self.emission
+        window = [self.rows[name].to_numpy()[found.row] for name in (c.WINDOW_START, c.WINDOW_END)]
+        by = {"moment": pa.array(self._moments()), "end": pa.array(window[1]), "start": pa.array(window[0])}
+        by |= {f"key{i}": self.rows[name].take(pa.array(found.row)) for i, name in enumerate(self.stage.keys)}
+        by["sequence"] = pa.array(found.sequence)
+        order: Ints = pc.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by]).to_numpy()
+        return order
+
+    def _moments(self) -> Ints:
+        """When in the epoch each record was emitted: with the bundle, at a deadline, at a signal, or at the watermark
+        step."""
+        found, last = self.emission, self.last_moment
+        first = np.where(self.touched[found.row], 0, 1)
+        return np.where(found.moment == last, 3, np.where(found.moment == 0, first, 2))
+
+
+def timestamps(granules: pa.Array) -> pa.Array:
+    """Instants as timestamps, NULL where they are not finite."""
+    finite = pc.and_(pc.greater(granules, int(MIN_INSTANT)), pc.less(granules, int(GLOBAL_WINDOW_END) - 1))
+    return pc.if_else(finite, granules, None).cast(TIMESTAMP)
+
+
+def step(
+    stage: CompiledStage,
+    state: pa.RecordBatch,
+    delta: pa.RecordBatch | None,
+    clocks: Clocks,
+    epoch: int,
+    *,
+    output_watermark: Instant = MIN_INSTANT,
+    signals: Sequence[Signal] = (),
+    is_batch: bool = False,
+) -> StageResult | None:
+    """One epoch (semantics 12.1): ``delta`` under the old watermark, due deadlines, ``signals``, then the watermark
+    step; of a batch only that. ``state`` are the rows that ``state.lookup`` found. None if there is nothing to look at.
+    """
+    if delta is None and not state.num_rows:
+        return None
+    combined = combine(stage, Sides(state, no_rows(stage.delta_schema) if delta is None else delta), output_watermark)
+    rows = dict(combined.rows)
+    if stage.how.elide_unchanged:
+        rows |= beside_live(stage, rows)
+    heard = {name: pa.array(hearing(stage, rows, name, signals)) for name in stage.trigger.signals}
+    outcome = stage.batch_firing if is_batch else stage.firing
+    fired = FiringProgram(stage, outcome).run(rows, clocks, heard)
+    changed = fired.flags(outcome.changed)
+    if not changed.any():
+        return None
+    emission = emit(stage, rows, fired)
+    changes = together(
+        stage.state_schema, [_stored(stage, rows, fired, emission, epoch), _tombstones(stage, combined.gone, epoch)]
+    )
+    return StageResult(
+        stage=stage,
+        epoch=epoch,
+        rows=rows,
+        touched=fired.flags(outcome.touched),
+        emission=emission,
+        changes=in_order(changes),
+        counts=_counts(fired, emission),
+        last_moment=len(outcome.panes) - 1,
+    )
+
+
+def _stored(
+    stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired, emission: Emission, epoch: int
+) -> pa.RecordBatch:
+    """The new state of changed windows; a window that came and went within the epoch was never there."""
+    outcome, schema = fired.outcome, stage.state_schema
+    status = fired.of(outcome.state[c.STATUS], pa.int32())
+    is_gone = status.to_numpy(zero_copy_only=False) == c.DELETED
+    stored = rows[c.STORED].to_numpy(zero_copy_only=False)
+    kept = pa.array(np.flatnonzero(fired.flags(outcome.changed) & (~is_gone | stored)))
+    cleared = pa.array(fired.flags(outcome.cleared)).take(kept)
+    parts = {part.name for part in stage.parts}
+    columns = {}
+    for field in schema:
+        name = field.name
+        if name == c.EPOCH:
+            columns[name] = pa.array(np.full(len(kept), epoch, np.int64))
+        elif name == c.LIVE:
+            is_open = pc.equal(status.take(kept), c.OPEN)
+            nothing = pa.scalar([], field.type)
+            columns[name] = (
+                pc.if_else(is_open, emission.live.take(kept), nothing) if emission.live is not None else None
+            )
+        elif name in parts:
+            columns[name] = pc.if_else(cleared, pa.scalar(None, field.type), rows[name].take(kept))
+        elif name in outcome.state:
+            columns[name] = fired.of(outcome.state[name], field.type).take(kept)
+        else:
+            columns[name] = rows[name].take(kept)
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def _tombstones(stage: CompiledStage, gone: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
+    """The state rows of windows that became part of another one."""
+    count = gone.num_rows
+    known = {
+        c.STATUS: pa.repeat(pa.scalar(c.DELETED, pa.int32()), count),
+        c.EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count),
+        c.DUE_EVENT: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
+        c.DUE_TIME: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
+    }
+    known |= {name: gone.column(name) for name in (c.HASH, *stage.identity)}
+    columns = [known[f.name] if f.name in known else pa.nulls(count, f.type) for f in stage.state_schema]
+    return pa.RecordBatch.from_arrays(columns, schema=stage.state_schema)
+
+
+def in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """State rows in the order of (hash, window)."""
+    by = [rows.column(name).to_numpy() for name in (c.WINDOW_END, c.WINDOW_START, c.HASH)]
+    order = np.lexsort(by)
+    return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
+
+
+def _counts(fired: Fired, emission: Emission) -> Counts:
+    outcome = fired.outcome
+    timing = emission.panes.field("timing").filter(pa.array(~emission.is_retraction))
+    found = {row["values"]: row["counts"] for row in pc.value_counts(timing).to_pylist()}
+    return Counts(
+        early=found.get(Timing.EARLY.value, 0),
+        on_time=found.get(Timing.ON_TIME.value, 0),
+        late=found.get(Timing.LATE.value, 0),
+        retractions=int(emission.is_retraction.sum()),
+        dropped=pc.sum(fired.of(outcome.dropped_closed)).as_py() or 0,
+        dropped_retractions=pc.sum(fired.of(outcome.dropped_retractions)).as_py() or 0,
+    )

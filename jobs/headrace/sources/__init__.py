@@ -1,0 +1,1 @@
+"""Where elements come from: files read in shares, records judged. No Spark."""

@@ -1,0 +1,153 @@
+"""CSV: a record is one line with as many fields as the header has (docs/judging.md)."""
+
+import csv
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+from numpy.typing import NDArray
+
+from headrace.kernel.groups import Ints
+from headrace.model.expr import DataType, Schema
+from headrace.sources.errors import FileColumnsError, UnreadableFileError
+from headrace.sources.fields import typed
+from headrace.sources.lines import Lines
+from headrace.sources.scanned import NOT_UTF8, Scanned, nothing
+
+HEADER_BYTES = 1024 * 1024
+"""How long a header may be."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a file: its bytes, how many fields it has, and where the columns of the schema are."""
+
+    line: bytes
+    width: int
+    stored: dict[str, int]
+
+
+def read_header(lines: Lines, schema: Schema, path: str) -> Header | None:
+    """The header of a file, None if there is none. Raises UnreadableFileError if it is no header, FileColumnsError if
+    it names a column of ``schema`` twice.
+    """
+    if not len(lines):
+        return None
+    line: bytes = lines.text[0].as_py()
+    if len(line) > HEADER_BYTES:
+        raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
+    try:
+        names = next(csv.reader([line.decode()]))
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(path, "its header is not UTF-8") from error
+    except csv.Error as error:
+        raise UnreadableFileError(path, f"its header is no line of CSV ({error})") from error
+    for name in schema:
+        if names.count(name) > 1:
+            raise FileColumnsError(path, f"its header names column {name} {names.count(name)} times")
+    return Header(line, len(names), {name: names.index(name) for name in schema if name in names})
+
+
+def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:
+    """``lines`` behind ``header`` as records of ``schema``; a repetition of the header is no record either."""
+    lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
+    if not len(lines):
+        return nothing(schema)
+    reading = _Reading(lines, header)
+    unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), NOT_UTF8)
+    quotes = pc.count_substring(lines.text, b'"').to_numpy(zero_copy_only=False)
+    open_quote = lines.is_utf8 & (quotes % 2 != 0)
+    if open_quote.any():
+        unparsed = pc.if_else(pa.array(open_quote), "a quote is not closed on its line", unparsed)
+    reading.parse(np.flatnonzero(lines.is_utf8 & ~open_quote))
+    fits = reading.has_fields()
+    misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
+    if misfits.any():
+        unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
+    texts = {name: reading.column(name) for name in schema}
+    columns, unparsed = typed(texts, unparsed, schema, list(DataType))
+    return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+
+class _Reading:
+    """Lines on their way to columns of text."""
+
+    def __init__(self, lines: Lines, header: Header) -> None:
+        self.lines, self.header = lines, header
+        self.tables: list[pa.Table] = []
+        self.rows: list[Ints] = []
+
+    def parse(self, rows: Ints) -> None:
+        """Parse those lines, each of which holds its quotes."""
+        if not len(rows):
+            return
+        found = self._block(rows)
+        if found is not None:
+            table, fits = found
+            self.tables.append(table)
+            self.rows.append(rows[fits])
+        elif len(rows) > 1:
+            middle = len(rows) // 2
+            self.parse(rows[:middle])
+            self.parse(rows[middle:])
+
+    def has_fields(self) -> NDArray[np.bool_]:
+        """Which lines have as many fields as the header."""
+        found = np.zeros(len(self.lines), np.bool_)
+        for rows in self.rows:
+            found[rows] = True
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        """A column of text, NULL in lines that were not parsed."""
+        if name not in self.header.stored or not self.tables:
+            return pa.nulls(len(self.lines), pa.string())
+        chunks = [chunk for table in self.tables for chunk in table.column(_field(self.header.stored[name])).chunks]
+        whole = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string())
+        rows = np.concatenate(self.rows)
+        if len(rows) == len(self.lines) and (np.diff(rows) == 1).all():
+            return whole
+        place = np.full(len(self.lines), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        return whole.take(pa.array(place, mask=place < 0))
+
+    def _block(self, rows: Ints) -> tuple[pa.Table, NDArray[np.bool_]] | None:
+        """The records of a block of lines, and which lines have its fields; None if lines ran together."""
+        text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
+        broken = pc.binary_join_element_wise(text, b"\n", b"")
+        offsets = np.frombuffer(broken.buffers()[1], np.int32)[broken.offset :]
+        block = broken.buffers()[2].slice(int(offsets[0]), int(offsets[len(broken)] - offsets[0]))
+        fits = np.ones(len(rows), np.bool_)
+        odd: list[int] = []
+
+        def misfit(row: pcsv.InvalidRow) -> str:
+            odd.append(row.number)
+            return "skip"
+
+        names = [_field(i) for i in range(self.header.width)]
+        wanted = [_field(i) for i in sorted(set(self.header.stored.values()))] or names[:1]
+        try:
+            table = pcsv.read_csv(
+                pa.BufferReader(block),
+                read_options=pcsv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1),
+                parse_options=pcsv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=misfit),
+                convert_options=pcsv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    include_columns=wanted,
+                    check_utf8=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows + len(odd) != len(rows):
+            return None
+        fits[np.array(odd, np.int64) - 1] = False
+        return table, fits
+
+
+def _field(number: int) -> str:
+    return f"_c{number}"

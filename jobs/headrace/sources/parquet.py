@@ -1,0 +1,128 @@
+"""Parquet: a record is one row (docs/judging.md)."""
+
+import struct
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
+from headrace.model.expr import DataType, Expr, Schema
+from headrace.sources.as_json import as_json
+from headrace.sources.errors import FileColumnsError, UnreadableFileError
+from headrace.sources.required import check_required
+from headrace.sources.scanned import NOT_UTF8, Scanned
+
+_MAGIC = b"PAR1"
+
+_FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
+    DataType.STRING: lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
+    DataType.INT: lambda t: pa.types.is_integer(t) and t != pa.uint64(),
+    DataType.FLOAT: lambda t: (
+        pa.types.is_float32(t) or pa.types.is_float64(t) or (pa.types.is_integer(t) and t != pa.uint64())
+    ),
+    DataType.BOOL: pa.types.is_boolean,
+    DataType.TIMESTAMP: lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t),
+}
+
+
+def read_parquet(data: bytes, schema: Schema, required: Mapping[str, Expr], path: str) -> Scanned:
+    """The rows of a file as records of ``schema``. Raises UnreadableFileError if it is no whole Parquet file,
+    FileColumnsError if it holds a column otherwise than the schema says.
+    """
+    file = _open(data, path)
+    stored = _stored(file.schema_arrow, schema, path)
+    check_required(required, stored, path, "schema")
+    try:
+        table = file.read(columns=stored, use_threads=False, use_pandas_metadata=False)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFileError(path, f"its pages are broken ({error})") from error
+    rows = table.num_rows
+    columns, unparsed = {}, pa.nulls(rows, pa.string())
+    for name, kind in schema.items():
+        if name not in stored:
+            columns[name] = pa.nulls(rows, ARROW_TYPES[kind])
+            continue
+        column = table.column(name)
+        values = pa.concat_arrays(column.chunks) if rows else pa.nulls(0, column.type)
+        values, bad = _values(values, kind)
+        if bad is not None:
+            unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), f"column {name}: {NOT_UTF8}", unparsed)
+        columns[name] = values
+    if unparsed.null_count < rows:
+        parses = unparsed.is_null()
+        held = columns
+        columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
+        return Scanned(columns, unparsed, np.arange(rows), lambda chosen: as_json(held, chosen))
+    return Scanned(columns, unparsed, np.arange(rows), lambda chosen: as_json(columns, chosen))
+
+
+def _open(data: bytes, path: str) -> pq.ParquetFile:
+    if len(data) < 12 or data[-4:] != _MAGIC:
+        raise UnreadableFileError(path, "it has no Parquet footer")
+    if struct.unpack("<I", data[-8:-4])[0] + 8 > len(data) - 4:
+        raise UnreadableFileError(path, "its Parquet footer is longer than the file")
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        _ = file.schema_arrow
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFileError(path, f"its Parquet footer is broken ({error})") from error
+    return file
+
+
+def _stored(found: pa.Schema, schema: Schema, path: str) -> list[str]:
+    """The columns of ``schema`` that a file has."""
+    stored = []
+    for name, kind in schema.items():
+        count = found.names.count(name)
+        if count > 1:
+            raise FileColumnsError(path, f"its schema names column {name} {count} times")
+        if not count or pa.types.is_null(found.field(name).type):  # without any value: as good as missing
+            continue
+        own = found.field(name).type
+        if not _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own):
+            raise FileColumnsError(path, f"its column {name} is {own}, and the source says {kind}")
+        stored.append(name)
+    return stored
+
+
+def _values(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
+    """A stored column as one of ``kind``, and which values are no text."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if kind is DataType.TIMESTAMP:
+        return _timestamps(values), None
+    if kind is DataType.STRING:
+        return _texts(values.cast(pa.string()))
+    return values.cast(ARROW_TYPES[kind]), None
+
+
+def _timestamps(values: pa.Array) -> pa.Array:
+    """To the microsecond, cut downwards; dates begin at midnight, and without a zone it is UTC."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.timestamp("us")).cast(TIMESTAMP)
+    if values.type.unit == "ns":
+        nanoseconds = values.cast(pa.int64())
+        whole = pa.array(nanoseconds.fill_null(0).to_numpy() // 1000, mask=values.is_null().to_numpy(False))
+        return whole.cast(TIMESTAMP)
+    return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(TIMESTAMP)
+
+
+def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    try:
+        values.validate(full=True)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        known = [_is_text(value) for value in values.cast(pa.binary()).to_pylist()]  # of a file with bad ones only
+        return pc.if_else(pa.array(known), values, None), pc.invert(pa.array(known))
+    return values, None
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        return value is None or bool(value.decode() or True)
+    except UnicodeDecodeError:
+        return False

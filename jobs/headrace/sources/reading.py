@@ -1,0 +1,51 @@
+"""A landed file as records of its source's schema, whatever its format."""
+
+import zlib
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from headrace.model.expr import Expr
+from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.sources.csv_lines import read_csv_lines, read_header
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.json_lines import read_json_lines
+from headrace.sources.lines import cut
+from headrace.sources.parquet import read_parquet
+from headrace.sources.required import check_required
+from headrace.sources.scanned import Scanned, nothing
+
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+"""Compressions of text files, by how the name ends."""
+
+
+def read_file(data: bytes, source: FileSource, required: Mapping[str, Expr], path: str) -> Scanned:
+    """The records of a file with the content ``data``. What is ``required`` of a record (by purpose, such as "event
+    time") must not be NULL for want of a column.
+
+    Raises UnreadableFileError if it is no whole file of its format, FileColumnsError for a column that does not fit.
+    """
+    if not data:
+        return nothing(source.schema)
+    if source.format is FileFormat.PARQUET:
+        return read_parquet(data, source.schema, required, path)
+    lines = cut(_decompressed(data, path))
+    if source.format is FileFormat.JSON:
+        return read_json_lines(lines, source.schema) if len(lines) else nothing(source.schema)
+    header = read_header(lines, source.schema, path)
+    if header is None:
+        return nothing(source.schema)
+    check_required(required, header.stored, path, "header")
+    return read_csv_lines(lines, header, source.schema)
+
+
+def _decompressed(data: bytes, path: str) -> bytes:
+    """What a text file holds, decompressed if its name says that it is compressed."""
+    codec = next((name for suffix, name in _COMPRESSED.items() if path.endswith(suffix)), None)
+    if codec is None:
+        return data
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+            return bytes(stream.read())
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        raise UnreadableFileError(path, f"it is no whole {codec} file ({error})") from error

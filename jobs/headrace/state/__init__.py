@@ -1,0 +1,1 @@
+"""State between epochs: layers of rows, what they want next, which of them count."""

@@ -1,0 +1,55 @@
+"""Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known."""
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+FILE_BYTES = 128 * 1024 * 1024
+_BATCH_ROWS = 512 * 1024
+
+
+def put_rows(store: ObjectStore, name: str, rows: pa.RecordBatch | None) -> tuple[DataFile, ...]:
+    """``rows`` as files of about FILE_BYTES, called ``name`` and a number; no file for no rows."""
+    if rows is None or not rows.num_rows:
+        return ()
+    files = []
+    batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
+    for part, data, count in parquet_files(batches):
+        path = f"{name}-{part}.parquet"
+        store.write(path, data)
+        files.append(DataFile(path=path, rows=count, bytes=len(data), sha256=hashlib.sha256(data).hexdigest()))
+    return tuple(files)
+
+
+def parquet_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int]]:
+    """Parquet files of about FILE_BYTES: number, content, rows. None for no rows."""
+    part, buffer, writer, count = 0, io.BytesIO(), None, 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if writer is None:
+            writer = pq.ParquetWriter(buffer, batch.schema, compression="zstd")
+        writer.write_batch(batch)
+        count += batch.num_rows
+        if buffer.tell() >= FILE_BYTES:
+            writer.close()
+            yield part, buffer.getvalue(), count
+            part, buffer, writer, count = part + 1, io.BytesIO(), None, 0
+    if writer is not None:
+        writer.close()
+        yield part, buffer.getvalue(), count
+
+
+def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of ``files``, one below the other, as ``schema`` says. Raises BrokenObjectError for a damaged one."""
+    tables = [pq.read_table(pa.BufferReader(verify(store, file)), use_threads=False) for file in files]
+    whole = pa.concat_tables([schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)])
+    columns = [pa.concat_arrays(column.chunks) for column in whole.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

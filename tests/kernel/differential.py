@@ -1,0 +1,54 @@
+"""One pipeline on the kernel's operators in this process, beside the reference interpreter."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.distribute.local.operator import NOTHING, Operator, run_stages
+from headrace.distribute.local.values import element_rows, emitted
+from headrace.model.panes import Pane
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.pipeline import Pipeline
+from headrace.pipeline.inputs import OWN
+from headrace.reference import Epoch, evaluate
+from headrace.reference.intake import Intake, Taken
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an epoch gave: panes of the last stage, drops of all stages by cause, output watermarks."""
+
+    panes: list[Pane]
+    drops: Counter[str]
+    output_watermarks: list[Instant]
+
+
+def run_on_kernel(pipeline: Pipeline, epochs: Sequence[Epoch]) -> list[Found]:
+    """Per epoch what the operators give; the watermarks of sources are those of the reference."""
+    operators = [Operator(stage) for stage in pipeline.stages]
+    first, expr = operators[0], pipeline.event_time.expr
+    intake = Intake(pipeline, first.compiled.trigger.percentiles)
+    clock, results = MIN_INSTANT, []
+    for number, epoch in enumerate(epochs):
+        clock = Instant(max(clock, epoch.processing_time))
+        timed = [(r, evaluate(expr, r, pipeline.schema)) for r in epoch.records if expr is not None]
+        accepted = [(record, at, 1) for record, at in timed if at is not None]
+        bundle = first.take_in(element_rows(pipeline.schema, accepted)) if accepted else NOTHING
+        intake.take(OWN, epoch.records, clock, Taken())
+        intake.advance(clock, epoch.is_last)
+        stages = run_stages(
+            operators,
+            number,
+            bundle,
+            processing_time=clock,
+            watermark=intake.watermark,
+            percentiles=intake.percentiles,
+            signals=epoch.signals,
+            is_batch=epoch.is_last and number == 0,
+        )
+        drops: Counter[str] = Counter()
+        for stage in stages:
+            drops.update(late=stage.late, closed=stage.closed, retraction=stage.dropped_retractions)
+        marks = [operator.output_watermark for operator in operators]
+        results.append(Found(emitted(stages[-1].result), +drops, marks))
+    return results

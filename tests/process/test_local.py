@@ -1,0 +1,130 @@
+"""Runs whose epochs are computed in their own process: the same snapshots for readers, and no Spark anywhere."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.entrypoints.options import Executor, Mode, RunOptions
+from headrace.entrypoints.process import ChangedExecutorError, process
+from headrace.entrypoints.reading import read
+from headrace.pipeline import Pipeline, SparkFunction
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, clicks, land, truth
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def local(run_id: str, mode: Mode = Mode.MICRO_BATCH, branch: str = "main") -> RunOptions:
+    return RunOptions(run_id, executor=Executor.LOCAL, mode=mode, branch=branch)
+
+
+def current(pipeline: Pipeline, root: Path, branch: str = "main") -> dict[tuple[str, datetime], tuple[int, int]]:
+    rows = read(pipeline, root.as_uri(), "current", branch).to_pylist()
+    return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
+
+
+def test_files_become_the_windows_that_readers_see(tmp_path: Path) -> None:
+    land(tmp_path)
+    result = process(CLICKS, tmp_path.as_uri(), local("first"))
+    assert result.epochs == tuple(range(FILES))
+    assert current(CLICKS, tmp_path) == truth()
+    check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+
+
+@pytest.mark.parametrize("pipeline", [CLICKS, SESSIONS], ids=lambda pipeline: pipeline.name)
+def test_runs_that_restore_each_other_give_what_one_gives(tmp_path: Path, pipeline: Pipeline) -> None:
+    once, often = tmp_path / "once", tmp_path / "often"
+    land(once)
+    process(pipeline, once.as_uri(), local("whole"), now=lambda: NOON)
+    for file in range(FILES):
+        land(often, file, file + 1)
+        process(pipeline, often.as_uri(), local(f"run-{file}"), now=lambda: NOON)
+    for view in ("panes", "current"):
+        assert read(pipeline, often.as_uri(), view, "main") == read(pipeline, once.as_uri(), view, "main")
+
+
+def test_a_replay_and_a_batch_go_the_same_way(tmp_path: Path) -> None:
+    land(tmp_path)
+    process(SESSIONS, tmp_path.as_uri(), local("first"), now=lambda: NOON)
+    process(SESSIONS, tmp_path.as_uri(), local("again", Mode.REPLAY, "again"))
+    root = tmp_path.as_uri()
+    assert read(SESSIONS, root, "panes", "again") == read(SESSIONS, root, "panes", "main")
+    process(CLICKS, root, local("batch", Mode.BATCH, "batch"))
+    assert current(CLICKS, tmp_path, "batch") == truth()
+
+
+def test_layers_of_current_are_folded(tmp_path: Path) -> None:
+    land(tmp_path, last=20)
+    process(CLICKS, tmp_path.as_uri(), local("many"))
+    catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+    layers = catalog.manifest(catalog.head().refs["main"]).tables["current"]
+    assert len(layers) < 16
+    assert current(CLICKS, tmp_path) == truth(20)
+
+
+def test_bad_and_late_records_are_told(tmp_path: Path) -> None:
+    land(tmp_path)
+    folder = tmp_path / "landing/clicks"
+    (folder / "part-00009.jsonl").write_bytes(
+        b'{"user": "u1", "at": "2025-12-01T00:00:00Z", "price": 1}\n{"user": "u2", "at": "2026-01-01T05:00:00Z"\n'
+        b'{"user": "\xff", "at": "2026-01-01T05:00:00Z", "price": 1}\n'
+    )
+    result = process(CLICKS, tmp_path.as_uri(), local("bad"))
+    assert (result.rows["late_dropped"], result.rows["rejected"]) == (1, 2)
+    (late,) = read(CLICKS, tmp_path.as_uri(), "late", "main").to_pylist()
+    assert (late["user"], late["reason"]) == ("u1", "window expired")
+    dead = read(CLICKS, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert [(row["position"], row["reason"]) for row in dead] == [(1, "not a JSON object"), (2, "not UTF-8")]
+
+
+def test_an_audit_looks_at_the_same_rows(tmp_path: Path) -> None:
+    land(tmp_path)
+    pipeline = clicks(expectations=MODEST)
+    options = replace(local("audited"), publish=True)
+    result = process(pipeline, tmp_path.as_uri(), options)
+    assert result.audit is not None
+    assert result.audit.success
+    assert result.published == result.snapshot
+
+
+def test_state_of_the_other_executor_is_refused(tmp_path: Path) -> None:
+    land(tmp_path)
+    process(CLICKS, tmp_path.as_uri(), local("first"))
+    land(tmp_path, FILES, FILES + 1)
+    with pytest.raises(ChangedExecutorError, match="--executor local"):
+        process(CLICKS, tmp_path.as_uri(), RunOptions("second"))
+
+
+def test_spark_code_of_a_pipeline_needs_spark(tmp_path: Path) -> None:
+    land(tmp_path)
+    function = SparkFunction("tests.engine.spark_transforms:same", CLICKS.source.schema, deterministic=True)
+    pipeline = replace(CLICKS, source=replace(CLICKS.source, transform=function))
+    with pytest.raises(Exception, match="--executor spark"):
+        process(pipeline, tmp_path.as_uri(), local("first"))
+
+
+def test_a_timer_epoch_fires_what_is_due(tmp_path: Path) -> None:
+    land(tmp_path)
+    first = process(SESSIONS, tmp_path.as_uri(), local("first"), now=lambda: NOON)
+    again = process(SESSIONS, tmp_path.as_uri(), local("again"), now=lambda: NOON + timedelta(days=1))
+    assert again.snapshot == first.snapshot
+
+
+@pytest.mark.slow
+def test_no_spark_is_imported(tmp_path: Path) -> None:
+    land(tmp_path)
+    program = (
+        "import sys\n"
+        "from headrace.entrypoints.options import Executor, RunOptions\n"
+        "from headrace.entrypoints.process import process\n"
+        "from tests.process.clicks import CLICKS\n"
+        f"process(CLICKS, {tmp_path.as_uri()!r}, RunOptions('run', executor=Executor.LOCAL))\n"
+        "sys.exit('pyspark' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
