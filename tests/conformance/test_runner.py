@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.conformance import command as runner
 from headrace.conformance.cases import Case
 from headrace.conformance.command import (
     Status,
@@ -21,7 +22,6 @@ from headrace.conformance.command import (
 )
 from headrace.conformance.on_reference import ReferenceExecutor
 from headrace.conformance.replay import Outcome, Replay
-from headrace.entrypoints import conformance as runner
 from headrace.errors import FixConfigError
 from headrace.model.panes import Pane
 

@@ -13,13 +13,11 @@ from headrace.engine.errors import (
     ArithmeticDataError,
     DiskFullError,
     EngineError,
-    FileColumnsError,
     LostBlockError,
     OutOfMemoryError,
     SparkJobError,
     SparkStoppedError,
     StorageFailedError,
-    UnreadableFileError,
     readable_uri,
     spark_errors,
     translate_spark_error,
@@ -27,6 +25,7 @@ from headrace.engine.errors import (
 from headrace.engine.types import SparkSession
 from headrace.engine.writer import write_files
 from headrace.errors import FixConfigError, FixDataError, HeadraceError
+from headrace.sources.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.planning import VanishedFileError
 from headrace_snapshots.store import StoreUnavailableError
 

@@ -12,13 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
-from headrace.engine.errors import FileColumnsError, UnreadableFileError, spark_errors
+from headrace.engine.errors import (
+    spark_errors,
+)
 from headrace.engine.plan import Plan
 from headrace.engine.side_outputs import rejected_rows
 from headrace.engine.source_reading import numbered_records, open_batch, read_batches
 from headrace.engine.types import SparkSession
 from headrace.model.expr import DataType, coalesce, col, concat, lit
 from headrace.pipeline import FileFormat, OnUnreadable, Pipeline
+from headrace.sources.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.planning import VanishedFileError
 from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines
 from tests.corpus.files import OPENED, not_utf8, parquet, table

@@ -51,10 +51,18 @@ OF: dict[DataType, tuple[Expr, Expr]] = {k: (col(f"{k.value}0"), col(f"{k.value}
 NULL = Literal(None)
 
 EXPRESSIONS: list[Expr] = [
-    *[Binary(op, left, right) for op in Binary.ARITHMETIC for left, right in ((N, M), (X, Y), (N, Y), (X, M))],
-    *[Binary(op, left, right) for op in Binary.ARITHMETIC for left, right in ((N, NULL), (NULL, NULL), (X, lit(0.0)))],
-    *[Binary(op, left, right) for op in Binary.COMPARISON for left, right in (*OF.values(), (N, Y), (X, M), (NULL, S))],
-    *[Binary(op, left, right) for op in Binary.BOOLEAN for left, right in ((B, C), (B, NULL), (NULL, NULL))],
+    *[Binary(op, left, right) for op in sorted(Binary.ARITHMETIC) for left, right in ((N, M), (X, Y), (N, Y), (X, M))],
+    *[
+        Binary(op, left, right)
+        for op in sorted(Binary.ARITHMETIC)
+        for left, right in ((N, NULL), (NULL, NULL), (X, lit(0.0)))
+    ],
+    *[
+        Binary(op, left, right)
+        for op in sorted(Binary.COMPARISON)
+        for left, right in (*OF.values(), (N, Y), (X, M), (NULL, S))
+    ],
+    *[Binary(op, left, right) for op in sorted(Binary.BOOLEAN) for left, right in ((B, C), (B, NULL), (NULL, NULL))],
     N % 7,
     N % lit(-1),
     X % 2.5,
