@@ -66,9 +66,16 @@ class AggregatedBundle:
 
 
 def aggregate(
-    stage: CompiledStage, judged: Columns, watermark: Instant, output_watermark: Instant = MIN_INSTANT
+    stage: CompiledStage,
+    judged: Columns,
+    watermark: Instant,
+    output_watermark: Instant = MIN_INSTANT,
+    *,
+    place: int = 0,
 ) -> AggregatedBundle:
-    """Judged rows (``elements``) as the delta of an epoch, under the watermark that the last epoch left.
+    """Judged rows (``elements``) as the delta of an epoch, under the watermark that the last epoch left. ``place`` is
+    that of the first row in the order of arrival: an epoch may be aggregated in shares, whose deltas stand one below
+    the other in that order.
 
     The delta has a row for each (key, window), or for each gap-aligned part of a session, in the order of (hash,
     window): ``_h``, keys, ``_ws``, ``_we``, ``_n``, parts of accumulators, ``CompiledStage.carried``. Late is judged by
@@ -83,7 +90,7 @@ def aggregate(
     if not accepted.any():
         return AggregatedBundle(None, accounting, late)
     taken = windows if accepted.all() else windows.where(accepted)
-    return AggregatedBundle(_Bundle(stage, judged, taken, output_watermark).delta(), accounting, late)
+    return AggregatedBundle(_Bundle(stage, judged, taken, output_watermark, place).delta(), accounting, late)
 
 
 def _fates(judged: Columns) -> NDArray[np.int8]:
@@ -146,8 +153,10 @@ def _account(judged: Columns, fates: NDArray[np.int8], windows: Assigned, is_lat
 class _Bundle:
     """Accepted elements in their windows, on the way to a delta."""
 
-    def __init__(self, stage: CompiledStage, judged: Columns, windows: Assigned, output_watermark: Instant) -> None:
-        self.stage, self.windows, self.behind = stage, windows, output_watermark
+    def __init__(
+        self, stage: CompiledStage, judged: Columns, windows: Assigned, output_watermark: Instant, place: int
+    ) -> None:
+        self.stage, self.windows, self.behind, self.place = stage, windows, output_watermark, place
         everything = len(windows.row) == len(judged[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
         rows = None if everything else pa.array(windows.row)
         self._judged = {name: column if rows is None else column.take(rows) for name, column in judged.items()}
@@ -217,7 +226,8 @@ class _Bundle:
         if self.stage.merging:  # what merges is put in order again
             order = self.groups.order
             place = np.arange(len(value), dtype=np.int64) if order is None else order
-            value = pa.StructArray.from_arrays([pa.array(self.windows.row[place]), value], names=[PLACE, LISTED])
+            places = pa.array(self.windows.row[place] + self.place)
+            value = pa.StructArray.from_arrays([places, value], names=[PLACE, LISTED])
         return to_lists(value, self.groups)
 
     def _stamps(self) -> dict[str, pa.Array]:

@@ -71,28 +71,25 @@ class StageResult:
         return pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
 
     def elements(self) -> dict[str, pa.Array]:
-        """The panes of the epoch as elements of the next stage, in order (by moment, window and key; semantics 3.2,
-        12.1): the columns of ``Stage.pane_schema`` with ``_event_time`` (granules) and ``_sign``.
+        """The panes of the epoch as elements of the next stage, in no order: the columns of ``Stage.pane_schema`` with
+        ``_event_time`` (granules) and ``_sign``.
         """
-        found = self.emission
-        order = pa.array(self._in_order())
-        columns = {name: self.rows[name].take(pa.array(found.row)).take(order) for name in self.stage.keys}
+        found, rows = self.emission, pa.array(self.emission.row)
+        columns = {name: self.rows[name].take(rows) for name in self.stage.keys}
         for name in self.stage.stage.pane_schema:
             if name not in columns:
-                values = found.panes.field(name).take(order)
+                values = found.panes.field(name)
                 columns[name] = timestamps(values) if name in ("window_start", "window_end") else values
-        columns[c.EVENT_TIME] = found.panes.field("pane_time").take(order)
-        columns[c.SIGN] = pa.array(np.where(found.is_retraction, -1, 1)).take(order)
+        columns[c.EVENT_TIME] = found.panes.field("pane_time")
+        columns[c.SIGN] = pa.array(np.where(found.is_retraction, -1, 1))
         return columns
 
-    def _in_order(self) -> Ints:
-        found = self.emission
-        window = [self.rows[name].to_numpy()[found.row] for name in (c.WINDOW_START, c.WINDOW_END)]
-        by = {"moment": pa.array(self._moments()), "end": pa.array(window[1]), "start": pa.array(window[0])}
-        by |= {f"key{i}": self.rows[name].take(pa.array(found.row)) for i, name in enumerate(self.stage.keys)}
-        by["sequence"] = pa.array(found.sequence)
-        order: Ints = pc.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by]).to_numpy()
-        return order
+    def order(self) -> dict[str, pa.Array]:
+        """Columns by which ``elements`` are in order: by moment, window and key (semantics 3.2, 12.1)."""
+        found, rows = self.emission, pa.array(self.emission.row)
+        by = {"moment": pa.array(self._moments())}
+        by |= {name: self.rows[name].take(rows) for name in (c.WINDOW_END, c.WINDOW_START, *self.stage.keys)}
+        return {**by, "sequence": pa.array(found.sequence)}
 
     def _moments(self) -> Ints:
         """When in the epoch each record was emitted: with the bundle, at a deadline, at a signal, or at the watermark
@@ -100,6 +97,15 @@ class StageResult:
         found, last = self.emission, self.last_moment
         first = np.where(self.touched[found.row], 0, 1)
         return np.where(found.moment == last, 3, np.where(found.moment == 0, first, 2))
+
+
+def elements_in_order(results: Sequence[StageResult]) -> dict[str, pa.Array]:
+    """The elements of all parts of a stage as one bundle of the next one."""
+    found = [result.elements() for result in results]
+    by = [pa.table(result.order()) for result in results]
+    keys = [(name, "ascending") for name in by[0].column_names]
+    order = pc.sort_indices(pa.concat_tables(by), sort_keys=keys)
+    return {name: pa.concat_arrays([part[name] for part in found]).take(order) for name in found[0]}
 
 
 def timestamps(granules: pa.Array) -> pa.Array:

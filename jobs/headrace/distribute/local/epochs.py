@@ -22,6 +22,7 @@ from headrace.kernel.elements import judge
 from headrace.kernel.groups import valid
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
+from headrace.kernel.step import elements_in_order
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
@@ -279,7 +280,7 @@ class LocalEngine:
         above = computed.stages[number - 1].result
         if above is None or not computed.stages[number].accounting.rows.get(Fate.REJECTED):
             return None
-        compiled, panes = self.operators[number].compiled, above.elements()
+        compiled, panes = self.operators[number].compiled, elements_in_order([above])
         reasons = judge(compiled, panes)[c.REJECT]
         dead = np.flatnonzero(valid(reasons))
         shown = {name: panes[name] for name in compiled.stage.schema}

@@ -8,7 +8,7 @@ import numpy as np
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import StageResult, step
+from headrace.kernel.step import StageResult, elements_in_order, step
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Stage
@@ -155,7 +155,7 @@ def run_stages(
             above = done[-1].result
             bundle = NOTHING
             if above is not None and len(above.emission.row):
-                bundle = operator.take_in(above.elements())
+                bundle = operator.take_in(elements_in_order([above]))
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
         stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
