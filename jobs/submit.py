@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
+from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions, parse_clock, parse_signal
 from headrace.entrypoints.report import Lines, Listener, Where, ending
 from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
 from headrace.entrypoints.roots import MissingRootError
@@ -87,6 +87,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         of=given.of,
         clock=parse_clock(given.clock, given.clock_step),
         strict=given.strict,
+        executor=Executor(given.executor),
         create=given.create,
     )
 
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--snapshot", help="recover: where main moves back to")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
+    parser.add_argument("--executor", choices=list(Executor), default=Executor.SPARK, help="local: without Spark")
     parser.add_argument("--of", help="replay: the branch or tag whose epochs run again")
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
