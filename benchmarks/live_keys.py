@@ -54,7 +54,7 @@ def _measure(given: argparse.Namespace, keys: int) -> dict[str, Any]:
     live = data.everyone(cache, keys)
     changes = data.touches(cache, data.Touches(keys, given.changed, given.epochs))
     with workplace(given.folder) as work:
-        run = Run(Side.OURS, given.against, Workload.LIVE_KEYS, changes, work, given.cores, given.memory, live)
+        run = Run(Side.OURS, given.against, Workload.LIVE_KEYS, changes, work, given.cores, given.memory, prepare=live)
         comparison = compare(run, given.against, given.repeats, work)
     rows = given.changed * given.epochs
     return {"live_keys": keys, "changed": given.changed, "against": given.against, **comparison.to_json(rows)}

@@ -2,14 +2,14 @@
 
 import itertools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.data import land
 from benchmarks.runs import Measured, Run, Stopwatch, timed
-from benchmarks.workloads import RESULTS, Side, Workload, pipeline
+from benchmarks.workloads import RESULTS, Workload, pipeline
 from headrace.engine.session import spark_session
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.options import MAIN, Mode, RunOptions
+from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import CURRENT, files
 from headrace.entrypoints.view_columns import View
@@ -19,10 +19,10 @@ from headrace_snapshots.format.manifest import Manifest
 
 
 def options(run: Run) -> RunOptions:
-    """One epoch per file; batch mode against the batch query."""
-    if run.against is Side.SPARK_BATCH:
-        return RunOptions("measured", mode=Mode.BATCH)
-    return RunOptions("measured", files_per_epoch=1)
+    """One epoch per file; batch mode against a query over all files."""
+    if run.against.is_batch:
+        return RunOptions("measured", executor=run.executor, mode=Mode.BATCH)
+    return RunOptions("measured", executor=run.executor, files_per_epoch=1)
 
 
 @dataclass
@@ -50,20 +50,21 @@ def measure(run: Run) -> Measured:
     root = run.work / "root"
     root.mkdir(parents=True)
     started = time.monotonic()
-    spark = _session(run)
+    spark = _session(run) if run.executor is Executor.SPARK else None
     start_seconds = time.monotonic() - started
     if run.prepare is not None:
         land(run.prepare, run.landing, "a")
-        process(made, root.as_uri(), RunOptions("prepare", files_per_epoch=1), spark=spark)
+        process(made, root.as_uri(), replace(options(run), run_id="prepare"), spark=spark)
         land(run.source, run.landing, "b")
     listener = Commits()
     result = process(made, root.as_uri(), options(run), listener=listener, spark=spark)
     extra = {}
     if run.workload is Workload.LIVE_KEYS:
         # what a scheduler's call costs that finds nothing new
-        idle = timed(lambda: process(made, root.as_uri(), RunOptions("idle"), spark=spark))
+        idle = timed(lambda: process(made, root.as_uri(), replace(options(run), run_id="idle"), spark=spark))
         extra["idle_run_seconds"] = idle
-    spark.stop()
+    if spark is not None:
+        spark.stop()
     wall, cpu = listener.last
     commits = [listener.watch.wall, *listener.times]
     end = parse(result.watermark or "-inf")
@@ -73,7 +74,7 @@ def measure(run: Run) -> Measured:
         start_seconds=start_seconds,
         epoch_seconds=[after - before for before, after in itertools.pairwise(commits)],
         rows_sql=_results(run, made, root.as_uri()),
-        cut=int(end) if run.against is Side.SPARK_BATCH and end < MAX_INSTANT else None,
+        cut=int(end) if run.against.is_batch and end < MAX_INSTANT else None,
         details=[{**manifest.timings, **manifest.counts} for manifest in listener.manifests],
         extra=extra,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from benchmarks.workloads import Side, Workload
+from headrace.entrypoints.options import Executor
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Run:
     """One run of one side in a process of its own.
 
     ``source`` holds the files, one epoch each; ``prepare`` files that are taken in before anything is measured (in the
-    same application); ``work`` is a folder of the run's own. ``event_log``: a folder for Spark's event log.
+    same application); ``work`` is a folder of the run's own. ``executor`` is ours.
+    ``event_log``: a folder for Spark's event log.
     """
 
     side: Side
@@ -27,6 +29,7 @@ class Run:
     work: Path
     cores: int
     memory: str
+    executor: Executor = Executor.SPARK
     prepare: Path | None = None
     event_log: Path | None = None
 
@@ -46,6 +49,7 @@ class Run:
         for name in ("source", "work", "prepare", "event_log"):
             fields[name] = None if fields[name] is None else Path(fields[name])
         fields |= {"side": Side(fields["side"]), "against": Side(fields["against"])}
+        fields["executor"] = Executor(fields["executor"])
         return cls(**{**fields, "workload": Workload(fields["workload"])})
 
 

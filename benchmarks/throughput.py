@@ -1,8 +1,9 @@
-"""Rows per second of whole drains, against Spark's own ways, each figure as a ratio within one run.
+"""Rows per second of whole drains, against Spark's own ways or one DuckDB query, as a ratio within one run.
 
-``python -m benchmarks.throughput --workload tumbling --rows 20000000 --keys 200000 --epochs 10
---against structured_streaming --format text|json``. Wall and CPU seconds from the first listing to the last commit;
-the start of Spark is left out on both sides, compiling code is not. Needs memory and disk in proportion to the rows.
+``python -m benchmarks.throughput --workload tumbling --executor spark|local --against structured_streaming|duckdb
+--rows 20000000 --keys 200000 --epochs 10 --format text|json``. Wall and CPU seconds from the first listing to the last
+commit; the start of Spark is left out on both sides, compiling code is not. Needs memory and disk in proportion to the
+rows.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from benchmarks import data
 from benchmarks.comparison import FOLDER, compare, machine, show, workplace
 from benchmarks.runs import Run
 from benchmarks.workloads import Side, Workload
+from headrace.entrypoints.options import Executor
 
 
 def main() -> None:
@@ -24,11 +26,12 @@ def main() -> None:
     print("generating data", file=sys.stderr, flush=True)
     source = data.events(given.folder / "data", data.Events(given.rows, given.keys, given.epochs, given.seed))
     with workplace(given.folder) as work:
-        run = Run(Side.OURS, given.against, given.workload, source, work, given.cores, given.memory)
+        run = Run(Side.OURS, given.against, given.workload, source, work, given.cores, given.memory, given.executor)
         comparison = compare(run, given.against, given.repeats, work)
     result: dict[str, Any] = {
         "workload": given.workload,
         "against": given.against,
+        "executor": given.executor,
         "rows": given.rows,
         "keys": given.keys,
         "epochs": given.epochs,
@@ -51,10 +54,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--epochs", type=int, default=10, help="files, and so micro-batches")
-    peers = [Side.STRUCTURED_STREAMING, Side.SPARK_BATCH]
+    peers = [Side.STRUCTURED_STREAMING, Side.SPARK_BATCH, Side.DUCKDB]
     parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--executor", type=Executor, choices=list(Executor), default=Executor.SPARK, help="ours")
     common_arguments(parser)
     return parser.parse_args()
 

@@ -63,6 +63,12 @@ class Side(StrEnum):
     OURS = "ours"
     STRUCTURED_STREAMING = "structured_streaming"
     SPARK_BATCH = "spark_batch"
+    DUCKDB = "duckdb"
+
+    @property
+    def is_batch(self) -> bool:
+        """It takes all files as one input, and gives one result per window."""
+        return self in (Side.SPARK_BATCH, Side.DUCKDB)
 
 
 RESULTS: Mapping[Workload, tuple[str, ...]] = {
@@ -82,10 +88,10 @@ def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
     """Our pipeline over the Parquet files of a folder.
 
     Against Structured Streaming every epoch gives early panes of what it touched, which retract their predecessors for
-    sessions. Against the batch query, which gives one result per window, so does the pipeline.
+    sessions. Against a query over all files, which gives one result per window, so does the pipeline.
     """
     made = _PIPELINES[workload](source)
-    if against is not Side.SPARK_BATCH:
+    if not against.is_batch:
         return made
     return replace(made, when=Default(), then=tuple(replace(stage, when=Default()) for stage in made.then))
 
