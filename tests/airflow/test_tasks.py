@@ -25,14 +25,14 @@ TASKS = """
 import json, os, types, uuid
 from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from headrace_airflow.dags import build_dags
+from headrace_airflow.dags import built
 from headrace_snapshots.store import open_store
 
 ExecutorSafeguard.test_mode = True
 store = open_store(os.environ["HEADRACE_ROOT"])
 
 def execute(family, task_id, **form):
-    dag = build_dags()[f"headrace_clicks_{family}"]  # a task is made anew for every attempt, as in a worker
+    dag = built().dags[f"headrace_clicks_{family}"]  # a task is made anew for every attempt, as in a worker
     ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id="manual", task_id=task_id, try_number=1, id=uuid.uuid4())
     params = {**{name: param.value for name, param in dag.params.items()}, **form}
     before = submitted()
