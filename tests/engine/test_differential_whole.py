@@ -26,7 +26,7 @@ from headrace.engine.windowing import in_windows
 from headrace.errors import PipelineError
 from headrace.model.calendar import calendar_window
 from headrace.model.expr import crc32, if_
-from headrace.model.time import NEVER, Instant, instant
+from headrace.model.time import Instant, instant
 from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
 from headrace.model.windows import CalendarWindows, CustomWindows, MergeGroup, ShiftedOutputTime, Window
 from headrace.pipeline import (
@@ -68,6 +68,7 @@ from headrace.reference import Epoch, run_pipeline
 from headrace.sources.planning import Offsets, discover
 from headrace_snapshots.store import open_store
 from tests.engine.differential import by_window, run_on_spark
+from tests.own_windows import Validity
 from tests.process.test_plans import plan_of
 
 pytestmark = pytest.mark.spark
@@ -88,26 +89,6 @@ RISE = AfterPattern("ab*c", {"a": VALUE < 10, "b": VALUE > 5, "c": VALUE > 25})
 PAIR = AfterPattern("w.?w|[^wn]{2}", {"w": WORD == "x", "n": WORD.is_null()})
 GO, STOP = AfterSignal("go"), AfterSignal("stop")
 NEVER_NULL = DataDriven({"most": max_of(if_(VALUE > 30, VALUE, None))}, col("most").is_null())
-
-
-@dataclass(frozen=True)
-class Validity(CustomWindows):
-    """Values hold for ``length`` at most, or until the next one comes."""
-
-    length: int
-
-    @property
-    def merges(self) -> bool:
-        return True
-
-    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
-        yield Window(timestamp, Instant(timestamp + self.length))
-
-    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
-        starts = sorted({window.start for window in windows})
-        for start, following in zip(starts, [*starts[1:], NEVER], strict=True):
-            same = frozenset(window for window in windows if window.start == start)
-            yield MergeGroup(same, Window(start, min(*(window.end for window in same), following)))
 
 
 @dataclass(frozen=True)

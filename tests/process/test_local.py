@@ -1,17 +1,23 @@
 """Runs whose epochs are computed in their own process: the same snapshots for readers, and no Spark anywhere."""
 
+import mmap
+import struct
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from headrace.distribute.local.limits import LargeEpochError, columns_fit
 from headrace.entrypoints.options import Executor, Mode, RunOptions
 from headrace.entrypoints.process import ChangedExecutorError, process
 from headrace.entrypoints.reading import read
-from headrace.pipeline import Pipeline, SparkFunction
+from headrace.model.expr import DataType, col
+from headrace.model.watermarks import Punctuated
+from headrace.pipeline import EventTime, FileFormat, FileSource, Pipeline, SparkFunction
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
@@ -128,3 +134,24 @@ def test_no_spark_is_imported(tmp_path: Path) -> None:
         "sys.exit('pyspark' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_a_record_that_only_asserts_the_watermark_needs_no_key(tmp_path: Path) -> None:
+    source = FileSource("landing", FileFormat.JSON, {**CLICKS.source.schema, "mark": DataType.TIMESTAMP})
+    pipeline = replace(CLICKS, source=source, event_time=EventTime(col("at"), Punctuated(col("mark"))))
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/0.json").write_text(
+        '{"user": "u1", "at": "2026-01-01T05:00:00Z", "price": 1}\n{"mark": "2026-01-01T06:00:00Z"}\n{"user": "u1"}\n'
+    )
+    result = process(pipeline, tmp_path.as_uri(), local("first"), now=lambda: NOON)
+    assert result.watermark == "2026-01-01T06:00:00Z"
+    assert (result.rows["accepted"], result.rows["filtered"], result.rows["rejected"]) == (1, 1, 1)
+
+
+def test_columns_that_arrow_cannot_hold_are_told_with_what_to_do() -> None:
+    gigabyte = pa.py_buffer(mmap.mmap(-1, 2**30))  # which nobody reads
+    one = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(struct.pack("<2i", 0, 2**30)), gigabyte])
+    with pytest.raises(LargeEpochError, match="--files-per-epoch"), columns_fit():
+        pa.concat_arrays([one, one])
+    with pytest.raises(pa.ArrowInvalid), columns_fit():
+        pa.array(["x"]).cast(pa.int64())

@@ -1,17 +1,21 @@
 """Files read in this process are judged as the corpus says (docs/judging.md), record by record."""
 
 import gzip
+import io
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.expr import col
+from headrace.model.expr import DataType, col
 from headrace.pipeline import FileFormat, FileSource
-from headrace.sources.errors import UnreadableFileError
+from headrace.sources import reading
+from headrace.sources.errors import LargeFileError, UnreadableFileError
 from headrace.sources.lines import cut
 from headrace.sources.reading import read_file
 from headrace.sources.scanned import Scanned
@@ -104,3 +108,51 @@ def test_blank_lines_are_no_records_and_count() -> None:
     lines = cut(b"\xef\xbb\xbfa\n\n \t\nb\r\rc")
     assert lines.text.to_pylist() == [b"a", b"b", b"c"]
     assert lines.position.tolist() == [0, 3, 5]
+
+
+def parquet(column: pa.Array, kind: DataType) -> Scanned:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"v": column}), buffer)
+    return read_file(buffer.getvalue(), FileSource("landing", FileFormat.PARQUET, {"v": kind}), {}, "file")
+
+
+def test_a_large_integer_in_a_float_column_is_the_nearest_float() -> None:
+    assert parquet(pa.array([2**53 + 1, -(2**63)]), DataType.FLOAT).columns["v"].to_pylist() == [2.0**53, -(2.0**63)]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.date32()])
+def test_a_time_that_microseconds_do_not_hold_is_a_dead_letter(kind: pa.DataType) -> None:
+    found = parquet(pa.array([2**31 - 1 if kind == pa.date32() else 2**60, 1, None], kind), DataType.TIMESTAMP)
+    assert found.unparsed.to_pylist() == ["column v: not a timestamp", None, None]
+    assert found.columns["v"].is_valid().to_pylist() == [False, True, False]
+
+
+def test_a_time_beyond_the_calendar_can_be_shown() -> None:
+    found = parquet(pa.array([2**60], pa.timestamp("us")), DataType.TIMESTAMP)
+    assert found.raw(np.arange(1)).to_pylist() == [b'{"v": "38504-08-17T21:30:06.846976Z"}']
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ('x"y,"z', ['x"y', "z"]),
+        ('"x" y,"z"', ['"x" y', "z"]),
+        ('"a,b"c,d', ['"a,b"c', "d"]),
+        ('"a""b"c,d', ['"a"b"c', "d"]),
+        ('"a"\t,b', ["a", "b"]),
+        ('""a"",b', ['""a""', "b"]),
+        ('""",b",c', ['",b', "c"]),
+        ('x,"a"""""', ["x", 'a""']),
+    ],
+)
+def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str]) -> None:
+    source = FileSource("landing", FileFormat.CSV, {"a": DataType.STRING, "b": DataType.STRING})
+    found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, {}, "file")
+    assert found.unparsed.to_pylist() == [None] * 3
+    assert [found.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
+
+
+def test_more_text_than_offsets_count_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    with pytest.raises(LargeFileError, match="holds 103 bytes"):
+        read(b"{}\n" * 34 + b"\n", FileFormat.JSON)

@@ -4,10 +4,10 @@ folded of no value is NULL.
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import IntegerOverflowError
+from headrace.kernel.aggregates import extremes
 from headrace.kernel.groups import Groups, valid
 from headrace.program.triggers import Fold
 
@@ -43,33 +43,7 @@ def _sum(values: pa.Array, groups: Groups) -> pa.Array:
 
 def extreme(values: pa.Array, groups: Groups, *, latest: bool) -> pa.Array:
     """The largest or smallest value of each group; NaN lies above every number."""
-    fold_of = np.maximum if latest else np.fmin
-    kind = values.type
-    empty = _without_values(values, groups)
-    if pa.types.is_boolean(kind):
-        return extreme(values.cast(pa.int8()), groups, latest=latest).cast(kind)
-    if pa.types.is_timestamp(kind):
-        return extreme(values.cast(pa.int64()), groups, latest=latest).cast(kind)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return _by_rank(values, groups, latest=latest)
-    numbers = values
-    if values.null_count:
-        worst: object = -np.inf if latest else np.nan
-        if pa.types.is_integer(kind):
-            limits = np.iinfo(kind.to_pandas_dtype())
-            worst = limits.min if latest else limits.max
-        numbers = values.fill_null(pa.scalar(worst, kind))
-    return pa.array(groups.reduce(fold_of, numbers.to_numpy(zero_copy_only=False), 0), kind, mask=empty)
-
-
-def _by_rank(values: pa.Array, groups: Groups, *, latest: bool) -> pa.Array:
-    distinct = values.dictionary_encode()
-    order = pc.array_sort_indices(distinct.dictionary)
-    ranks = np.empty(len(order), np.int64)
-    ranks[order.to_numpy()] = np.arange(len(order))
-    ranked = pa.array(ranks).take(distinct.indices)
-    found = extreme(ranked, groups, latest=latest)
-    return distinct.dictionary.take(order).take(found)
+    return extremes.extreme(*groups.without_nulls(values), is_largest=latest)
 
 
 def _without_values(values: pa.Array, groups: Groups) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.groups import Ints
@@ -23,5 +24,13 @@ def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
 
 def _plain(values: pa.Array) -> list[Any]:
     if values.type == TIMESTAMP:
-        return [None if at is None else render(Instant(at)) for at in values.cast(pa.int64()).to_pylist()]
+        return [None if at is None else _told(at) for at in values.cast(pa.int64()).to_pylist()]
     return list(values.to_pylist())
+
+
+def _told(at: int) -> str:
+    """A time in ISO 8601, also one that no calendar of Python's has."""
+    try:
+        return render(Instant(at))
+    except OverflowError:
+        return f"{np.datetime64(at, 'us')}Z"

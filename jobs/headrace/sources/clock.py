@@ -39,7 +39,8 @@ class SourceClock:
             for q in wanted:
                 old = percentiles.get(q, MIN_INSTANT)
                 percentiles[q] = strategy.percentile_after(q, splits, processing_time, old)
-        watermark = strategy.watermark_after(splits, processing_time, self.watermark)
+        after = strategy.watermark_after(splits, processing_time, self.watermark)
+        watermark = Instant(max(self.watermark, min(after, self.event_time.latest(processing_time))))  # 12.14
         return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
 
     def idle_deadline(self, processing_time: Instant) -> Instant:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
-from headrace.kernel.groups import Ints
+from headrace.kernel.groups import Ints, truths
 from headrace.model.expr import DataType, Schema
 from headrace.sources.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.fields import typed
@@ -18,6 +18,10 @@ from headrace.sources.scanned import NOT_UTF8, Scanned, nothing
 
 HEADER_BYTES = 1024 * 1024
 """How long a header may be."""
+
+_FIELD = r'(?:"(?:[^"]|"")*"|[^",][^,]*|)'
+_PLAIN = f"^{_FIELD}(?:,{_FIELD})*$"
+"""Lines whose quotes, if they begin a field, enclose it: others are read one by one."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,10 @@ def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:
     open_quote = lines.is_utf8 & (quotes % 2 != 0)
     if open_quote.any():
         unparsed = pc.if_else(pa.array(open_quote), "a quote is not closed on its line", unparsed)
-    reading.parse(np.flatnonzero(lines.is_utf8 & ~open_quote))
+    rows = np.flatnonzero(lines.is_utf8 & ~open_quote)
+    is_plain = _are_plain(lines, quotes > 0)[rows]
+    reading.parse(rows[is_plain])
+    reading.parse_alone(rows[~is_plain])
     fits = reading.has_fields()
     misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
     if misfits.any():
@@ -69,6 +76,15 @@ def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:
     texts = {name: reading.column(name) for name in schema}
     columns, unparsed = typed(texts, unparsed, schema, list(DataType))
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+
+def _are_plain(lines: Lines, quoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which lines the parser of blocks reads as the rules say; the ``quoted`` are looked at."""
+    found = np.ones(len(lines), np.bool_)
+    looked = quoted & lines.is_utf8
+    if looked.any():
+        found[looked] = truths(pc.match_substring_regex(lines.text.filter(pa.array(looked)).cast(pa.string()), _PLAIN))
+    return found
 
 
 class _Reading:
@@ -92,6 +108,16 @@ class _Reading:
             middle = len(rows) // 2
             self.parse(rows[:middle])
             self.parse(rows[middle:])
+
+    def parse_alone(self, rows: Ints) -> None:
+        """Parse those lines one by one."""
+        records = [_fields(self.lines.text[row].as_py().decode()) for row in rows.tolist()]
+        fits = np.array([len(fields) == self.header.width for fields in records], np.bool_)
+        if fits.any():
+            columns = zip(*(fields for fields in records if len(fields) == self.header.width), strict=True)
+            arrays = [pa.array([value or None for value in column], pa.string()) for column in columns]
+            self.tables.append(pa.table(arrays, names=[_field(i) for i in range(self.header.width)]))
+            self.rows.append(rows[fits])
 
     def has_fields(self) -> NDArray[np.bool_]:
         """Which lines have as many fields as the header."""
@@ -151,3 +177,35 @@ class _Reading:
 
 def _field(number: int) -> str:
     return f"_c{number}"
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of one line. Quotes that begin a field and do not enclose it are part of it."""
+    found, start = [], 0
+    while start <= len(line):
+        value, end = _quoted(line, start) if line.startswith('"', start) else _up_to_comma(line, start)
+        found.append(value)
+        start = end + 1
+    return found
+
+
+def _up_to_comma(line: str, start: int) -> tuple[str, int]:
+    end = line.find(",", start)
+    end = len(line) if end < 0 else end
+    return line[start:end], end
+
+
+def _quoted(line: str, start: int) -> tuple[str, int]:
+    """The field that begins with a quote at ``start``, and where it ends."""
+    inside, at = "", start + 1
+    while (quote := line.find('"', at)) >= 0:
+        inside += line[at:quote]
+        if line.startswith('"', quote + 1):
+            inside, at = inside + '"', quote + 2
+            continue
+        behind = quote + 1 + len(line[quote + 1 :]) - len(line[quote + 1 :].lstrip(" \t"))
+        if behind == len(line) or line[behind] == ",":
+            return inside, behind
+        rest, end = _up_to_comma(line, quote)
+        return f'"{inside}{rest}', end
+    return (inside + line[at:]) or '"', len(line)

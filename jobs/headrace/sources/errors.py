@@ -21,3 +21,15 @@ class FileColumnsError(UnreadableFileError):
     """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
 
     code = "data.file_columns"
+
+
+class LargeFileError(FixDataError):
+    """A text file is larger than what is read as one piece in this process."""
+
+    code = "data.large_file"
+
+    def __init__(self, path: str, size: int) -> None:
+        super().__init__(
+            f"file {path} holds {size} bytes of text, and the executor local reads at most 2 GB of one file: "
+            "land it in several files, or run the pipeline with --executor spark"
+        )

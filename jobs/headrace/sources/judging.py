@@ -38,6 +38,8 @@ def judged(
     rows = _in_form(pipeline, given, records, parses, length)
     rejects = _reasons(pipeline, given.event_time, records, rows, stamps)
     found = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
+    if (control := _is_control(given.event_time, parses, stamps)) is not None:  # it needs no key
+        found[c.REJECT] = pc.if_else(control, rejects, found[c.REJECT])
     if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
         found[c.ADMITTED] = pc.and_(found[c.ADMITTED], parses)
     if pipeline.deduplicate is not None:
@@ -91,6 +93,15 @@ def _stamps(event_time: EventTime, records: Scanned, schema: Schema, processing_
     return stamps
 
 
+def _is_control(event_time: EventTime, parses: pa.Array, stamps: Mapping[str, pa.Array]) -> pa.Array | None:
+    """Which records only assert the watermark: they are no data, and no dead letters (semantics 9.4). None if none can
+    do so.
+    """
+    if mark_of(event_time) is None:
+        return None
+    return pc.and_(parses, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
+
+
 def _reasons(
     pipeline: Pipeline,
     event_time: EventTime,
@@ -99,20 +110,18 @@ def _reasons(
     stamps: Mapping[str, pa.Array],
 ) -> pa.Array:
     """Why records are rejected, but for their keys; the first reason counts."""
-    at, mark, length = stamps[c.EVENT_TIME], stamps[c.MARK], len(records)
+    at, length = stamps[c.EVENT_TIME], len(records)
     parses = records.unparsed.is_null()
     reason = _unless(records.unparsed, at.is_null(), "event time is null")
     reason = _unless(reason, _is_outside(at), "event time is outside the years 1900 to 9998")
     if pipeline.deduplicate is not None:
         ids = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
         reason = _unless(reason, ids.is_null(), "id is null")
-    if mark_of(event_time) is None:
+    if (control := _is_control(event_time, parses, stamps)) is None:
         return reason
-    # a record that only asserts the watermark is no data, and no dead letter (semantics 9.4)
-    control = pc.and_(parses, pc.and_(at.is_null(), mark.is_valid()))
     reason = pc.if_else(control, pa.scalar(None, pa.string()), reason)
     outside = "asserted watermark is outside the years 1900 to 9998"
-    return pc.if_else(_is_outside(mark), pa.scalar(outside), reason)
+    return pc.if_else(_is_outside(stamps[c.MARK]), pa.scalar(outside), reason)
 
 
 def _is_outside(at: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from headrace.model.expr import DataType, Expr, Schema
 from headrace.sources.as_json import as_json
 from headrace.sources.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.required import check_required
-from headrace.sources.scanned import NOT_UTF8, Scanned
+from headrace.sources.scanned import NOT_UTF8, Scanned, misfit
 
 _MAGIC = b"PAR1"
 
@@ -49,7 +49,8 @@ def read_parquet(data: bytes, schema: Schema, required: Mapping[str, Expr], path
         values = pa.concat_arrays(column.chunks) if rows else pa.nulls(0, column.type)
         values, bad = _values(values, kind)
         if bad is not None:
-            unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), f"column {name}: {NOT_UTF8}", unparsed)
+            reason = f"column {name}: {NOT_UTF8}" if kind is DataType.STRING else misfit(name, kind)
+            unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), reason, unparsed)
         columns[name] = values
     if unparsed.null_count < rows:
         parses = unparsed.is_null()
@@ -91,25 +92,38 @@ def _stored(found: pa.Schema, schema: Schema, path: str) -> list[str]:
 
 
 def _values(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
-    """A stored column as one of ``kind``, and which values are no text."""
+    """A stored column as one of ``kind``, and which values do not fit it: strings that are no text, times that 64 bits
+    do not hold in microseconds.
+    """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kind is DataType.TIMESTAMP:
-        return _timestamps(values), None
+        return _timestamps(values)
     if kind is DataType.STRING:
         return _texts(values.cast(pa.string()))
-    return values.cast(ARROW_TYPES[kind]), None
+    return values.cast(ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
 
 
-def _timestamps(values: pa.Array) -> pa.Array:
+_DAY = 86_400_000_000
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_MOST = 2**63 - 1
+
+
+def _timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """To the microsecond, cut downwards; dates begin at midnight, and without a zone it is UTC."""
     if pa.types.is_date(values.type):
-        return values.cast(pa.timestamp("us")).cast(TIMESTAMP)
-    if values.type.unit == "ns":
+        stored, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY
+    elif values.type.unit == "ns":
         nanoseconds = values.cast(pa.int64())
         whole = pa.array(nanoseconds.fill_null(0).to_numpy() // 1000, mask=values.is_null().to_numpy(False))
-        return whole.cast(TIMESTAMP)
-    return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(TIMESTAMP)
+        return whole.cast(TIMESTAMP), None
+    else:
+        stored, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
+    limit = _MOST // factor
+    beyond = pc.or_(pc.greater(stored, limit), pc.less(stored, -limit)).fill_null(False)
+    if not pc.any(beyond).as_py():
+        return pc.multiply(stored, factor).cast(TIMESTAMP), None
+    return pc.multiply(pc.if_else(beyond, None, stored), factor).cast(TIMESTAMP), beyond
 
 
 def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:

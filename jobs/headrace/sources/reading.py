@@ -8,7 +8,7 @@ import pyarrow as pa
 from headrace.model.expr import Expr
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.sources.csv_lines import read_csv_lines, read_header
-from headrace.sources.errors import UnreadableFileError
+from headrace.sources.errors import LargeFileError, UnreadableFileError
 from headrace.sources.json_lines import read_json_lines
 from headrace.sources.lines import cut
 from headrace.sources.parquet import read_parquet
@@ -18,18 +18,25 @@ from headrace.sources.scanned import Scanned, nothing
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """Compressions of text files, by how the name ends."""
 
+MOST_BYTES = 2**31 - 16
+"""How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
+
 
 def read_file(data: bytes, source: FileSource, required: Mapping[str, Expr], path: str) -> Scanned:
     """The records of a file with the content ``data``. What is ``required`` of a record (by purpose, such as "event
     time") must not be NULL for want of a column.
 
-    Raises UnreadableFileError if it is no whole file of its format, FileColumnsError for a column that does not fit.
+    Raises UnreadableFileError if it is no whole file of its format, FileColumnsError for a column that does not fit,
+    LargeFileError for more text than MOST_BYTES.
     """
     if not data:
         return nothing(source.schema)
     if source.format is FileFormat.PARQUET:
         return read_parquet(data, source.schema, required, path)
-    lines = cut(_decompressed(data, path))
+    text = _decompressed(data, path)
+    if len(text) > MOST_BYTES:
+        raise LargeFileError(path, len(text))
+    lines = cut(text)
     if source.format is FileFormat.JSON:
         return read_json_lines(lines, source.schema) if len(lines) else nothing(source.schema)
     header = read_header(lines, source.schema, path)

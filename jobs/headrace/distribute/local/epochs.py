@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.local.intake import Taken, take
+from headrace.distribute.local.limits import columns_fit
 from headrace.distribute.local.operator import Operator, Stepped, run_stages
 from headrace.distribute.local.side_outputs import late_rows, rejected_panes, rejected_rows
 from headrace.errors import FixConfigError
@@ -170,8 +171,12 @@ class LocalEngine:
     ) -> Computed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf behind it, and a first epoch is a batch. ``signals`` came since the
-        epoch before.
+        epoch before. Raises LargeEpochError for more than Arrow's columns hold.
         """
+        with columns_fit():
+            return self._compute(files, processing_time, is_last, signals)
+
+    def _compute(self, files: ByInput, processing_time: Instant, is_last: bool, signals: Sequence[Signal]) -> Computed:
         started = time.monotonic()
         epoch = self.epoch + 1
         now = Instant(max(self.progress.processing_time, processing_time))
@@ -306,7 +311,10 @@ def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatc
     order = np.lexsort([panes.column(name).to_numpy() for name in ("sequence", "epoch")])
     rows = panes.take(pa.array(order))
     keys = [rows.column(name) for name in stage.keys]
-    window = [rows.column(name).cast(pa.int64()).fill_null(-1).to_numpy() for name in ("window_start", "window_end")]
+    window = [
+        rows.column(name).cast(pa.int64()).fill_null(int(MIN_INSTANT)).to_numpy()
+        for name in ("window_start", "window_end")
+    ]
     groups = grouped(hashes(keys), keys, *window)
     last = groups.offsets[1:] - 1
     return rows.take(pa.array(last if groups.order is None else groups.order[last]))

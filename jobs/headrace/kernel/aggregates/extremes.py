@@ -20,12 +20,16 @@ class ExtremePart(Part):
         return self.gathered(*groups.without_nulls(elements.value))
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        if pa.types.is_floating(self.type):
-            # NaN is largest, and -0.0 is 0.0
-            numbers = groups.reduce(np.maximum if self.is_largest else np.fmin, parts.to_numpy(), 0.0)
-            return nullable(numbers + 0.0, groups)
-        found = coded(parts)
-        return found.values(_extreme(found.codes, groups, self.is_largest), groups.sizes == 0)
+        return extreme(parts, groups, is_largest=self.is_largest)
+
+
+def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
+    """The largest or smallest value of each group, NULL of none; no value is NULL. NaN is largest, and -0.0 is 0.0."""
+    if pa.types.is_floating(values.type):
+        numbers = groups.reduce(np.maximum if is_largest else np.fmin, values.to_numpy(), 0.0)
+        return nullable(numbers + 0.0, groups)
+    found = coded(values)
+    return found.values(_extreme(found.codes, groups, is_largest), groups.sizes == 0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,247 @@
+"""Random pipelines over landed files, in runs that go on from each other's snapshots: the reference gives the same
+panes and accounts for the epochs that were recorded, and so does a replay.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import note
+from hypothesis import strategies as st
+
+from headrace.entrypoints.options import Executor, Mode, RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
+from headrace.entrypoints.view_columns import column_types
+from headrace.model.expr import DataType, Schema
+from headrace.model.panes import Pane
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
+from headrace.model.windows import Window
+from headrace.pipeline import FileFormat, FileSource, Pipeline
+from headrace.pipeline.inputs import OWN
+from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
+from headrace.reference.evaluate import Record
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from tests.engine.differential import same
+from tests.reference.scenarios import Scenario
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """After which bundles a run is started; in batch mode after the last one only."""
+
+    runs: Sequence[bool]
+    mode: Mode
+
+
+SCHEDULES = st.builds(
+    Schedule,
+    st.lists(st.booleans(), min_size=5, max_size=5),
+    st.sampled_from([Mode.MICRO_BATCH, Mode.BATCH]),
+)
+
+
+def check(scenario: Scenario, schedule: Schedule, executor: Executor, spark: Any = None) -> None:
+    """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay."""
+    pipeline = scenario.pipeline
+    note(f"{pipeline!r}")
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        landed = run(scenario, root, schedule, executor, spark)
+        catalog = Catalog(open_store(root.as_uri()), pipeline.name)
+        head = catalog.head().refs.get("main")
+        if head is None:  # nothing landed, nothing was due
+            return
+        recorded = [_epoch(epoch, landed) for epoch in recorded_epochs(catalog, head)]
+        note(f"{recorded!r}")
+        expected = run_pipeline(pipeline, recorded)
+        found = panes(pipeline, root, "main", len(recorded))
+        manifests = list(catalog.ancestry(head))[::-1]
+        for number, (result, manifest) in enumerate(zip(expected, manifests, strict=True)):
+            assert_same(found[number], by_window(rendered(pane) for pane in result.panes))
+            _check_accounts(manifest, result)
+        _check_side_outputs(pipeline, root, expected)
+        if schedule.mode is Mode.MICRO_BATCH:
+            replayed = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executor)
+            process(pipeline, root.as_uri(), replayed, spark=spark)
+            for again, once in zip(panes(pipeline, root, "again", len(recorded)), found, strict=True):
+                assert_same(again, once)
+
+
+def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> Epoch:
+    """A recorded epoch as the reference reads it."""
+    records = {name: [row for file in files for row in landed[file.path]] for name, files in recorded.files.items()}
+    own = records.pop(OWN, [])
+    return Epoch(recorded.processing_time, own, recorded.is_last, recorded.signals, also=records)
+
+
+def _check_accounts(manifest: Manifest, result: EpochResult) -> None:
+    """What a manifest says of the records of its epoch."""
+    counts, progress = manifest.counts, manifest.progress
+    causes = Counter(drop.cause for drop in result.drops)
+    assert progress["watermark"] == render(result.watermark)
+    assert counts["duplicates"] == causes[DropCause.DUPLICATE]
+    assert counts["late_dropped"] + counts["late_panes_dropped"] == causes[DropCause.LATE]
+    assert counts["closed_dropped"] == causes[DropCause.CLOSED]
+    assert counts["retractions_dropped"] == causes[DropCause.RETRACTION]
+    assert counts["rejected"] == sum(not rejected.stage for rejected in result.rejected)
+    assert counts["rejected_panes"] == sum(bool(rejected.stage) for rejected in result.rejected)
+    assert sum(each["records"] for each in progress["ahead"]) == len(result.ahead)
+
+
+def _check_side_outputs(pipeline: Pipeline, root: Path, expected: Sequence[EpochResult]) -> None:
+    """Late records and dead letters of each epoch: as many as the reference drops, for its reasons."""
+    late = read(pipeline, root.as_uri(), "late", "main").to_pylist()
+    rejected = read(pipeline, root.as_uri(), "rejected", "main").to_pylist()
+    for epoch, result in enumerate(expected):
+        own = [drop for drop in result.drops if drop.cause is DropCause.LATE and _is_record(pipeline, drop)]
+        times = Counter((drop.element.key, drop.element.timestamp, _ends(drop.window)) for drop in own)
+        keys = list(pipeline.stages[0].key_types)
+        assert times == Counter(
+            (
+                tuple(row[name] for name in keys),
+                instant(row["event_time"]),
+                tuple(None if row[name] is None else instant(row[name]) for name in ("window_start", "window_end")),
+            )
+            for row in late
+            if row["epoch"] == epoch
+        )
+        reasons = Counter(
+            "event time is null" if each.column == "event_time" else _reason(each.column) for each in result.rejected
+        )
+        assert reasons == Counter(row["reason"] for row in rejected if row["epoch"] == epoch)
+
+
+def _reason(column: str) -> str:
+    return "id is null" if column == "id" else f"key is null: {column}"
+
+
+def _is_record(pipeline: Pipeline, drop: Drop) -> bool:
+    """Whether what was dropped is a record of the source, not a pane."""
+    return drop.element.record.keys() == pipeline.schema.keys()
+
+
+def _ends(window: Window | None) -> tuple[int | None, int | None]:
+    return (None, None) if window is None else (window.start, window.end)
+
+
+def run(
+    scenario: Scenario, root: Path, schedule: Schedule, executor: Executor, spark: Any
+) -> Mapping[str, Sequence[Record]]:
+    """Lands the records of each epoch as a file for each input and runs now and then; records by file."""
+    pipeline, epochs = scenario.pipeline, scenario.epochs
+    landed: dict[str, Sequence[Record]] = {}
+    clock = MIN_INSTANT
+    for each in pipeline.inputs:
+        (root / each.source.path).mkdir()
+    for number, epoch in enumerate(epochs):
+        clock = Instant(max(clock, epoch.processing_time))
+        for each in pipeline.inputs:
+            records = epoch.records if each.name == OWN else epoch.also.get(each.name, ())
+            if records:
+                path = f"{each.source.path}/{number:04}.{each.source.format.value}"
+                landed[path] = land(root / path, each.source, records)
+        is_last = number == len(epochs) - 1
+        is_batch = schedule.mode is Mode.BATCH
+        if is_last or (schedule.runs[number] and not is_batch):
+            options = RunOptions(
+                f"run-{number}",
+                mode=schedule.mode,
+                files_per_epoch=None if is_batch else 1,
+                signals=tuple(epoch.signals),
+                executor=executor,
+            )
+            process(pipeline, root.as_uri(), options, spark=spark, now=lambda: moment(clock))  # noqa: B023 - run at once
+    return landed
+
+
+def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[Record]:
+    """Write ``records`` as a producer does; what the file holds of them."""
+    if source.format is FileFormat.PARQUET:
+        schema = column_types(source.schema)
+        pq.write_table(pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in records], schema), path)
+        return records
+    told = [finite(row) for row in records]
+    path.write_text("".join(f"{json.dumps(written(row, source.schema))}\n" for row in told))
+    return told
+
+
+def finite(row: Record) -> dict[str, Any]:
+    """A record as JSON can tell it: that knows no NaN and no infinity."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+
+def written(row: Record, schema: Schema) -> dict[str, Any]:
+    """A record as a producer writes it in JSON."""
+    return {
+        name: value if value is None or schema[name] is not DataType.TIMESTAMP else moment(value).isoformat()
+        for name, value in row.items()
+    }
+
+
+def moment(at: int) -> datetime:
+    """An instant as a time in UTC."""
+    found = to_datetime(Instant(at))
+    assert found is not None
+    return found
+
+
+Windows = dict[Any, list[tuple[Any, ...]]]
+
+
+def panes(pipeline: Pipeline, root: Path, branch: str, epochs: int) -> list[Windows]:
+    """What readers see of each epoch, by (key, window) and in order."""
+    found: list[list[tuple[Any, ...]]] = [[] for _ in range(epochs)]
+    table = read(pipeline, root.as_uri(), "panes", branch)
+    for row in sorted(table.to_pylist(), key=lambda row: (row["epoch"], row["sequence"])):
+        key = tuple(row[name] for name in pipeline.stages[-1].key_types)
+        values = tuple(plain(row[name]) for name in pipeline.stages[-1].aggregation.what)
+        times = [
+            None if row[name] is None else instant(row[name]) for name in ("window_start", "window_end", "pane_time")
+        ]
+        about = [row[name] for name in ("timing", "pane_index", "nonspeculative_index", "is_first", "is_last")]
+        found[row["epoch"]].append((key, *times, *about, row["is_retraction"], values))
+    return [by_window(rows) for rows in found]
+
+
+def rendered(pane: Pane) -> tuple[Any, ...]:
+    """A pane as ``panes`` gives it: readers see NULL for times without end."""
+    ends = (*pane.window, pane.timestamp)
+    times = [at if MIN_INSTANT < at < GLOBAL_WINDOW_END - 1 else None for at in ends]
+    about = (pane.timing.value, pane.index, pane.nonspeculative_index, pane.is_first, pane.is_last, pane.is_retraction)
+    return (pane.key, *times, *about, tuple(plain(value) for value in pane.values))
+
+
+def plain(value: Any) -> Any:
+    """Lists and structs as tuples."""
+    if isinstance(value, dict):
+        return tuple(plain(part) for part in value.values())
+    if isinstance(value, list | tuple):
+        return tuple(plain(part) for part in value)
+    return value
+
+
+def by_window(rows: Any) -> Windows:
+    """Rows by key and window, in order."""
+    found: Windows = {}
+    for row in rows:
+        found.setdefault(row[:3], []).append(row)
+    return found
+
+
+def assert_same(found: Windows, expected: Windows) -> None:
+    """The same rows in each window, in order."""
+    assert found.keys() == expected.keys(), (found, expected)
+    for place, rows in expected.items():
+        assert same(tuple(found[place]), tuple(rows)), (place, found[place], rows)

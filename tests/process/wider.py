@@ -1,0 +1,78 @@
+"""Scenarios as wide as input gets: two inputs in the form of one, splits, asserted watermarks, records ahead of the
+clock, files of two formats, users' own windows, windows that keep their last elements.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from headrace.errors import PipelineError
+from headrace.model.expr import DataType, col, if_, lit
+from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
+from headrace.pipeline import EventTime, FileFormat, FileSource
+from headrace.pipeline.inputs import Input
+from headrace.reference import Epoch
+from tests.own_windows import Validity
+from tests.reference.scenarios import ROWS, SCHEMA, Scenario, scenarios
+
+OTHER = "other"
+_OWN = {**SCHEMA, "mark": DataType.TIMESTAMP}
+_SECOND = {**{name: kind for name, kind in _OWN.items() if name != "user"}, "who": DataType.STRING}
+_TIMES = st.integers(-20, 60) | st.none()
+_OWN_ROWS = st.builds(lambda row, mark: {**row, "mark": mark}, ROWS, _TIMES)
+_SECOND_ROWS = st.builds(lambda row: {"who": row["user"], **{n: v for n, v in row.items() if n != "user"}}, _OWN_ROWS)
+
+
+def _event_times() -> st.SearchStrategy[EventTime]:
+    timeout = st.none() | st.integers(1, 30)
+    strategies = (
+        st.builds(BoundedOutOfOrderness, st.integers(0, 30), timeout)
+        | st.builds(Monotonic, timeout)
+        | st.builds(Punctuated, st.just(col("mark")), timeout)
+    )
+    split = st.sampled_from([None, col("word"), if_(col("x") > 3, "fast", "slow")])
+    return st.builds(EventTime, st.just(col("at")), strategies, split, st.sampled_from([None, 0, 10, 86_400_000_000]))
+
+
+_COLUMNS: list[Mapping[str, Any]] = [
+    {"user": col("who")},
+    {"user": col("who"), "x": col("x") * 2, "word": lit("b")},
+    {"user": lit("cid"), "at": col("mark")},
+]
+
+
+@st.composite
+def wider_scenarios(draw: st.DrawFn) -> Scenario:
+    """A scenario with more to read."""
+    scenario = draw(scenarios())
+    plain, parts = scenario.pipeline, {}
+    formats = st.sampled_from([FileFormat.JSON, FileFormat.PARQUET])
+    parts["source"] = FileSource("nowhere", draw(formats), _OWN)
+    parts["event_time"] = draw(_event_times())
+    if draw(st.booleans()):
+        second = FileSource("elsewhere", draw(formats), _SECOND)
+        parts["also"] = (Input(OTHER, second, draw(_event_times()), draw(st.sampled_from(_COLUMNS))),)
+    if draw(st.integers(0, 3)) == 0:
+        parts["how"] = replace(plain.how, keep_last=draw(st.integers(1, 3)))
+    if draw(st.integers(0, 4)) == 0:
+        parts["where"] = Validity(draw(st.integers(1, 15)))
+    try:
+        pipeline = replace(plain, **parts)
+    except PipelineError:
+        assume(False)
+        raise
+    rows, others = st.lists(_OWN_ROWS, max_size=6), st.lists(_SECOND_ROWS, max_size=4)
+    epochs = [
+        Epoch(
+            epoch.processing_time,
+            draw(rows),
+            epoch.is_last,
+            epoch.signals,
+            also={OTHER: draw(others)} if pipeline.also else {},
+        )
+        for epoch in scenario.epochs
+    ]
+    return Scenario(pipeline, epochs)
