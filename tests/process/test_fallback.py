@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.types import SparkSession
-from headrace.entrypoints import process as processing
+from headrace.entrypoints import on_spark
 from headrace.entrypoints.cli_run import run_recorded
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import process
@@ -62,7 +62,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
             self.seen.append(catalog.head().refs.get("published"))
 
     # As `headrace run` does it, but for the session, which these tests share.
-    monkeypatch.setattr(processing, "spark_session", lambda *_, **__: Borrowed(spark))
+    monkeypatch.setattr(on_spark, "spark_session", lambda *_, **__: Borrowed(spark))
     catalog = Catalog(open_store(root), CLICKS.name)
     readers = Readers()
     result = run_recorded(CLICKS, root, RunOptions("after", publish=True), readers)

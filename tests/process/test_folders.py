@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.engine.types import SparkSession
-from headrace.entrypoints import process as processing
+from headrace.entrypoints import on_spark
 from headrace.entrypoints.cli import app
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import ChangedCodeError, process
@@ -134,7 +134,7 @@ def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(
 
 
 def test_the_command_line_can_be_strict(small: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processing, "spark_session", lambda *_, **__: small)
+    monkeypatch.setattr(on_spark, "spark_session", lambda *_, **__: small)
     monkeypatch.setattr(type(small), "stop", lambda _: None)
     reference = str(write(tmp_path, "strict", mark=1))
     land(tmp_path)

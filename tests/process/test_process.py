@@ -11,6 +11,7 @@ import pytest
 from headrace.engine.epochs import Computed, EpochEngine, Written
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
+from headrace.entrypoints import on_spark
 from headrace.entrypoints import process as processing
 from headrace.entrypoints.audit_store import AuditFailedError, read_audit
 from headrace.entrypoints.backfill import BranchBehindError, backfill, cut_over
@@ -169,7 +170,7 @@ def test_nothing_to_do_starts_no_session(spark: SparkSession, tmp_path: Path, mo
     def refuse(*_: object, **__: object) -> SparkSession:
         raise AssertionError("a run with nothing to do started a session")
 
-    monkeypatch.setattr(processing, "spark_session", refuse)
+    monkeypatch.setattr(on_spark, "spark_session", refuse)
     log = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).head().entry
     result = process(CLICKS, tmp_path.as_uri(), RunOptions("second", publish=True))
     assert result.epochs == ()

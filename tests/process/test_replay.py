@@ -11,7 +11,7 @@ import pytest
 
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
-from headrace.entrypoints import process as processing
+from headrace.entrypoints import on_spark
 from headrace.entrypoints.options import Mode, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError, parse_clock
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
@@ -193,7 +193,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def refuse(*_: object, **__: object) -> SparkSession:
         raise AssertionError("a replay that cannot be done started a session")
 
-    monkeypatch.setattr(processing, "spark_session", refuse)
+    monkeypatch.setattr(on_spark, "spark_session", refuse)
     land(tmp_path, 0, 2)
     commit_by_hand(tmp_path)
     return tmp_path
