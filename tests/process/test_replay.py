@@ -146,7 +146,7 @@ def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_p
     spark: SparkSession, tmp_path: Path
 ) -> None:
     land(tmp_path, 0, 3)
-    clock = parse_clock("2020-01-01T00:00:00Z", "5m")
+    clock = parse_clock("2026-11-20T00:00:00Z", "5m")
     epochs = replayed(SPECULATIVE, tmp_path, spark, "first", clock=clock, files_per_epoch=1)
     first = manifests(tmp_path, "first")
     # Input at 0, 5 and 10; early panes are due 7 minutes after their first element, the split is idle after 90.
@@ -173,10 +173,10 @@ def test_a_replay_that_was_stopped_goes_on_with_itself_alone(spark: SparkSession
     assert [told(m) for m in manifests(tmp_path, "again")] == [told(m) for m in was]
     assert replayed(CLICKS, tmp_path, spark) == ()
 
-    clock = parse_clock("2020-01-01T00:00:00Z", "5m")
+    clock = parse_clock("2026-11-20T00:00:00Z", "5m")
     assert replayed(CLICKS, tmp_path, spark, "clock", clock=clock, files_per_epoch=1, max_epochs=2) == (0, 1)
     with pytest.raises(RunOptionsError, match=r"branch clock of clicks is at snapshot .* epoch 1 is another one"):
-        slower = parse_clock("2020-01-01T00:00:00Z", "7m")
+        slower = parse_clock("2026-11-20T00:00:00Z", "7m")
         replayed(CLICKS, tmp_path, spark, "clock", clock=slower, files_per_epoch=1)
     assert replayed(CLICKS, tmp_path, spark, "clock", clock=clock, files_per_epoch=1)[0] == 2
     times = [str(m.progress["processing_time"])[11:16] for m in manifests(tmp_path, "clock")]
