@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -220,13 +220,14 @@ def stop(home: Path) -> bool:
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.ppid() not in pids:  # it ends those that it has started; of a dead parent it is one itself
                     process.terminate()
-        _wait_until_gone(found.mark)
+        _wait_until_gone(found.mark, family)
     _state_file(home).unlink(missing_ok=True)
     return found is not None
 
 
-def _wait_until_gone(mark: str) -> None:
-    """Until no process has ``mark``; those that take too long are killed."""
+def _wait_until_gone(mark: str, family: Iterable[psutil.Process]) -> None:
+    """Until no process that had ``mark`` is left; those that take too long are killed."""
+    seen = set(family)  # one that is being ended shows its environment no more
     patient = time.monotonic() + _STOP_SECONDS
     for attempt in Retrying(
         stop=stop_after_delay(2 * _STOP_SECONDS),
@@ -235,12 +236,21 @@ def _wait_until_gone(mark: str) -> None:
         reraise=True,
     ):
         with attempt:
-            if left := _marked(mark):
+            seen.update(_marked(mark))
+            if left := [process for process in seen if _is_alive(process)]:
                 if time.monotonic() > patient:
                     for process in left:
                         with contextlib.suppress(psutil.NoSuchProcess):
                             process.kill()
                 raise LocalAirflowError(f"these processes do not end: {', '.join(str(one.pid) for one in left)}")
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Whether it still runs: not gone, and not only waiting for its parent to look."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _marked(mark: str) -> list[psutil.Process]:

@@ -37,7 +37,7 @@ class Empty:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=Progress().to_json(),
+            progress={**Progress().to_json(), "executor": "spark"},
             logs={"inputs": FileLog()},
         )
         self.catalog.commit(claim, manifest)
