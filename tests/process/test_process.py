@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.epochs import Computed, EpochEngine, Written
+from headrace.engine.epochs import Computed, EpochEngine
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
 from headrace.entrypoints import on_spark
@@ -27,6 +27,7 @@ from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline, retracting
 from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import ByInput, Landing
+from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

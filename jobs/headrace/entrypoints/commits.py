@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.entrypoints.engines import Computed, Engine, TableChange, Written
+from headrace.entrypoints.engines import Computed, Engine, TableChange
 from headrace.entrypoints.recorded import signals_to_json
 from headrace.entrypoints.view_columns import ViewColumns
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.state.tables import IDS, state_tables
+from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile

@@ -10,6 +10,7 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import Progress
+from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore
 
@@ -58,23 +59,6 @@ class Computed(Protocol):
     def timings(self) -> Mapping[str, float]: ...
     @property
     def signals(self) -> Sequence[Signal]: ...
-
-
-class Written(Protocol):
-    """Files of one epoch by table; no files where there were no rows."""
-
-    @property
-    def state(self) -> Sequence[tuple[DataFile, ...]]: ...
-    @property
-    def ids(self) -> tuple[DataFile, ...]: ...
-    @property
-    def panes(self) -> tuple[DataFile, ...]: ...
-    @property
-    def late(self) -> tuple[DataFile, ...]: ...
-    @property
-    def rejected(self) -> tuple[DataFile, ...]: ...
-    @property
-    def files(self) -> int: ...
 
 
 class ScanRequests(Protocol):

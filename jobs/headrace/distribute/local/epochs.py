@@ -38,6 +38,7 @@ from headrace.state.files import put_rows, read_rows
 from headrace.state.ids import IdChange, IdLayer, RememberedIds
 from headrace.state.layers import Layers, StateLayer
 from headrace.state.tables import IDS, state_tables
+from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.files import Layer as StoredLayer
 from headrace_snapshots.store import ObjectStore
@@ -85,24 +86,6 @@ class Computed:
     def accounting(self) -> Accounting:
         """That of the records of the source."""
         return self.stages[0].accounting
-
-
-@dataclass(frozen=True)
-class Written:
-    """Files of one epoch by table; no files where there were no rows. ``state`` has one entry for each stage, ``ids``
-    are of records that duplicates are told by.
-    """
-
-    state: tuple[tuple[DataFile, ...], ...]
-    ids: tuple[DataFile, ...]
-    panes: tuple[DataFile, ...]
-    late: tuple[DataFile, ...]
-    rejected: tuple[DataFile, ...]
-
-    @property
-    def files(self) -> int:
-        """How many files these are."""
-        return sum(len(part) for part in (*self.state, self.ids, self.panes, self.late, self.rejected))
 
 
 class LocalEngine:
