@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.program import columns as c
+from headrace.state.groups import groups_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
@@ -16,15 +18,21 @@ _BATCH_ROWS = 512 * 1024
 
 
 def put_rows(store: ObjectStore, name: str, rows: pa.RecordBatch | None) -> tuple[DataFile, ...]:
-    """``rows`` as files of about FILE_BYTES, called ``name`` and a number; no file for no rows."""
+    """``rows`` as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. Files of rows that have
+    a hash, by which they then are in order, say their key groups.
+    """
     if rows is None or not rows.num_rows:
         return ()
-    files = []
+    files: list[DataFile] = []
     batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
+    hashes = rows.column(c.HASH).to_numpy() if c.HASH in rows.schema.names else None
+    done = 0
     for part, data, count in parquet_files(batches):
         path = f"{name}-{part}.parquet"
         store.write(path, data)
-        files.append(DataFile(path=path, rows=count, bytes=len(data), sha256=hashlib.sha256(data).hexdigest()))
+        groups = None if hashes is None else groups_of(hashes[done : done + count])
+        done += count
+        files.append(DataFile(path, count, len(data), hashlib.sha256(data).hexdigest(), groups))
     return tuple(files)
 
 

@@ -7,21 +7,40 @@ from headrace_snapshots.format.codec import JSON, Fields, MalformedError
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file: its path below the root, rows, length in bytes, and hex SHA-256 of its content."""
+    """A data file: its path below the root, rows, length in bytes, and hex SHA-256 of its content.
+
+    ``groups``: the first and the last key group that it has rows of, None where its rows are of no order.
+    """
 
     path: str
     rows: int
     bytes: int
     sha256: str
+    groups: tuple[int, int] | None = None
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        return {"path": self.path, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
+        own = {"path": self.path, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
+        return own if self.groups is None else {**own, "groups": list(self.groups)}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "DataFile":
         """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(fields.text("path"), fields.integer("rows"), fields.integer("bytes"), fields.text("sha256"))
+        return cls(
+            fields.text("path"),
+            fields.integer("rows"),
+            fields.integer("bytes"),
+            fields.text("sha256"),
+            _groups(fields) if "groups" in fields.value else None,
+        )
+
+
+def _groups(fields: Fields) -> tuple[int, int]:
+    found = fields.value["groups"]
+    if not (isinstance(found, list) and len(found) == 2 and all(type(group) is int for group in found)):
+        raise MalformedError(f"{fields.where}.groups is no pair of integers")
+    first, last = found
+    return first, last
 
 
 @dataclass(frozen=True)

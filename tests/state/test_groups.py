@@ -1,0 +1,35 @@
+"""Key groups: each hash is of exactly one part, and a part finds its rows by binary search."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.state.groups import GROUPS, WHOLE, groups_of, part_of, parts
+
+HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1).map(lambda found: np.sort(np.array(found, np.uint64)))
+
+
+@given(HASHES, st.integers(1, 9))
+def test_the_parts_hold_each_hash_once(hashes: np.ndarray, number: int) -> None:
+    own = part_of(hashes, number)
+    for index, part in enumerate(parts(number)):
+        assert (hashes[part.span(hashes)] == hashes[own == index]).all()
+    assert sum(len(hashes[part.span(hashes)]) for part in parts(number)) == len(hashes)
+
+
+@given(HASHES, st.integers(1, 9))
+def test_a_part_overlaps_the_files_that_have_rows_of_it(hashes: np.ndarray, number: int) -> None:
+    for part in parts(number):
+        has_rows = len(hashes[part.span(hashes)]) > 0
+        assert part.overlaps(groups_of(hashes)) or not has_rows
+        assert not part.holds(groups_of(hashes)) or len(hashes[part.span(hashes)]) == len(hashes)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 200])
+def test_parts_are_all_groups_in_a_row(number: int) -> None:
+    found = parts(number)
+    assert (found[0].first, found[-1].last) == (WHOLE.first, WHOLE.last) == (0, GROUPS - 1)
+    assert all(before.last + 1 == after.first for before, after in pairwise(found))
