@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.distribute.local.limits import LargeEpochError, columns_fit
+from headrace.distribute.limits import LargeEpochError, columns_fit
 from headrace.entrypoints.options import Executor, Mode, RunOptions
 from headrace.entrypoints.process import ChangedExecutorError, process
 from headrace.entrypoints.reading import read

@@ -6,31 +6,33 @@ reads is immutable.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.distribute.local.intake import Taken, take
-from headrace.distribute.local.limits import columns_fit
-from headrace.distribute.local.operator import Operator, Stepped, run_stages
-from headrace.distribute.local.side_outputs import late_rows, rejected_panes, rejected_rows
+from headrace.distribute.clocks import Moved, StageClocks, moved
+from headrace.distribute.intake import Said, check, said
+from headrace.distribute.limits import columns_fit
+from headrace.distribute.local.operator import NOTHING, Operator, Stepped, run_stages
+from headrace.distribute.records import FileRecords, in_arrival_order, read_records
+from headrace.distribute.side_outputs import late_rows, rejected_panes, rejected_rows
 from headrace.errors import FixConfigError
-from headrace.kernel.delta import Accounting, Fate
+from headrace.kernel.delta import Accounting, AggregatedBundle, Fate, aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.groups import valid
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import elements_in_order
 from headrace.kernel.types import TIMESTAMP
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
 from headrace.program import columns as c
 from headrace.sources.as_json import as_json
-from headrace.sources.clock import Clocks, SourceClock, slowest_of
+from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.planning import advance
 from headrace.sources.progress import InputProgress, Progress
@@ -64,6 +66,15 @@ class LocalTransformError(FixConfigError):
     """A pipeline names Spark code of its own, which needs Spark."""
 
     code = "config.needs_spark"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The input of an epoch: its records, what they say, and they as a bundle of the first aggregation."""
+
+    records: FileRecords | None = None
+    said: Said = field(default_factory=Said)
+    bundle: AggregatedBundle = NOTHING
 
 
 @dataclass(frozen=True)
@@ -111,14 +122,15 @@ class LocalEngine:
         for name, operator, watermark, output in zip(names, self.operators, inputs, outputs, strict=False):
             stored = tables.get(name, ())
             layers = Layers(operator.compiled, tuple(self._load(operator.compiled, layer) for layer in stored))
-            operator.restore(layers, watermark, progress.processing_time, output)
+            operator.restore(layers, StageClocks(watermark, progress.processing_time, output))
         self.inputs |= progress.inputs
         if self.ids is not None:
             known = tuple(self._load_ids(self.ids.schema, layer) for layer in tables.get(IDS, ()))
             self.ids = RememberedIds(self.ids.deduplicate, self.ids.columns, known, progress.watermark)
-        clocks = [self._clock(name) for name in self.inputs]
-        wanted = self.operators[0].compiled.trigger.percentiles
-        self.operators[0].percentiles = {q: min(clock.percentile(q) for clock in clocks) for q in wanted}
+        first, clocks = self.operators[0], [self._clock(name) for name in self.inputs]
+        wanted = first.compiled.trigger.percentiles
+        percentiles = {q: min(clock.percentile(q) for clock in clocks) for q in wanted}
+        first.clocks = replace(first.clocks, percentiles=percentiles)
 
     def _load(self, stage: CompiledStage, layer: StoredLayer) -> StateLayer:
         rows = read_rows(self.store, layer.files, stage.state_schema)
@@ -163,31 +175,21 @@ class LocalEngine:
         started = time.monotonic()
         epoch = self.epoch + 1
         now = Instant(max(self.progress.processing_time, processing_time))
-        clocks = {name: self._clock(name) for name in self.inputs}
-        taken = take(
-            self.pipeline,
-            self.operators[0],
-            self.landing,
-            files,
-            ids=self.ids,
-            clocks=clocks,
-            epoch=epoch,
-            processing_time=now,
-        )
+        taken = self._take(files, epoch, now)
         read = time.monotonic()
-        moved = self._advance(files, taken, now)
-        watermark = MAX_INSTANT if is_last else moved.watermark
+        wanted = self.operators[0].compiled.trigger.percentiles
+        clocks = moved(self._clocks(), taken.said, now, wanted, is_last=is_last)
         stages = run_stages(
             self.operators,
             epoch,
             taken.bundle,
             processing_time=now,
-            watermark=watermark,
-            percentiles=moved.percentiles,
+            watermark=clocks.watermark,
+            percentiles=clocks.together.percentiles,
             signals=signals,
             is_batch=is_last and epoch == 0,
         )
-        self.progress = self._come_to(taken, moved, is_last=is_last)
+        self.progress = self._come_to(files, taken, clocks)
         self.epoch = epoch
         remembered = IdChange()
         if self.ids is not None:
@@ -210,32 +212,43 @@ class LocalEngine:
         event_time = next(each.event_time for each in self.pipeline.inputs if each.name == name)
         return SourceClock.of(event_time, self.inputs[name])
 
-    def _advance(self, files: ByInput, taken: Taken, now: Instant) -> Clocks:
-        """Move offsets and clocks on behind an epoch."""
-        clocks: dict[str, SourceClock] = {}
-        wanted = self.operators[0].compiled.trigger.percentiles
+    def _clocks(self) -> dict[str, SourceClock]:
+        return {name: self._clock(name) for name in self.inputs}
+
+    def _take(self, files: ByInput, epoch: int, now: Instant) -> Taken:
+        """The records of ``files``. Raises UnreadableFileError where a source says FAIL, DeadLetterBudgetError."""
+        first, pipeline = self.operators[0], self.pipeline
+        compiled = first.compiled
+        records = read_records(pipeline, compiled, self.landing, in_arrival_order(pipeline, files), now)
+        if records is None:
+            return Taken()
+        if self.ids is not None:
+            columns = {**records.columns, c.SEEN: self.ids.seen(records.columns)}
+            records = replace(records, columns=columns)
+        found = said(pipeline, records, self._clocks(), now, compiled.trigger.percentiles)
+        check(pipeline, epoch, found)
+        behind = first.output_watermark if compiled.stamps_elements else MIN_INSTANT
+        return Taken(records, found, aggregate(compiled, records.columns, first.watermark, behind))
+
+    def _come_to(self, files: ByInput, taken: Taken, clocks: Moved) -> Progress:
         for each in self.pipeline.inputs:
-            name = each.name
-            facts = taken.facts[name].splits if name in taken.facts else {}
-            clock = clocks[name] = self._clock(name).after(facts, now, wanted)
+            name, clock = each.name, clocks.inputs[each.name]
             offsets = advance(self.inputs[name].offsets, files.get(name, ()), each.source.look_back)
             self.inputs[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
-        return slowest_of(clocks, now, wanted)
-
-    def _come_to(self, taken: Taken, moved: Clocks, *, is_last: bool) -> Progress:
         first, accounting = self.operators[0], taken.bundle.accounting
-        dues = [operator.layers.next_due(operator.watermark, operator.processing_time) for operator in self.operators]
+        at = first.clocks.processing_time
+        dues = [operator.layers.next_due(operator.watermark, at) for operator in self.operators]
         return Progress(
             inputs=dict(self.inputs),
             watermark=first.watermark,
-            processing_time=first.processing_time,
+            processing_time=at,
             output_watermarks=tuple(operator.output_watermark for operator in self.operators),
             due_event=Instant(min(event for event, _ in dues)),
-            due_time=Instant(min(moved.idle_deadline, *(at for _, at in dues))),
+            due_time=Instant(min(clocks.together.idle_deadline, *(due for _, due in dues))),
             min_event_time=accounting.min_accepted,
             max_event_time=accounting.max_accepted,
-            held_back_by=None if is_last else moved.held_back_by,
-            ahead=taken.ahead,
+            held_back_by=None if clocks.is_last else clocks.together.held_back_by,
+            ahead=taken.said.ahead,
         )
 
     def write(self, computed: Computed, prefix: str) -> Written:

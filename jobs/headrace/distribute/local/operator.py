@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.distribute.clocks import StageClocks
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
@@ -50,20 +51,21 @@ class Operator:
     """A stage with its state and clocks. Nothing here is lost between epochs that a restore would not bring back."""
 
     stage: Stage
-    watermark: Instant = MIN_INSTANT
-    processing_time: Instant = MIN_INSTANT
-    percentiles: dict[float, Instant] = field(default_factory=dict)
-    """The watermarks of the fastest q % of the input that the trigger looks at (semantics 9.2)."""
+    clocks: StageClocks = field(default_factory=StageClocks)
 
     def __post_init__(self) -> None:
         self.compiled = CompiledStage(self.stage)
         self.layers = Layers(self.compiled)
-        self._output_watermark: Instant | None = MIN_INSTANT
+        self._output_watermark: Instant | None = self.clocks.output_watermark
 
-    def restore(self, layers: Layers, watermark: Instant, processing_time: Instant, output: Instant) -> None:
-        """Go on from a snapshot: its layers and clocks, the output watermark among them."""
-        self.layers, self.watermark, self.processing_time = layers, watermark, processing_time
-        self._output_watermark = output
+    @property
+    def watermark(self) -> Instant:
+        """That of its input."""
+        return self.clocks.watermark
+
+    def restore(self, layers: Layers, clocks: StageClocks) -> None:
+        """Go on from a snapshot: its layers and clocks."""
+        self.layers, self.clocks, self._output_watermark = layers, clocks, clocks.output_watermark
 
     def take_in(self, rows: Columns) -> AggregatedBundle:
         """Judge, aggregate and count rows of ``Stage.schema`` under the watermark that the last epoch left."""
@@ -87,7 +89,7 @@ class Operator:
         back.
         """
         behind = self.output_watermark if self.compiled.stamps_merged else MIN_INSTANT
-        clocks = self._advance(processing_time, watermark, percentiles or {})
+        clocks, self.clocks = self.clocks.advanced(self.compiled, processing_time, watermark, percentiles or {})
         touched = np.zeros(0, np.uint64) if bundle.delta is None else bundle.delta.column(c.HASH).to_numpy()
         state = self.layers.lookup(touched, clocks, signals)
         result = step(
@@ -103,23 +105,6 @@ class Operator:
         self.layers, change = self.layers.grown(result.changes if result else None, epoch, self.watermark)
         self._output_watermark = None
         return Stepped(clocks, bundle.accounting, result, change)
-
-    def _advance(self, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]) -> Clocks:
-        before = (self.watermark, self.processing_time)
-        self.watermark = Instant(max(self.watermark, watermark))
-        self.processing_time = Instant(max(self.processing_time, processing_time))
-        passed: dict[float, tuple[Instant, Instant]] = {}
-        for q in sorted(self.compiled.trigger.percentiles):
-            old = self.percentiles.get(q, MIN_INSTANT)
-            self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
-            passed[q] = (Instant(max(old, before[0])), Instant(max(self.percentiles[q], self.watermark)))
-        return Clocks(
-            watermark_before=before[0],
-            watermark_after=self.watermark,
-            previous_processing_time=before[1],
-            processing_time=self.processing_time,
-            percentiles=passed,
-        )
 
     @property
     def output_watermark(self) -> Instant:

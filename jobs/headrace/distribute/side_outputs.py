@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.distribute.local.intake import Records
+from headrace.distribute.records import Records
 from headrace.kernel.delta import Fate
 from headrace.kernel.groups import Ints
 from headrace.kernel.stage import CompiledStage

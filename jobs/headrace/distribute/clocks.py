@@ -1,0 +1,75 @@
+"""Where the clocks of a pipeline go in an epoch: those of its inputs by what records said, those of a stage by what is
+above it. The same wherever it is worked out: in every task of a stage, and where the epoch is committed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from headrace.distribute.intake import Said
+from headrace.kernel.stage import CompiledStage
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.program.firing import Clocks
+from headrace.sources import clock as sources
+from headrace.sources.clock import SourceClock, slowest_of
+
+
+@dataclass(frozen=True)
+class StageClocks:
+    """The clocks of one stage between two epochs: its watermark and that of its output, processing time, and the
+    watermarks of the fastest q % of the input that its trigger looks at (semantics 9.2).
+    """
+
+    watermark: Instant = MIN_INSTANT
+    processing_time: Instant = MIN_INSTANT
+    output_watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    def advanced(
+        self, stage: CompiledStage, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]
+    ) -> "tuple[Clocks, StageClocks]":
+        """The step of an epoch to ``watermark``, and the clocks behind it, but for the output watermark, which its
+        windows decide. Clocks never go back.
+        """
+        after = replace(
+            self,
+            watermark=Instant(max(self.watermark, watermark)),
+            processing_time=Instant(max(self.processing_time, processing_time)),
+            percentiles=dict(self.percentiles),
+        )
+        passed: dict[float, tuple[Instant, Instant]] = {}
+        reached = dict(self.percentiles)
+        for q in sorted(stage.trigger.percentiles):
+            old = self.percentiles.get(q, MIN_INSTANT)
+            reached[q] = Instant(max(old, percentiles.get(q, old)))
+            passed[q] = (Instant(max(old, self.watermark)), Instant(max(reached[q], after.watermark)))
+        step = Clocks(
+            watermark_before=self.watermark,
+            watermark_after=after.watermark,
+            previous_processing_time=self.processing_time,
+            processing_time=after.processing_time,
+            percentiles=passed,
+        )
+        return step, replace(after, percentiles=reached)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The clocks of the inputs behind an epoch, and what they come to together."""
+
+    inputs: Mapping[str, SourceClock]
+    together: sources.Clocks
+    is_last: bool = False
+
+    @property
+    def watermark(self) -> Instant:
+        """That of the source: +inf behind the last epoch."""
+        return MAX_INSTANT if self.is_last else self.together.watermark
+
+
+def moved(
+    clocks: Mapping[str, SourceClock], found: Said, now: Instant, wanted: Iterable[float], *, is_last: bool
+) -> Moved:
+    """The ``clocks`` of all inputs behind an epoch at ``now`` in which records said what was ``found``."""
+    percentiles = tuple(wanted)
+    after = {name: clock.after(found.facts.get(name, {}), now, percentiles) for name, clock in clocks.items()}
+    return Moved(after, slowest_of(after, now, percentiles), is_last)

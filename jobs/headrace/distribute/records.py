@@ -1,0 +1,163 @@
+"""Files of all inputs as judged records in their order of arrival (semantics 12.9 to 12.11): the whole input of an
+epoch, or a share of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.kernel.groups import Ints, valid
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.time import Instant
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.inputs import Input
+from headrace.pipeline.sources import OnUnreadable
+from headrace.program import columns as c
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.judging import judged
+from headrace.sources.landing import ByInput, Landing
+from headrace.sources.planning import InputFile
+from headrace.sources.reading import read_file
+from headrace.sources.required import required_by
+from headrace.sources.scanned import Scanned
+
+
+class Records(Protocol):
+    """Judged records, and where they are from."""
+
+    @property
+    def columns(self) -> Mapping[str, pa.Array]:
+        """What ``sources.judging`` gives of them."""
+
+    @property
+    def is_rejected(self) -> NDArray[np.bool_]:
+        """Which records are dead letters."""
+
+    def of(self, rows: Ints) -> dict[str, pa.Array]:
+        """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """The records of one file; ``unreadable`` says why there are none."""
+
+    input: str
+    path: str
+    records: Scanned | None = None
+    unreadable: str | None = None
+
+    def __len__(self) -> int:
+        return 1 if self.records is None else len(self.records)
+
+
+@dataclass(frozen=True)
+class FileRecords:
+    """The judged records of some files in their order of arrival: inputs as they are declared, files by name. A file
+    that cannot be read at all is one rejected record without text.
+    """
+
+    files: tuple[ReadFile, ...]
+    columns: Mapping[str, pa.Array]
+
+    @property
+    def starts(self) -> Ints:
+        """The number of the first record of each file."""
+        return np.cumsum([0, *(len(file) for file in self.files)][: len(self.files)]).astype(np.int64)
+
+    @property
+    def is_rejected(self) -> NDArray[np.bool_]:
+        """Which records are dead letters."""
+        found: NDArray[np.bool_] = valid(self.columns[c.REJECT])
+        return found
+
+    def file_of(self, rows: Ints) -> Ints:
+        """The number of the file that each of ``rows`` is from."""
+        found: Ints = np.searchsorted(self.starts, rows, "right") - 1
+        return found
+
+    def of(self, rows: Ints) -> dict[str, pa.Array]:
+        """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
+        file = self.file_of(rows)
+        raw, position, known = [], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+        for number in np.unique(file):
+            here, found = file == number, self.files[number]
+            own = rows[here] - self.starts[number]
+            if found.records is None:
+                raw.append(pa.nulls(len(own), pa.binary()))
+                continue
+            raw.append(found.records.raw(own))
+            position[here], known[here] = found.records.position[own], True
+        names = pa.array([found.input for found in self.files], pa.string())
+        paths = pa.array([found.path for found in self.files], pa.string())
+        return {
+            "input": names.take(pa.array(file)),
+            "file": paths.take(pa.array(file)),
+            "position": pa.array(position, mask=~known),
+            "raw": pa.concat_arrays(raw) if raw else pa.nulls(0, pa.binary()),
+        }
+
+    def inputs(self) -> NDArray[np.str_]:
+        """The name of the input of each record."""
+        return np.repeat([file.input for file in self.files], [len(file) for file in self.files])
+
+
+def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[tuple[str, InputFile]]:
+    """Inputs as they are declared, the files of each by name."""
+    return [
+        (given.name, file)
+        for given in pipeline.inputs
+        for file in sorted(files.get(given.name, ()), key=lambda file: file.path)
+    ]
+
+
+def read_records(
+    pipeline: Pipeline,
+    stage: CompiledStage,
+    landing: Landing,
+    files: Sequence[tuple[str, InputFile]],
+    processing_time: Instant,
+) -> FileRecords | None:
+    """The records of ``files``, judged for the first stage; None if there are none. Raises UnreadableFileError where a
+    source says FAIL.
+    """
+    inputs = {given.name: given for given in pipeline.inputs}
+    read: list[ReadFile] = []
+    parts: list[dict[str, pa.Array]] = []
+    for name, file in files:
+        found = read_one(pipeline, landing, inputs[name], file)
+        if len(found):
+            read.append(found)
+            parts.append(_judged(pipeline, stage, inputs[name], found, processing_time))
+    if not read:
+        return None
+    return FileRecords(tuple(read), {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]})
+
+
+def read_one(pipeline: Pipeline, landing: Landing, given: Input, file: InputFile) -> ReadFile:
+    """One file of an input. Raises UnreadableFileError where its source says FAIL."""
+    data = landing.places[given.name].store.read(file.path)
+    try:
+        return ReadFile(given.name, file.path, read_file(data, given.source, required_by(pipeline, given), file.path))
+    except UnreadableFileError as error:
+        if given.source.on_unreadable is OnUnreadable.FAIL:
+            raise
+        return ReadFile(given.name, file.path, unreadable=error.reason)
+
+
+def _judged(
+    pipeline: Pipeline, stage: CompiledStage, given: Input, file: ReadFile, processing_time: Instant
+) -> dict[str, pa.Array]:
+    if file.records is not None:
+        return judged(pipeline, stage, given, file.records, processing_time)
+    nothing = Scanned(
+        columns={name: pa.nulls(1, ARROW_TYPES[kind]) for name, kind in given.source.columns.items()},
+        unparsed=pa.array([f"file: {file.unreadable}"]),
+        position=np.zeros(1, np.int64),
+        raw=lambda _: pa.nulls(1, pa.binary()),
+    )
+    return judged(pipeline, stage, given, nothing, processing_time)
