@@ -1,0 +1,162 @@
+"""The cluster that tests run on is a real one: separate workers, authenticated, on loopback, and it ends as a whole."""
+
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import tenacity
+
+from tests.spark_cluster import LOOPBACK, Node, SparkCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+JOB = """
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import tenacity
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+folder = Path(sys.argv[1])
+
+
+def hold(batches):
+    '''Say that this task runs and on which worker, then wait until the test lets all tasks go.'''
+    task = TaskContext.get()
+    worker = next(part for part in Path.cwd().parts if part.startswith("worker-"))
+    (folder / f"{task.partitionId()}.{worker}.{task.attemptNumber()}").touch()
+    released = (folder / "go").exists
+    tenacity.Retrying(
+        retry=tenacity.retry_if_result(lambda there: not there),
+        stop=tenacity.stop_after_delay(120),
+        wait=tenacity.wait_fixed(0.05),
+    )(released)
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"id": batch["id"], "worker": [worker] * len(batch)})
+
+
+spark = SparkSession.builder.appName("smoke").config("spark.executor.memory", "512m").getOrCreate()
+rows = spark.range(100, numPartitions=4).mapInArrow(hold, "id long, worker string").collect()
+print("ids", sorted(row.id for row in rows) == list(range(100)))
+print("workers", *sorted({row.worker for row in rows}))
+spark.stop()
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path / "cluster") as started:
+        yield started
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """The folder in which tasks leave a file when they start, and wait for one called ``go``."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    return folder
+
+
+def driver(cluster: SparkCluster, tasks: Path) -> "subprocess.Popen[str]":
+    program = tasks.with_name("job.py")
+    program.write_text(JOB)
+    return subprocess.Popen(
+        [sys.executable, program, tasks],
+        env=cluster.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def running_on(tasks: Path) -> set[str]:
+    """The workers on which tasks have started."""
+    return {file.name.split(".")[1] for file in tasks.glob("*.worker-*")}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    tenacity.Retrying(
+        retry=tenacity.retry_if_result(lambda there: not there),
+        stop=tenacity.stop_after_delay(120),
+        wait=tenacity.wait_fixed(0.1),
+    )(condition)
+
+
+def finished(job: "subprocess.Popen[str]") -> list[str]:
+    output, errors = job.communicate(timeout=240)
+    assert job.returncode == 0, errors[-8000:]
+    return output.splitlines()
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def listening(nodes: list[Node]) -> set[str]:
+    """The addresses on which processes of ``nodes`` listen."""
+    return {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for node in nodes
+        for process in node.family
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+def test_a_job_survives_the_death_of_a_worker_and_uses_one_that_comes(cluster: SparkCluster, tasks: Path) -> None:
+    first, second = cluster.add_workers(2)
+    job = driver(cluster, tasks)
+    try:
+        wait_until(lambda: running_on(tasks) == {"worker-1", "worker-2"} or job.poll() is not None)
+        assert listening(cluster.workers) == {LOOPBACK}
+        (executor,) = cluster.executors(first)
+        cluster.kill(first)
+        assert not is_alive(executor)
+        assert not first.family
+        (third,) = cluster.add_workers(1)
+        wait_until(lambda: "worker-3" in running_on(tasks) or job.poll() is not None)
+        (tasks / "go").touch()
+        assert finished(job) == ["ids True", "workers worker-2 worker-3"]
+    finally:
+        job.kill()
+        job.communicate()
+    cluster.stop(second)
+    assert cluster.workers == [third]
+    assert cluster.state()["aliveworkers"] == 1
+
+
+def test_who_does_not_know_the_secret_is_turned_away(cluster: SparkCluster, tasks: Path) -> None:
+    settings = cluster.folder / "conf" / "spark-defaults.conf"
+    lines = [line for line in settings.read_text().splitlines() if not line.startswith("spark.authenticate.secret")]
+    settings.write_text("\n".join([*lines, "spark.authenticate.secret guessed"]))
+    job = driver(cluster, tasks)
+    try:
+        assert job.stderr is not None
+        said = next((line for line in job.stderr if "Authentication failed" in line or "SaslException" in line), None)
+        assert said is not None
+        assert not cluster.state()["activeapps"]
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def test_nothing_is_left_behind(tmp_path: Path, tasks: Path) -> None:
+    with SparkCluster(tmp_path / "cluster") as cluster:
+        nodes = cluster.add_workers(1)
+        job = driver(cluster, tasks)
+        try:
+            wait_until(lambda: bool(running_on(tasks)) or job.poll() is not None)
+            started = [process for node in nodes for process in node.family]
+            assert len(started) > 2  # the worker, an executor, its Python
+        finally:
+            job.kill()
+            job.communicate()
+    assert not [process for process in started if is_alive(process)]
+    assert stat.S_IMODE((tmp_path / "cluster" / "conf" / "spark-defaults.conf").stat().st_mode) == 0o600

@@ -1,0 +1,277 @@
+"""A real Spark standalone cluster on this machine: a master and workers as processes of their own, on loopback.
+
+    with SparkCluster(tmp_path, environment=minio.environment()) as cluster:
+        cluster.add_workers(2, cores=1)
+        command = ["spark-submit", "--conf", "spark.executor.memory=512m", "jobs/submit.py", "process", ...]
+        driver = subprocess.Popen(command, env=cluster.environment())
+        ...
+        cluster.kill(cluster.workers[0])    # as if its machine had lost power
+
+A driver is a process of its own (one JVM belongs to a process, and the suite's has its own session). All that it needs
+stands in the ``spark-defaults.conf`` that ``environment()`` points at, so ``spark-submit FILE`` and
+``SparkSession.builder.getOrCreate()`` both find the cluster; ``--conf`` and ``builder.config`` come on top:
+
+- ``spark.master``, ``spark.driver.host`` and ``bindAddress`` (loopback), ``spark.authenticate`` with the secret of this
+  cluster. The file is for this user only: options would show in the list of processes.
+- ``PYSPARK_PYTHON`` is this Python, and PYTHONPATH goes on, so that executors import what the tests import.
+- Executors inherit the environment of their worker: that of the cluster (``environment=``: S3 keys, say), and of the
+  worker, in which ``SPARK_LOCAL_DIRS`` and ``XDG_CACHE_HOME`` lie in the worker's own folder. What an application sets
+  by ``spark.executorEnv.NAME`` wins.
+- ``spark.executor.memory`` is the JVM's alone, and what a worker's ``memory_mb`` is counted against; Spark's standalone
+  mode does not count what Python takes beside it (YARN and Kubernetes do: ``spark.executor.memoryOverhead``).
+- An application takes all cores unless ``spark.cores.max`` says otherwise; one executor a worker, unless
+  ``spark.executor.cores`` makes them smaller.
+
+Each node is a session of processes, executors and their Python included: it ends as a whole, and nothing is left behind.
+Logs: ``FOLDER/master/log``, ``FOLDER/worker-N/log``, and of executors ``FOLDER/worker-N/work/app-*/*/stderr``.
+"""
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import psutil
+import pyspark
+import tenacity
+
+LOOPBACK = "127.0.0.1"
+SPARK_HOME = Path(pyspark.__file__).parent
+_WAIT_SECONDS = 90.0
+_STOP_SECONDS = 20.0
+_MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+_MASTER_UI = re.compile(r"Bound MasterWebUI to \S+ and started at (http://\S+)")
+# daemons and executors of tests live for seconds
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class ClusterError(Exception):
+    """A node is not in the state that was asked for; the message has the end of its log."""
+
+
+class _NotYet(Exception):
+    """What is waited for has not happened."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A master or a worker: the first process of a session of its own, and the folder with all that it writes."""
+
+    folder: Path
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def log(self) -> str:
+        """What it said until now."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    @property
+    def family(self) -> list[psutil.Process]:
+        """Its living processes: itself, executors, their Python."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+
+class SparkCluster:
+    """A master, once entered, and the workers that were added. ``environment`` is that of all its processes."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.workers: list[Node] = []
+        self.url = ""
+        """``spark://host:port`` of the master."""
+        self._environment = dict(environment or {})
+        self._secret = secrets.token_hex(32)
+        self._master: Node | None = None
+        self._ui = ""
+        self._made = 0
+
+    def __enter__(self) -> Self:
+        self._master = self._start("master", "org.apache.spark.deploy.master.Master", {})
+        try:
+            self.url = self._said(self._master, _MASTER_URL)
+            self._ui = self._said(self._master, _MASTER_UI)
+            self._write_defaults()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def add_workers(self, number: int = 1, *, cores: int = 1, memory_mb: int = 1024) -> list[Node]:
+        """So many more workers, alive in the eyes of the master. Raises ClusterError."""
+        added = [self._start_worker(cores, memory_mb) for _ in range(number)]
+        self.workers += added
+        self._wait_for_workers()
+        return added
+
+    def kill(self, worker: Node) -> None:
+        """End a worker, its executors and their Python by SIGKILL, and wait until the master counts it as dead."""
+        self._remove(worker, signal.SIGKILL)
+
+    def stop(self, worker: Node) -> None:
+        """End a worker politely, as an administrator would, and wait until the master counts it as dead."""
+        self._remove(worker, signal.SIGTERM)
+
+    def executors(self, worker: Node) -> list[psutil.Process]:
+        """The JVMs of the executors that run on ``worker``."""
+        found = []
+        for process in worker.family:
+            with suppress(psutil.NoSuchProcess):
+                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
+                    found.append(process)
+        return found
+
+    def kill_executors(self, worker: Node) -> None:
+        """End the executors of ``worker`` by SIGKILL; the worker starts others if an application still needs them."""
+        for executor in self.executors(worker):
+            executor.kill()
+
+    def state(self) -> dict[str, Any]:
+        """What the master says of itself (``workers``, ``aliveworkers``, ``activeapps``, ...)."""
+        answer = httpx.get(f"{self._ui}/json/", timeout=5.0)
+        answer.raise_for_status()
+        state: dict[str, Any] = answer.json()
+        return state
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a driver: this process's, the cluster's, and where Spark's settings are."""
+        binaries = Path(sys.executable).parent
+        return {
+            **os.environ,
+            **self._environment,
+            "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_LOCAL_IP": LOOPBACK,
+        }
+
+    def _start_worker(self, cores: int, memory_mb: int) -> Node:
+        self._made += 1
+        name = f"worker-{self._made}"
+        folder = self.folder / name
+        own = {"SPARK_LOCAL_DIRS": str(folder / "local"), "XDG_CACHE_HOME": str(folder / "cache")}
+        limits = ["--cores", str(cores), "--memory", f"{memory_mb}m", "--work-dir", str(folder / "work")]
+        return self._start(name, "org.apache.spark.deploy.worker.Worker", own, *limits, self.url)
+
+    def _start(self, name: str, main_class: str, own: Mapping[str, str], *arguments: str) -> Node:
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        address = ["--host", LOOPBACK, "--port", "0", "--webui-port", "0"]
+        environment = {
+            **os.environ,
+            **self._environment,
+            **own,
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_CONF_DIR": str(folder),  # nothing of this machine's
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA_OPTIONS} -Dspark.authenticate=true -Dspark.master.rest.enabled=false",
+            "_SPARK_AUTH_SECRET": self._secret,
+        }
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [SPARK_HOME / "bin" / "spark-class", main_class, *address, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Node(folder, process)
+
+    def _write_defaults(self) -> None:
+        settings = {
+            "spark.master": self.url,
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": self._secret,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.ui.enabled": "false",
+            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+            "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+        }
+        file = self.folder / "conf" / "spark-defaults.conf"
+        file.parent.mkdir()
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.writelines(f"{name} {value}\n" for name, value in settings.items())
+
+    def _remove(self, worker: Node, how: signal.Signals) -> None:
+        self.workers.remove(worker)
+        _end_session(worker, how)
+        self._wait_for_workers()
+
+    def _wait_for_workers(self) -> None:
+        for attempt in _patiently():
+            with attempt:
+                self._check_running()
+                alive = self.state()["aliveworkers"]
+                if alive != len(self.workers):
+                    raise _NotYet(f"the master counts {alive} workers alive, not {len(self.workers)}")
+
+    def _said(self, node: Node, pattern: re.Pattern[str]) -> str:
+        for attempt in _patiently():
+            with attempt:
+                self._check_running()
+                found = pattern.search(node.log)
+                if found is None:
+                    raise _NotYet(f"{node.folder.name} has not said {pattern.pattern!r}")
+                return found.group(1)
+        raise AssertionError("unreachable")
+
+    def _check_running(self) -> None:
+        for node in self._nodes():
+            if node.process.poll() is not None:
+                raise ClusterError(f"{node.folder.name} ended ({node.process.returncode}):\n{node.log[-4000:]}")
+
+    def _nodes(self) -> list[Node]:
+        return [*self.workers, *([self._master] if self._master else [])]
+
+    def _end(self) -> None:
+        for node in self._nodes():
+            _end_session(node, signal.SIGTERM)
+
+
+def _end_session(node: Node, how: signal.Signals) -> None:
+    """Signal the first process (by SIGKILL: all), and wait until no process of the session is left; those that take
+    too long are killed. Raises ClusterError when one does not end at all.
+    """
+    if how is signal.SIGTERM and node.process.poll() is None:
+        node.process.terminate()  # a worker ends its executors
+        with suppress(subprocess.TimeoutExpired):
+            node.process.wait(_STOP_SECONDS)
+    for attempt in _patiently():
+        with attempt:
+            left = node.family
+            for process in left:  # the first process comes first: it starts no others
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            if left:
+                raise _NotYet(f"processes of {node.folder.name} do not end: {[process.pid for process in left]}")
+    node.process.wait()
+
+
+def _patiently() -> tenacity.Retrying:
+    return tenacity.Retrying(
+        stop=tenacity.stop_after_delay(_WAIT_SECONDS),
+        wait=tenacity.wait_fixed(0.1),
+        retry=tenacity.retry_if_exception_type((_NotYet, httpx.TransportError)),
+        reraise=True,
+    )
