@@ -22,7 +22,7 @@ stands in the ``spark-defaults.conf`` that ``environment()`` points at, so ``spa
 - An application takes all cores unless ``spark.cores.max`` says otherwise; one executor a worker, unless
   ``spark.executor.cores`` makes them smaller.
 
-Each node is a session of processes, executors and their Python included: it ends as a whole, and nothing is left behind.
+Each node is a session of processes, executors and their Python included: it ends as a whole, and nothing is left.
 Logs: ``FOLDER/master/log``, ``FOLDER/worker-N/log``, and of executors ``FOLDER/worker-N/work/app-*/*/stderr``.
 """
 
@@ -58,7 +58,7 @@ class ClusterError(Exception):
     """A node is not in the state that was asked for; the message has the end of its log."""
 
 
-class _NotYet(Exception):
+class _NotYetError(Exception):
     """What is waited for has not happened."""
 
 
@@ -224,7 +224,7 @@ class SparkCluster:
                 self._check_running()
                 alive = self.state()["aliveworkers"]
                 if alive != len(self.workers):
-                    raise _NotYet(f"the master counts {alive} workers alive, not {len(self.workers)}")
+                    raise _NotYetError(f"the master counts {alive} workers alive, not {len(self.workers)}")
 
     def _said(self, node: Node, pattern: re.Pattern[str]) -> str:
         for attempt in _patiently():
@@ -232,7 +232,7 @@ class SparkCluster:
                 self._check_running()
                 found = pattern.search(node.log)
                 if found is None:
-                    raise _NotYet(f"{node.folder.name} has not said {pattern.pattern!r}")
+                    raise _NotYetError(f"{node.folder.name} has not said {pattern.pattern!r}")
                 return found.group(1)
         raise AssertionError("unreachable")
 
@@ -264,7 +264,7 @@ def _end_session(node: Node, how: signal.Signals) -> None:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
             if left:
-                raise _NotYet(f"processes of {node.folder.name} do not end: {[process.pid for process in left]}")
+                raise _NotYetError(f"processes of {node.folder.name} do not end: {[process.pid for process in left]}")
     node.process.wait()
 
 
@@ -272,6 +272,6 @@ def _patiently() -> tenacity.Retrying:
     return tenacity.Retrying(
         stop=tenacity.stop_after_delay(_WAIT_SECONDS),
         wait=tenacity.wait_fixed(0.1),
-        retry=tenacity.retry_if_exception_type((_NotYet, httpx.TransportError)),
+        retry=tenacity.retry_if_exception_type((_NotYetError, httpx.TransportError)),
         reraise=True,
     )
