@@ -57,7 +57,7 @@ test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slo
 	$(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
 
 fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
-	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/engine/test_random.py tests/process/test_random_runs.py tests/reference
+	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference
 
 mutations: $(READY) ## Deliberate mistakes in the engine: the conformance cases must catch each of them
 	$(BIN)/python -m scripts.mutations

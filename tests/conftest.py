@@ -18,17 +18,13 @@ LONGEST_FIRST = (
     "tests/airflow/test_end_to_end.py",
     "tests/conformance/test_spark.py",
     "tests/airflow/test_tasks.py",
-    "tests/engine/test_differential_whole.py",
-    "tests/engine/test_differential.py",
     "tests/process/test_process.py",
     "tests/tooling/test_benchmarks.py",
-    "tests/engine/test_combiners.py",
     "tests/process/test_fallback.py",
     "tests/observe/test_paper_figures.py",
     "tests/process/test_crash.py",
     "tests/scenarios/test_spark.py",
     "tests/process/test_requests.py",
-    "tests/engine/test_random.py",
     "tests/audit/test_run_audit.py",
 )
 

@@ -1,4 +1,4 @@
-"""Files that are dead letters as a whole, by format: all of them are found when they are opened, but for ``TORN``."""
+"""Files that are dead letters as a whole, by format: ``OPENED`` are found at the beginning, ``TORN`` in the middle."""
 
 import gzip
 import json
@@ -99,7 +99,7 @@ OPENED: Mapping[FileFormat, list[BrokenFile]] = {
         BrokenFile(
             "a column twice", "bad.x", f"time,user,user\n{T},1,2\n".encode(), "its header names column user 2 times"
         ),
-        BrokenFile("a torn gzip header", "bad.csv.gz", gzip.compress(b"time,user\n")[:12], "EOFException"),
+        BrokenFile("a torn gzip header", "bad.csv.gz", gzip.compress(b"time,user\n")[:12], "it is no whole gzip file"),
         BrokenFile(
             "a header that is not UTF-8", "bad.x", b"time,user,\xff\n%s,u,1\n" % T.encode(), "its header is not UTF-8"
         ),
@@ -120,8 +120,8 @@ _USERS: list[str | None] = ["u"] * MANY
 
 TORN: Mapping[FileFormat, list[BrokenFile]] = {
     FileFormat.JSON: [
-        BrokenFile("a torn gzip stream", "torn.json.gz", gzip.compress(_LINES)[:-2_000], "EOFException"),
-        BrokenFile("no gzip at all", "torn.json.gz", _LINES, "not a gzip file"),
+        BrokenFile("a torn gzip stream", "torn.json.gz", gzip.compress(_LINES)[:-2_000], "it is no whole gzip file"),
+        BrokenFile("no gzip at all", "torn.json.gz", _LINES, "it is no whole gzip file"),
     ],
     FileFormat.PARQUET: [
         BrokenFile("a torn column", "torn.parquet", torn_column("n", _USERS), ""),

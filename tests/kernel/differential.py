@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.distribute.local.operator import NOTHING, Operator, run_stages
 from headrace.distribute.local.values import element_rows, emitted
@@ -10,8 +10,9 @@ from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline import Pipeline
 from headrace.pipeline.inputs import OWN
-from headrace.reference import Epoch, evaluate
+from headrace.reference import Epoch, EpochResult, evaluate
 from headrace.reference.intake import Intake, Taken
+from tests.panes import by_window, same
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,15 @@ def run_on_kernel(pipeline: Pipeline, epochs: Sequence[Epoch]) -> list[Found]:
         marks = [operator.output_watermark for operator in operators]
         results.append(Found(emitted(stages[-1].result), +drops, marks))
     return results
+
+
+def check(found: Found, expected: EpochResult) -> None:
+    """Whether an epoch gave what the reference gives: panes, drops but for duplicates, and output watermarks."""
+    left, right = by_window(found.panes), by_window(expected.panes)
+    assert left.keys() == right.keys(), (found.panes, expected.panes)
+    for place, panes in right.items():
+        others = left[place]
+        assert [replace(p, values=()) for p in others] == [replace(p, values=()) for p in panes], (others, panes)
+        assert all(same(a.values, b.values) for a, b in zip(others, panes, strict=True)), (others, panes)
+    assert found.drops == Counter(drop.cause.value for drop in expected.drops if drop.cause != "duplicate")
+    assert found.output_watermarks == list(expected.output_watermarks)

@@ -1,16 +1,67 @@
 """The kernel equals the reference interpreter, pane for pane, for every kind of window, trigger and accumulation."""
 
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
 import pytest
 
-from headrace.pipeline import Pipeline
+from headrace.errors import IntegerOverflowError, PipelineError
+from headrace.model.time import Instant, instant
+from headrace.model.windows import CalendarWindows
+from headrace.pipeline import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEach,
+    AfterProcessingTime,
+    AfterWatermark,
+    Default,
+    FixedWindows,
+    How,
+    OrFinally,
+    Pipeline,
+    Repeatedly,
+    Sessions,
+    SlidingWindows,
+    Trigger,
+    WindowFn,
+    accumulating,
+    discarding,
+    retracting,
+)
 from headrace.reference import Epoch, run_pipeline
-from tests.engine import test_differential as plain
-from tests.engine import test_differential_whole as whole
-from tests.kernel.differential import run_on_kernel
-from tests.kernel.test_random import check
+from tests.kernel import further_scenarios as further
+from tests.kernel import plain_scenarios as plain
+from tests.kernel.differential import check, run_on_kernel
+from tests.kernel.further_scenarios import GO, Greedy, build, downstream, random_epochs, random_record
+from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
+from tests.own_windows import Validity
+
+OWN_TRIGGERS: dict[str, tuple[WindowFn, Trigger, How]] = {
+    "early_and_late": (
+        FixedWindows(15),
+        AfterWatermark(early=Jump(25), late=AfterAny(Jump(5), AfterCount(3))),
+        retracting(25),
+    ),
+    "until": (Sessions(6), OrFinally(Repeatedly(Jump(25)), Reminder(20)), accumulating(20)),
+    "each": (SlidingWindows(12, 6), AfterEach(Jump(15), Rising(2), AfterWatermark()), accumulating(20)),
+    "all_of_any": (
+        Sessions(6),
+        Repeatedly(AfterAny(AfterCount(4), AfterAll(Jump(10), AfterProcessingTime(4)), GO)),
+        discarding(20),
+    ),
+    "heard": (
+        FixedWindows(15),
+        OrFinally(AfterWatermark(early=Poll(2), late=AfterAny(Poll(1), AfterCount(3))), AfterAll(GO, AfterCount(9))),
+        retracting(25),
+    ),
+    "heard_by_sessions": (Sessions(6), AfterEach(Poll(3), AfterAny(Poll(0), AfterWatermark())), accumulating(20)),
+    "own_windows": (Validity(10), AfterEach(Jump(10), Reminder(), AfterWatermark()), retracting(20)),
+}
 
 
-def compare(pipeline: Pipeline, epochs: list[Epoch]) -> None:
+def compare(pipeline: Pipeline, epochs: Sequence[Epoch]) -> None:
     expected = run_pipeline(pipeline, epochs)
     assert any(result.panes for result in expected), "the scenario must emit something"
     for number, (found, reference) in enumerate(zip(run_on_kernel(pipeline, epochs), expected, strict=True)):
@@ -25,12 +76,56 @@ def test_plain(name: str) -> None:
     compare(plain.build(*plain.SCENARIOS[name]), plain.random_epochs(sum(name.encode())))
 
 
-@pytest.mark.parametrize("name", whole.SCENARIOS)
-def test_whole(name: str) -> None:
-    compare(whole.build(*whole.SCENARIOS[name]), whole.random_epochs(sum(name.encode())))
+@pytest.mark.parametrize("name", further.SCENARIOS)
+def test_further(name: str) -> None:
+    compare(build(*further.SCENARIOS[name]), random_epochs(sum(name.encode())))
 
 
-@pytest.mark.parametrize("name", whole.CHAINS)
-def test_chains(name: str) -> None:
-    for pipeline in whole.CHAINS[name]:
-        compare(pipeline, whole.random_epochs(sum(name.encode())))
+@pytest.mark.parametrize("name", further.CHAINS)
+def test_panes_arrive_in_the_order_of_their_emission(name: str) -> None:
+    compare(further.CHAINS[name], random_epochs(sum(name.encode())))
+
+
+@pytest.mark.parametrize("name", OWN_TRIGGERS)
+def test_users_triggers(name: str) -> None:
+    compare(build(*OWN_TRIGGERS[name]), random_epochs(sum(name.encode())))
+
+
+def test_panes_and_their_retractions_are_elements_to_a_users_trigger() -> None:
+    then = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating(25)),)
+    above = (FixedWindows(10), AfterWatermark(AfterProcessingTime(5), AfterCount(1)), retracting(25))
+    compare(build(*above, then=then), random_epochs(11))
+
+
+def test_calendar_windows_fire() -> None:
+    hour = 3_600_000_000
+    start = instant(datetime(2018, 11, 3, tzinfo=UTC))  # clocks go forward at midnight of November 4
+    rng = random.Random(5)
+    epochs = []
+    for number in range(3):
+        records = [random_record(rng, key, 0) | {"at": Instant(start + rng.randrange(40 * hour))} for key in range(30)]
+        epochs.append(Epoch(Instant(number), records, is_last=number == 2))
+    days = CalendarWindows("day", "America/Sao_Paulo")
+    compare(build(days, AfterWatermark(late=AfterCount(1)), accumulating(8 * hour), 20 * hour), epochs)
+
+
+def test_what_a_users_trigger_raises_is_an_error_that_names_it() -> None:
+    pipeline = build(FixedWindows(15), Repeatedly(Refusing(3)), discarding(25))
+    epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "value": value}]) for value in (1, 13)]
+    expected = r"^Refusing\(by=3, column='value'\) could not look at an element: ValueError\('bad luck'\)$"
+    with pytest.raises(PipelineError, match=expected):
+        run_on_kernel(pipeline, epochs)
+
+
+def test_windows_of_a_user_that_break_their_contract_are_refused() -> None:
+    pipeline = build(Greedy(10), Default(), discarding(20))
+    with pytest.raises(PipelineError, match="another window of the key"):
+        run_on_kernel(pipeline, random_epochs(1, epochs=1, keys=5))
+
+
+def test_sums_that_leave_64_bits_are_errors_of_the_data() -> None:
+    pipeline = build(*further.SCENARIOS["data_fixed"])
+    records = [{"user": "u1", "at": Instant(1), "value": 2**62} for _ in range(2)]
+    with pytest.raises(IntegerOverflowError, match="64 bits") as caught:
+        run_on_kernel(pipeline, [Epoch(Instant(0), records)])
+    assert caught.value.remedy == "fix_data"

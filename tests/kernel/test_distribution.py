@@ -24,7 +24,7 @@ from headrace.program.firing import Clocks
 from headrace.reference import evaluate, run_pipeline
 from headrace.reference.intake import Intake, Taken
 from headrace.state.layers import Layers
-from tests.engine.differential import by_window, same
+from tests.panes import by_window, same
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 

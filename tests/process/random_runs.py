@@ -33,7 +33,7 @@ from headrace.reference.evaluate import Record
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from tests.engine.differential import same
+from tests.panes import same
 from tests.reference.scenarios import Scenario
 
 

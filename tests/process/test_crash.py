@@ -1,4 +1,4 @@
-"""SIGKILL of the driver and its JVM in the middle of a run: the next run ends where an undisturbed one would."""
+"""SIGKILL of a run in its middle: the next run ends where an undisturbed one would."""
 
 import os
 import signal
@@ -9,55 +9,100 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, land, truth
+from tests.process.executors import Executed, on_both
 from tests.process.test_process import current, panes_twice
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.slow
 SECONDS = 300.0
 
 DRIVER = """
-import sys
-from headrace.entrypoints.options import RunOptions
+import sys, threading
+from headrace.entrypoints.options import Executor, RunOptions
 from headrace.entrypoints.process import process
+from headrace.entrypoints.report import Silent
 from tests.process.clicks import CLICKS
-process(CLICKS, sys.argv[1], RunOptions("killed"))
+
+class Waiting(Silent):
+    def committed(self, manifest):
+        threading.Event().wait()  # for the signal that ends it
+
+process(CLICKS, sys.argv[1], RunOptions("killed", executor=Executor(sys.argv[2])), listener=Waiting())
+"""
+
+KILLS_ITSELF = """
+import os, signal, sys
+from headrace.entrypoints import process as processing
+from headrace.entrypoints.options import Executor, RunOptions
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore
+from tests.process.clicks import CLICKS
+
+left = int(sys.argv[2])
+
+def die(operation):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+processing.open_store = lambda uri: FaultyStore(open_store(uri), die)
+processing.process(CLICKS, sys.argv[1], RunOptions("killed", executor=Executor.LOCAL))
 """
 
 
-def test_killed_during_a_later_epoch(spark: SparkSession, tmp_path: Path) -> None:
-    land(tmp_path)
-    root = tmp_path.as_uri()
-    catalog = Catalog(open_store(root), CLICKS.name)
-    repository = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(repository), "SPARK_LOCAL_DIRS": str(tmp_path / "spark")}
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, root],
-            cwd=tmp_path,
+def driver(program: str, root: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A process of its own, and of what it starts."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(root / "spark")}
+    with (root / "driver.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", program, root.as_uri(), *arguments],
+            cwd=root,
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            deadline = time.monotonic() + SECONDS
-            while "main" not in catalog.head().refs:
-                assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
-                assert time.monotonic() < deadline, "no epoch was committed in time"
-                time.sleep(0.05)  # polls a condition with a deadline
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)  # the driver and its JVM are one process group
-            driver.wait()
-    survived = catalog.manifest(catalog.head().refs["main"]).epoch
-    assert survived < FILES - 1, "the driver was done before it was killed"
-    result = process(CLICKS, root, RunOptions("again"), spark=spark)
+
+
+def check(executor: Executed, root: Path) -> None:
+    """Another run ends as if nothing had been."""
+    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    main = catalog.head().refs.get("main")
+    survived = -1 if main is None else catalog.manifest(main).epoch
+    result = executor.process(CLICKS, root.as_uri(), RunOptions("again"))
     assert result.epochs == tuple(range(survived + 1, FILES))
-    assert current(CLICKS, tmp_path) == truth()
-    assert panes_twice(CLICKS, tmp_path) == []
+    assert current(CLICKS, root) == truth()
+    assert panes_twice(CLICKS, root) == []
     check_catalog(catalog.store, CLICKS.name)
+
+
+@on_both
+def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path)
+    catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+    running = driver(DRIVER, tmp_path, executor.executor)
+    try:
+        deadline = time.monotonic() + SECONDS
+        while "main" not in catalog.head().refs:
+            assert running.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+            assert time.monotonic() < deadline, "no epoch was committed in time"
+            time.sleep(0.05)  # polls a condition with a deadline
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)  # the driver and what it started are one process group
+        running.wait()
+    assert catalog.manifest(catalog.head().refs["main"]).epoch == 0
+    check(executor, tmp_path)
+
+
+@pytest.mark.parametrize("requests", [1, 5, 8, 9, 10, 11, 12, 13, 20, 27])
+def test_killed_at_a_request_to_the_store(executor: Executed, tmp_path: Path, requests: int) -> None:
+    land(tmp_path)
+    running = driver(KILLS_ITSELF, tmp_path, str(requests))
+    assert running.wait(SECONDS) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-3000:]
+    check(executor, tmp_path)

@@ -9,17 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.engine.epochs import EpochEngine
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
+from headrace.distribute.local.epochs import LocalEngine
 from headrace.entrypoints.audit_store import audit_path, read_audit
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import ChangedPipelineError, audit, process
+from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.results import RunResult
-from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline
-from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -27,15 +23,10 @@ from headrace_snapshots.format.layers import FANOUT
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, MODEST, clicks, land, truth
+from tests.process.executors import Executed
 from tests.process.test_process import current
 
-pytestmark = pytest.mark.spark
 AUDITED = clicks(expectations=MODEST)
-
-
-@pytest.fixture
-def quick(spark: SparkSession) -> SparkSession:
-    return interpreting(spark)
 
 
 def catalog_of(root: Path) -> Catalog:
@@ -75,8 +66,8 @@ def flip(file: Path) -> None:
     file.write_bytes(bytes(data))
 
 
-def run(root: Path, name: str, spark: SparkSession, pipeline: Pipeline = CLICKS, *, publish: bool = False) -> RunResult:
-    return process(pipeline, root.as_uri(), RunOptions(name, publish=publish), spark=spark)
+def run(root: Path, name: str, executor: Executed, pipeline: Pipeline = CLICKS, *, publish: bool = False) -> RunResult:
+    return executor.process(pipeline, root.as_uri(), RunOptions(name, publish=publish))
 
 
 def advised(error: BrokenObjectError) -> str:
@@ -86,71 +77,69 @@ def advised(error: BrokenObjectError) -> str:
     return found[1]
 
 
-def test_a_fold_does_not_copy_what_was_damaged(quick: SparkSession, tmp_path: Path) -> None:
+def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, FANOUT - 1)
-    run(tmp_path, "whole", quick)
+    run(tmp_path, "whole", executor)
     damaged = tmp_path / head_of(tmp_path).tables["current"][FANOUT - 4].files[0].path
     flip_unnoticed(damaged)
     land(tmp_path, FANOUT - 1, FANOUT)
     with pytest.raises(BrokenObjectError, match=damaged.name) as raised:
-        run(tmp_path, "folding", quick)
+        run(tmp_path, "folding", executor)
     assert head_of(tmp_path).epoch == FANOUT - 2
     assert "run the backfill DAG" in str(raised.value)
 
     catalog_of(tmp_path).rollback("main", advised(raised.value), "as the message says")
     assert head_of(tmp_path).epoch == FANOUT - 5
-    run(tmp_path, "after", quick)
+    run(tmp_path, "after", executor)
     assert current(CLICKS, tmp_path) == truth(FANOUT)
 
     folded = newest_of(tmp_path, "current")
     assert folded.name.startswith("current-")
     flip(folded)
     with pytest.raises(BrokenObjectError, match=folded.name) as raised:
-        audit(AUDITED, tmp_path.as_uri(), RunOptions("audit"), spark=quick)
+        executor.audit(AUDITED, tmp_path.as_uri(), RunOptions("audit"))
     assert catalog_of(tmp_path).manifest(advised(raised.value)).epoch == FANOUT - 2
 
 
 @pytest.mark.parametrize("damage", [flip_unnoticed, flip, Path.unlink])
 def test_an_audit_passes_nothing_that_was_damaged(
-    quick: SparkSession, tmp_path: Path, damage: Callable[[Path], None]
+    executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     land(tmp_path, 0, 1)
-    published = run(tmp_path, "published", quick, AUDITED, publish=True).published
+    published = run(tmp_path, "published", executor, AUDITED, publish=True).published
     land(tmp_path, 1, 2)
-    run(tmp_path, "unaudited", quick)
+    run(tmp_path, "unaudited", executor)
     damaged = newest_of(tmp_path, "current")
     damage(damaged)
     with pytest.raises(BrokenObjectError, match=damaged.name) as raised:
-        run(tmp_path, "audited", quick, AUDITED, publish=True)
+        run(tmp_path, "audited", executor, AUDITED, publish=True)
     assert catalog_of(tmp_path).head().refs["published"] == published == advised(raised.value)
     assert "readers with it" not in str(raised.value)
 
 
-def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(quick: SparkSession, tmp_path: Path) -> None:
+def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Executed, tmp_path: Path) -> None:
     """However it became so after the restore had looked at it."""
     land(tmp_path, 0, 2)
-    process(CLICKS, tmp_path.as_uri(), RunOptions("first", max_epochs=1), spark=quick)
+    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", max_epochs=1))
     head, damaged, store = head_of(tmp_path), newest_of(tmp_path, "state"), open_store(tmp_path.as_uri())
-    engine = EpochEngine(quick, CLICKS, store, Landing(CLICKS, store))
+    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store))
     progress = progress_of(catalog_of(tmp_path), head)
-    files = engine.landing.new_files(progress.offsets)[OWN]
     flip(damaged)
-    engine.restore(head.epoch, progress, head.tables)
     with pytest.raises(BrokenObjectError, match=damaged.name):
-        engine.compute({OWN: files}, Instant(0))
+        engine.restore(head.epoch, progress, head.tables)
 
 
-def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(quick: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
-    snapshot = str(run(tmp_path, "unpublished", quick, AUDITED).snapshot)
+    snapshot = str(run(tmp_path, "unpublished", executor, AUDITED).snapshot)
     store = open_store(tmp_path.as_uri())
     stored = read_audit(store, CLICKS.name, None, snapshot)
     result = tmp_path / audit_path(CLICKS.name, None, snapshot) / "result.json"
     flip(result)
     changed = clicks(FixedWindows(2 * 3_600_000_000), expectations=MODEST)
     with pytest.raises(ChangedPipelineError):
-        audit(changed, tmp_path.as_uri(), RunOptions("changed"), spark=quick)
-    again = run(tmp_path, "again", quick, AUDITED, publish=True)
+        executor.audit(changed, tmp_path.as_uri(), RunOptions("changed"))
+    again = run(tmp_path, "again", executor, AUDITED, publish=True)
     assert again.published == snapshot
     (warning,) = again.warnings
     assert str(result.relative_to(tmp_path)) in warning

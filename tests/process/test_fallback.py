@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.types import SparkSession
-from headrace.entrypoints import on_spark
 from headrace.entrypoints.cli_run import run_recorded
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.recover import recover
 from headrace.entrypoints.report import Silent
 from headrace.entrypoints.restoring import BelowPublishedError
 from headrace.entrypoints.results import read as read_result
@@ -20,9 +16,8 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, land, truth
+from tests.process.executors import Executed
 from tests.process.test_process import current, panes_twice
-
-pytestmark = pytest.mark.spark
 
 
 def flip(file: Path) -> None:
@@ -42,13 +37,13 @@ def newest_state_file(root: Path) -> Path:
 
 @pytest.mark.parametrize("damage", [Path.unlink, flip])
 def test_a_broken_state_file_costs_a_replay_and_nothing_else(
-    spark: SparkSession, tmp_path: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    published = process(CLICKS, root, RunOptions("published", publish=True), spark=spark).published
+    published = executor.process(CLICKS, root, RunOptions("published", publish=True)).published
     land(tmp_path, 2, 4)
-    process(CLICKS, root, RunOptions("unpublished"), spark=spark)
+    executor.process(CLICKS, root, RunOptions("unpublished"))
     broken = newest_state_file(tmp_path)
     damage(broken)
     land(tmp_path, 4, 5)
@@ -61,11 +56,9 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
         def committed(self, manifest: Manifest) -> None:
             self.seen.append(catalog.head().refs.get("published"))
 
-    # As `headrace run` does it, but for the session, which these tests share.
-    monkeypatch.setattr(on_spark, "spark_session", lambda *_, **__: Borrowed(spark))
     catalog = Catalog(open_store(root), CLICKS.name)
     readers = Readers()
-    result = run_recorded(CLICKS, root, RunOptions("after", publish=True), readers)
+    result = run_recorded(CLICKS, root, RunOptions("after", publish=True, executor=executor.executor), readers)
     assert result.epochs == (3, 4)
     (warning,) = result.warnings
     assert broken.relative_to(tmp_path).as_posix() in warning
@@ -79,48 +72,35 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     check_catalog(open_store(root), CLICKS.name)
 
 
-class Borrowed:
-    """The session of all tests for an application that stops its own at the end."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._spark, name)
-
-    def stop(self) -> None:
-        """Not here."""
-
-
-def test_below_what_readers_see_a_person_decides(spark: SparkSession, tmp_path: Path) -> None:
+def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    process(CLICKS, root, RunOptions("first", publish=True), spark=spark)
+    executor.process(CLICKS, root, RunOptions("first", publish=True))
     broken = newest_state_file(tmp_path)
     whole = head_of(tmp_path).parent
     broken.unlink()
     land(tmp_path, 2, 3)
     with pytest.raises(BelowPublishedError, match=broken.name) as raised:
-        process(CLICKS, root, RunOptions("refused", publish=True), spark=spark)
+        executor.process(CLICKS, root, RunOptions("refused", publish=True))
     assert str(whole) in str(raised.value)
     assert current(CLICKS, tmp_path, "published") == truth(2)
-    result = recover(CLICKS, root, RunOptions("recovery", snapshot=whole, publish=True), spark=spark)
+    result = executor.recover(CLICKS, root, RunOptions("recovery", snapshot=whole, publish=True))
     assert result.epochs == (1, 2)
     assert current(CLICKS, tmp_path, "published") == truth(3)
 
 
-def test_a_straggler_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_straggler_is_read_again(executor: Executed, tmp_path: Path) -> None:
     """It sorts below the mark of the snapshot that is restored, where only a full sweep looks."""
     pipeline, root = replace(CLICKS, source=replace(CLICKS.source, look_back=1)), tmp_path.as_uri()
     land(tmp_path, 1, 4)
-    before = process(pipeline, root, RunOptions("first"), spark=spark).snapshot
+    before = executor.process(pipeline, root, RunOptions("first")).snapshot
     land(tmp_path, 0, 1)
-    assert process(pipeline, root, RunOptions("blind"), spark=spark).epochs == ()
-    assert process(pipeline, root, RunOptions("swept", full_sweep=True), spark=spark).epochs == (3,)
+    assert executor.process(pipeline, root, RunOptions("blind")).epochs == ()
+    assert executor.process(pipeline, root, RunOptions("swept", full_sweep=True)).epochs == (3,)
     newest_state_file(tmp_path).unlink()
     land(tmp_path, 4, 5)
-    assert process(pipeline, root, RunOptions("after"), spark=spark).epochs == (3, 4)
+    assert executor.process(pipeline, root, RunOptions("after")).epochs == (3, 4)
     assert current(pipeline, tmp_path) == truth()
-    recovered = recover(pipeline, root, RunOptions("recovery", snapshot=before), spark=spark)
+    recovered = executor.recover(pipeline, root, RunOptions("recovery", snapshot=before))
     assert recovered.epochs == (3, 4)
     assert current(pipeline, tmp_path) == truth()

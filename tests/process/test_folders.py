@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.engine.types import SparkSession
-from headrace.entrypoints import on_spark
 from headrace.entrypoints.cli import app
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import ChangedCodeError, process
+from headrace.entrypoints.process import ChangedCodeError
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.results import RunResult
 from headrace.pipeline.registry import resolve
-
-pytestmark = pytest.mark.spark
+from tests.process.executors import Executed, on_spark
 
 PIPELINE = """
 from datetime import timedelta
@@ -27,8 +24,7 @@ from headrace.pipeline import *
 pipeline = Pipeline(
     name=NAME,
     source=FileSource(
-        "landing", FileFormat.JSON, {"at": DataType.TIMESTAMP},
-        transform=SparkFunction("parsing:marked", {"at": DataType.TIMESTAMP, "mark": DataType.INT}, deterministic=True),
+        "landing", FileFormat.JSON, {"at": DataType.TIMESTAMP, "mark": DataType.INT}, %s
     ),
     event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(hours=1))),
     key={"mark": col("mark")},
@@ -37,6 +33,9 @@ pipeline = Pipeline(
     how=retracting(),
     what={"total": custom_of(own.combiners.Weighted(), col("mark"))},
 )
+"""
+TRANSFORM = """
+        transform=SparkFunction("parsing:marked", {"at": DataType.TIMESTAMP, "mark": DataType.INT}, deterministic=True),
 """
 PARSING = '''
 """Marks."""
@@ -75,25 +74,26 @@ class Weighted(CustomCombiner):
 """
 
 
-def write(folder: Path, name: str, mark: int, weight: int = 10, more: str = "") -> Path:
+def write(folder: Path, name: str, mark: int = 1, weight: int = 10, more: str = "", *, transform: bool = False) -> Path:
     """A folder with a pipeline ``name``, whose results say which of the folders' modules made them."""
     (folder / "own").mkdir(parents=True, exist_ok=True)
     (folder / "consts.py").write_text(f"NAME = {name!r}\nMARK = {mark}\nWEIGHT = {weight}\n{more}")
-    (folder / "parsing.py").write_text(PARSING)
+    if transform:
+        (folder / "parsing.py").write_text(PARSING)
     (folder / "own" / "combiners.py").write_text(COMBINERS)
     file = folder / "pipeline.py"
-    file.write_text(PIPELINE)
+    file.write_text(PIPELINE % (TRANSFORM if transform else ""))
     return file
 
 
 def land(root: Path, file: int = 0) -> None:
     landing = root / "landing"
     landing.mkdir(parents=True, exist_ok=True)
-    (landing / f"{file}.json").write_text(json.dumps({"at": "2026-01-01T00:00:00Z"}))
+    (landing / f"{file}.json").write_text(json.dumps({"at": "2026-01-01T00:00:00Z", "mark": 1}))
 
 
-def run(reference: str, root: Path, spark: SparkSession, *, strict: bool = False) -> RunResult:
-    return process(resolve(reference), root.as_uri(), RunOptions("run", strict=strict), spark=spark)
+def run(reference: str, root: Path, executor: Executed, *, strict: bool = False) -> RunResult:
+    return executor.process(resolve(reference), root.as_uri(), RunOptions("run", strict=strict))
 
 
 def results(reference: str, root: Path) -> list[tuple[int, int]]:
@@ -101,49 +101,62 @@ def results(reference: str, root: Path) -> list[tuple[int, int]]:
     return [(row["mark"], row["total"]) for row in rows]
 
 
-def test_modules_of_one_name_in_two_folders_are_each_their_folders_own(
-    small: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_combiners_of_one_name_in_two_folders_are_each_their_folders_own(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "a", "first", mark=1, weight=10)
-    write(tmp_path / "b", "second", mark=2, weight=1000)
+    write(tmp_path / "a", "first", weight=10)
+    write(tmp_path / "b", "second", weight=1000)
     monkeypatch.setenv("HEADRACE_PIPELINES", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
     land(tmp_path)
     for name in ("first", "second", "first"):
-        run(name, tmp_path, small)
+        run(name, tmp_path, executor)
+    assert results("first", tmp_path) == [(1, 10)]
+    assert results("second", tmp_path) == [(1, 1000)]
+
+
+@on_spark
+def test_spark_code_of_one_name_in_two_folders_is_each_its_folders_own(
+    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", "first", mark=1, weight=10, transform=True)
+    write(tmp_path / "b", "second", mark=2, weight=1000, transform=True)
+    monkeypatch.setenv("HEADRACE_PIPELINES", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
+    land(tmp_path)
+    for name in ("first", "second", "first"):
+        run(name, tmp_path, executor)
     assert results("first", tmp_path) == [(1, 10)]
     assert results("second", tmp_path) == [(2, 2000)]
-
-
-def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(
-    small: SparkSession, tmp_path: Path
-) -> None:
-    root = tmp_path / "root"
-    reference = str(write(tmp_path, "told", mark=1))
-    land(root)
-    assert run(reference, root, small, strict=True).warnings == ()
-    write(tmp_path, "told", mark=1, more='"""Another text."""\nUNUSED = 1\n')
-    assert run(reference, root, small, strict=True).warnings == (), "nothing that counts has changed"
-    write(tmp_path, "told", mark=2)
+    write(tmp_path / "a", "first", mark=3, weight=10, transform=True)
     with pytest.raises(ChangedCodeError, match=r"the code of parsing:marked has changed since snapshot .* \(epoch 0\)"):
-        run(reference, root, small, strict=True)
-    write(tmp_path, "told", mark=1, weight=11)
+        run("first", tmp_path, executor, strict=True)
+
+
+def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(executor: Executed, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    reference = str(write(tmp_path, "told"))
+    land(root)
+    assert run(reference, root, executor, strict=True).warnings == ()
+    write(tmp_path, "told", more='"""Another text."""\nUNUSED = 1\n')
+    assert run(reference, root, executor, strict=True).warnings == (), "nothing that counts has changed"
+    write(tmp_path, "told", weight=11)
+    expected = r"the code of own.combiners:Weighted has changed since snapshot .* \(epoch 0\)"
+    with pytest.raises(ChangedCodeError, match=expected):
+        run(reference, root, executor, strict=True)
     land(root, 1)
-    (warning,) = run(reference, root, small).warnings
+    (warning,) = run(reference, root, executor).warnings
     assert "the code of own.combiners:Weighted has changed since snapshot" in warning
-    assert run(reference, root, small, strict=True).warnings == (), "the newest snapshot was made by this code"
+    assert run(reference, root, executor, strict=True).warnings == (), "the newest snapshot was made by this code"
 
 
-def test_the_command_line_can_be_strict(small: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_spark, "spark_session", lambda *_, **__: small)
-    monkeypatch.setattr(type(small), "stop", lambda _: None)
-    reference = str(write(tmp_path, "strict", mark=1))
+def test_the_command_line_can_be_strict(tmp_path: Path) -> None:
+    reference = str(write(tmp_path, "strict"))
     land(tmp_path)
-    command = ["run", reference, "--root", tmp_path.as_uri(), "--no-publish"]
+    command = ["run", reference, "--root", tmp_path.as_uri(), "--no-publish", "--executor", "local"]
     assert CliRunner().invoke(app, command).exit_code == 0
-    write(tmp_path, "strict", mark=2)
+    write(tmp_path, "strict", weight=2)
     refused = CliRunner().invoke(app, [*command, "--strict"])
     assert refused.exit_code == 10
-    assert "the code of parsing:marked has changed" in refused.stderr
+    assert "the code of own.combiners:Weighted has changed" in refused.stderr
     told = CliRunner().invoke(app, command)
     assert told.exit_code == 0
-    assert "the code of parsing:marked has changed" in told.stdout + told.stderr
+    assert "the code of own.combiners:Weighted has changed" in told.stdout + told.stderr

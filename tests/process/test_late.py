@@ -13,16 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.late import land_late
 from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.pipeline import FileFormat, Pipeline, accumulating
 from tests.process.clicks import CLICKS, START
+from tests.process.executors import Executed, on_both
 
-pytestmark = pytest.mark.spark
 Row = dict[str, Any]
 
 FILES: list[list[Row]] = [
@@ -77,18 +74,19 @@ def truth() -> Counter[tuple[str, datetime, str]]:
     return found
 
 
+@on_both
 @pytest.mark.parametrize("kind", list(FORMATS))
-def test_what_was_late_completes_the_rest(spark: SparkSession, tmp_path: Path, kind: FileFormat) -> None:
-    root, session = tmp_path.as_uri(), interpreting(spark)
+def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, kind: FileFormat) -> None:
+    root = tmp_path.as_uri()
     pipeline = replace(CLICKS, source=replace(CLICKS.source, format=kind), how=accumulating(0))
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):
         (folder / f"part-{number}").write_bytes(FORMATS[kind](rows))
-    assert process(pipeline, root, RunOptions("all", publish=True), spark=session).rows["late_dropped"] == 4
+    assert executor.process(pipeline, root, RunOptions("all", publish=True)).rows["late_dropped"] == 4
 
     assert land_late(pipeline, root).records == 4
     assert land_late(pipeline, root).records == 0
-    late = process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH), spark=session)
+    late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
     assert (late.rows["accepted"], late.rows["late_dropped"], late.rows["rejected"]) == (4, 0, 0)
     assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()

@@ -7,21 +7,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.cli import app
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace.pipeline.registry import resolve
 from tests.airflow.subprocesses import write_pipeline
+from tests.process.executors import Executed
 
-pytestmark = pytest.mark.spark
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.xfail(
     strict=True, reason="G line 17: quantiles of every element, not of each epoch's furthest; E replaces it"
 )
-def test_one_straggler_does_not_decide_the_quantiles(small: SparkSession, tmp_path: Path) -> None:
+def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_path: Path) -> None:
     """Of a hundred elements behind the newest one, 99 lay a minute behind it and one an hour."""
     reference = str(write_pipeline(tmp_path, "clicks"))
     times = [[NOON], [NOON - timedelta(minutes=1)] * 99 + [NOON - timedelta(hours=1)]]
@@ -30,7 +28,7 @@ def test_one_straggler_does_not_decide_the_quantiles(small: SparkSession, tmp_pa
     for number, epoch in enumerate(times):
         lines = [json.dumps({"user": "u", "at": time.isoformat()}) for time in epoch]
         (landing / f"{number}.json").write_text("\n".join(lines))
-    process(resolve(reference), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1), spark=small)
+    executor.process(resolve(reference), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
     told = CliRunner().invoke(app, ["plot", reference, "--root", tmp_path.as_uri(), "--format", "json"])
     assert told.exit_code == 0, told.output
     behind = json.loads(told.stdout)["lateness_seconds"]["behind"]

@@ -109,7 +109,7 @@ def test_state_of_the_other_executor_is_refused(tmp_path: Path) -> None:
 
 def test_spark_code_of_a_pipeline_needs_spark(tmp_path: Path) -> None:
     land(tmp_path)
-    function = SparkFunction("tests.engine.spark_transforms:same", CLICKS.source.schema, deterministic=True)
+    function = SparkFunction("tests.engine.spark_transforms:words", CLICKS.source.schema, deterministic=True)
     pipeline = replace(CLICKS, source=replace(CLICKS.source, transform=function))
     with pytest.raises(Exception, match="--executor spark"):
         process(pipeline, tmp_path.as_uri(), local("first"))

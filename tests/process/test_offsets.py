@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import process
 from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.restoring import restore
 from headrace.pipeline.inputs import OWN
@@ -22,6 +20,7 @@ from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import MemoryStore
 from tests.process.clicks import CLICKS, land, truth
+from tests.process.executors import Executed
 from tests.process.test_fallback import flip, newest_state_file
 from tests.process.test_process import current
 
@@ -36,26 +35,25 @@ def copied(root: Path, to: Path) -> Path:
     return to
 
 
-@pytest.mark.spark
-def test_a_copy_of_a_root_goes_on_as_the_root_would(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_copy_of_a_root_goes_on_as_the_root_would(executor: Executed, tmp_path: Path) -> None:
     original = tmp_path / "original"
     land(original, 0, 3)
-    process(CLICKS, original.as_uri(), RunOptions("first", publish=True), spark=spark)
+    executor.process(CLICKS, original.as_uri(), RunOptions("first", publish=True))
     root = copied(original, tmp_path / "copy")
     land(root, 3, 4)
-    process(CLICKS, root.as_uri(), RunOptions("goes-on"), spark=spark)
+    executor.process(CLICKS, root.as_uri(), RunOptions("goes-on"))
     assert current(CLICKS, root) == truth(4)
     flip(newest_state_file(root))
     land(root, 4, 5)
-    fell_back = process(CLICKS, root.as_uri(), RunOptions("falls-back"), spark=spark)
+    fell_back = executor.process(CLICKS, root.as_uri(), RunOptions("falls-back"))
     assert fell_back.warnings
     assert current(CLICKS, root) == truth(5)
-    replayed = process(CLICKS, root.as_uri(), RunOptions("again", mode=Mode.REPLAY, branch="again"), spark=spark)
+    replayed = executor.process(CLICKS, root.as_uri(), RunOptions("again", mode=Mode.REPLAY, branch="again"))
     assert len(replayed.epochs) == 5
     file = next((root / "landing" / "clicks").iterdir())
     file.write_bytes(file.read_bytes().replace(b"1", b"2"))
     with pytest.raises(ChangedFileError, match=file.name):
-        process(CLICKS, root.as_uri(), RunOptions("changed"), spark=spark)
+        executor.process(CLICKS, root.as_uri(), RunOptions("changed"))
 
 
 class Reader:

@@ -5,11 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.model.time import Instant, instant, to_datetime
 from headrace.pipeline import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count, custom_of
@@ -17,8 +13,7 @@ from headrace.reference import Epoch, fold_current, run_pipeline
 from tests.own_combiners import Bins, Longest, Span
 from tests.own_triggers import Jump
 from tests.process.clicks import clicks, land, records
-
-pytestmark = pytest.mark.spark
+from tests.process.executors import Executed, on_both
 
 PIPELINE = replace(
     clicks(Sessions(timedelta(minutes=30)), name="own"),
@@ -41,10 +36,11 @@ def expected(files: int) -> dict[Any, Any]:
     return {(*key, to_datetime(window.start)): pane.values for (key, window), pane in panes.items()}
 
 
-def test_a_run_goes_on_from_the_state_that_another_left(spark: SparkSession, tmp_path: Path) -> None:
+@on_both
+def test_a_run_goes_on_from_the_state_that_another_left(executor: Executed, tmp_path: Path) -> None:
     for landed, files in ((0, 2), (2, 3)):
         land(tmp_path, landed, files)
-        process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run-{files}"), spark=spark)
+        executor.process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run-{files}"))
         rows = read(PIPELINE, tmp_path.as_uri(), "current", "main").to_pylist()
         found = {
             (row["user"], row["window_start"]): (row["clicks"], row["span"], tuple(row["bins"]), tuple(row["names"]))

@@ -1,4 +1,4 @@
-"""The main job on a real session and local files: overlap, failures on the way, lost blocks, audit and publish."""
+"""The main job on local files: overlap, failures on the way, audit and publish."""
 
 import threading
 from dataclasses import replace
@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.epochs import Computed, EpochEngine
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
-from headrace.entrypoints import on_spark
+from headrace.distribute.local.epochs import Computed, LocalEngine
 from headrace.entrypoints import process as processing
 from headrace.entrypoints.audit_store import AuditFailedError, read_audit
-from headrace.entrypoints.backfill import BranchBehindError, backfill, cut_over
+from headrace.entrypoints.backfill import BranchBehindError, cut_over
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import ChangedPipelineError, audit, process
+from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.publish import publish_audited
 from headrace.entrypoints.reading import read
-from headrace.entrypoints.recover import recover
-from headrace.entrypoints.report import Silent
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline, retracting
@@ -33,8 +28,8 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
+from tests.process.executors import Executed, on_both
 
-pytestmark = pytest.mark.spark
 SECONDS = 120.0
 
 
@@ -52,7 +47,7 @@ def panes_twice(pipeline: Pipeline, root: Path) -> list[Any]:
 class Started:
     """An engine and a committer on an empty pipeline, one file an epoch."""
 
-    def __init__(self, engine: EpochEngine, root: Path) -> None:
+    def __init__(self, engine: LocalEngine, root: Path) -> None:
         self.engine = engine
         self.catalog = Catalog(open_store(root.as_uri()), engine.pipeline.name)
         claim = self.catalog.claim("main", "test")
@@ -69,11 +64,11 @@ class Started:
             self.committer.close()
 
 
-def test_the_next_epoch_computes_while_one_is_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     computed_next = threading.Event()
 
-    class Overlapping(EpochEngine):
+    class Overlapping(LocalEngine):
         def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> Computed:
             computed = super().compute(files, processing_time, **rest)
             if computed.epoch == 1:
@@ -86,65 +81,39 @@ def test_the_next_epoch_computes_while_one_is_written(spark: SparkSession, tmp_p
             return super().write(computed, prefix)
 
     store = open_store(tmp_path.as_uri())
-    started = Started(Overlapping(spark, CLICKS, store, Landing(CLICKS, store)), tmp_path)
+    started = Started(Overlapping(CLICKS, store, Landing(CLICKS, store)), tmp_path)
     started.run()
     assert [m.epoch for m in started.committed] == [0, 1]
     check_catalog(store, CLICKS.name)
 
 
-def test_a_failed_write_discards_later_epochs_and_fails_the_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
 
-    class Failing(EpochEngine):
+    class Failing(LocalEngine):
         def write(self, computed: Computed, prefix: str) -> Written:
             if computed.epoch == 1:
                 raise RetryError("the store is away")
             return super().write(computed, prefix)
 
     store = open_store(tmp_path.as_uri())
-    started = Started(Failing(spark, CLICKS, store, Landing(CLICKS, store)), tmp_path)
+    started = Started(Failing(CLICKS, store, Landing(CLICKS, store)), tmp_path)
     with pytest.raises(RetryError, match="the store is away"):
         started.run()
     assert [m.epoch for m in started.committed] == [0]
     assert started.catalog.manifest(started.catalog.head().refs["main"]).epoch == 0
-    result = process(CLICKS, tmp_path.as_uri(), RunOptions("again"), spark=spark)
+    result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("again"))
     assert result.epochs == (1, 2)
     assert current(CLICKS, tmp_path) == truth(3)
 
 
-def test_lost_blocks_are_restored_inside_the_application(spark: SparkSession, tmp_path: Path) -> None:
-    land(tmp_path)
-
-    class Dropping(Silent):
-        """Loses every block that Spark holds, once, after the second epoch."""
-
-        def __init__(self) -> None:
-            self.plans: list[int] = []
-
-        def planned(self, files: int) -> None:
-            self.plans.append(files)
-
-        def committed(self, manifest: Manifest) -> None:
-            if manifest.epoch == 1 and len(self.plans) == 1:
-                persistent: Any = spark.sparkContext._jsc.getPersistentRDDs()  # type: ignore[attr-defined]
-                for rdd in persistent.values():
-                    if rdd.isCheckpointed():  # one that the next epoch is only about to compute has no blocks yet
-                        rdd.unpersist(True)
-
-    listener = Dropping()
-    result = process(CLICKS, tmp_path.as_uri(), RunOptions("lossy"), spark=spark, listener=listener)
-    assert len(listener.plans) > 1, "the blocks were lost and nobody noticed"
-    assert result.epochs == tuple(range(FILES))
-    assert current(CLICKS, tmp_path) == truth()
-    assert panes_twice(CLICKS, tmp_path) == []
-
-
-def test_applications_hand_state_to_each_other(spark: SparkSession, tmp_path: Path) -> None:
+@on_both
+def test_applications_hand_state_to_each_other(executor: Executed, tmp_path: Path) -> None:
     for last in range(1, FILES + 1):
         land(tmp_path, last - 1, last)
-        assert process(SESSIONS, tmp_path.as_uri(), RunOptions(f"run-{last}"), spark=spark).epochs == (last - 1,)
+        assert executor.process(SESSIONS, tmp_path.as_uri(), RunOptions(f"run-{last}")).epochs == (last - 1,)
     land(tmp_path / "whole")
-    whole = process(SESSIONS, (tmp_path / "whole").as_uri(), RunOptions("all", files_per_epoch=FILES), spark=spark)
+    whole = executor.process(SESSIONS, (tmp_path / "whole").as_uri(), RunOptions("all", files_per_epoch=FILES))
     assert whole.epochs == (0,)
     assert current(SESSIONS, tmp_path) == current(SESSIONS, tmp_path / "whole")
 
@@ -161,51 +130,51 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return prefixes
 
 
-def test_nothing_to_do_starts_no_session(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path, 0, 1)
     prefixes = looked_at(monkeypatch)
-    process(CLICKS, tmp_path.as_uri(), RunOptions("first", publish=True), spark=spark)
+    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", publish=True))
     assert prefixes.count("landing/clicks/") == 1, "a run looks once at what has landed"
     assert set(prefixes) == {"landing/clicks/", "clicks/log/"}
 
-    def refuse(*_: object, **__: object) -> SparkSession:
-        raise AssertionError("a run with nothing to do started a session")
+    def refuse(*_: object) -> None:
+        raise AssertionError("a run with nothing to do started an executor")
 
-    monkeypatch.setattr(on_spark, "spark_session", refuse)
+    monkeypatch.setattr(LocalEngine, "__init__", refuse)
     log = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).head().entry
-    result = process(CLICKS, tmp_path.as_uri(), RunOptions("second", publish=True))
+    result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("second", publish=True))
     assert result.epochs == ()
     assert result.status == "succeeded"
     assert Catalog(open_store(tmp_path.as_uri()), CLICKS.name).head().entry == log
 
 
-def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(executor: Executed, tmp_path: Path) -> None:
     pipeline, root = clicks(expectations=MODEST), tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    published = process(pipeline, root, RunOptions("good", publish=True), spark=spark).published
+    published = executor.process(pipeline, root, RunOptions("good", publish=True)).published
     folder = tmp_path / "landing" / "clicks"
     bad = {**records(1)[0], "price": 5000}
     (folder / "part-00002.jsonl").write_text(str(bad).replace("'", '"') + "\n")
     with pytest.raises(AuditFailedError, match="spent"):
-        process(pipeline, root, RunOptions("bad", publish=True), spark=spark)
+        executor.process(pipeline, root, RunOptions("bad", publish=True))
     catalog = Catalog(open_store(root), pipeline.name)
     assert catalog.head().refs["published"] == published
     assert catalog.manifest(catalog.head().refs["main"]).epoch == 2
     assert current(pipeline, tmp_path, "published") == truth(2)
 
     (folder / "part-00003.jsonl").write_text(str({**bad, "price": -5000}).replace("'", '"') + "\n")
-    result = process(pipeline, root, RunOptions("corrected", publish=True), spark=spark)
+    result = executor.process(pipeline, root, RunOptions("corrected", publish=True))
     assert result.audit is not None
     assert (result.audit.success, result.audit.from_snapshot) == (True, published)
     assert result.published == result.snapshot == catalog.head().refs["main"]
 
 
-def test_an_audit_of_its_own_when_none_is_stored(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_audit_of_its_own_when_none_is_stored(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 1)
-    process(CLICKS, root, RunOptions("unaudited"), spark=spark)
+    executor.process(CLICKS, root, RunOptions("unaudited"))
     audited = clicks(expectations=MODEST)
-    result = audit(audited, root, RunOptions("audit"), spark=spark)
+    result = executor.audit(audited, root, RunOptions("audit"))
     assert (result.action, result.epochs) == ("audit", ())
     assert result.audit is not None
     assert result.audit.success
@@ -214,45 +183,45 @@ def test_an_audit_of_its_own_when_none_is_stored(spark: SparkSession, tmp_path: 
     assert stored.covers(MODEST)
 
 
-def test_a_changed_pipeline_needs_a_backfill(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
-    process(CLICKS, root, RunOptions("old", publish=True), spark=spark)
+    executor.process(CLICKS, root, RunOptions("old", publish=True))
     changed = clicks(FixedWindows(2 * 3_600_000_000))
     land(tmp_path, 3, 4)
     with pytest.raises(ChangedPipelineError, match="backfill"):
-        process(changed, root, RunOptions("refused"), spark=spark)
-    backfill(changed, root, RunOptions("replay", branch="next"), spark=spark)
+        executor.process(changed, root, RunOptions("refused"))
+    executor.backfill(changed, root, RunOptions("replay", branch="next"))
     assert current(CLICKS, tmp_path, "published") == truth(3)
     cut_over(changed.name, root, "next")
     hours = current(changed, tmp_path, "published")
     assert sum(number for number, _ in hours.values()) == sum(number for number, _ in truth(4).values())
     assert all(start.hour % 2 == 0 for _, start in hours)
-    assert process(changed, root, RunOptions("on"), spark=spark).epochs == ()
+    assert executor.process(changed, root, RunOptions("on")).epochs == ()
 
 
-def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     pipeline = replace(CLICKS, source=replace(CLICKS.source, look_back=0))
     land(tmp_path, 1, 3)
-    process(pipeline, root, RunOptions("main"), spark=spark)
-    backfill(pipeline, root, RunOptions("replay", branch="next"), spark=spark)
+    executor.process(pipeline, root, RunOptions("main"))
+    executor.backfill(pipeline, root, RunOptions("replay", branch="next"))
     land(tmp_path, 0, 1)
-    process(pipeline, root, RunOptions("sweep", full_sweep=True), spark=spark)
+    executor.process(pipeline, root, RunOptions("sweep", full_sweep=True))
     with pytest.raises(BranchBehindError, match="part-00000"):
         cut_over(pipeline.name, root, "next")
-    backfill(pipeline, root, RunOptions("again", branch="next"), spark=spark)
+    executor.backfill(pipeline, root, RunOptions("again", branch="next"))
     cut_over(pipeline.name, root, "next")
     assert current(pipeline, tmp_path, "published") == truth(3)
 
 
-def test_recovery_moves_back_and_replays(spark: SparkSession, tmp_path: Path) -> None:
+def test_recovery_moves_back_and_replays(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
-    process(CLICKS, root, RunOptions("first", publish=True), spark=spark)
+    executor.process(CLICKS, root, RunOptions("first", publish=True))
     catalog = Catalog(open_store(root), CLICKS.name)
     first = [m.snapshot_id for m in catalog.ancestry(catalog.head().refs["main"])][-1]
-    result = recover(CLICKS, root, RunOptions("recovery", snapshot=first), spark=spark)
+    result = executor.recover(CLICKS, root, RunOptions("recovery", snapshot=first))
     assert result.action == "recover"
     assert result.epochs == (1, 2)
     assert catalog.head().refs["published"] == first
@@ -262,10 +231,10 @@ def test_recovery_moves_back_and_replays(spark: SparkSession, tmp_path: Path) ->
     check_catalog(catalog.store, CLICKS.name)
 
 
-def test_a_batch_leaves_no_state_behind(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_leaves_no_state_behind(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     options = RunOptions("batch", mode=Mode.BATCH)
-    process(CLICKS, tmp_path.as_uri(), options, spark=interpreting(spark))
+    executor.process(CLICKS, tmp_path.as_uri(), options)
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
     manifest = catalog.manifest(catalog.head().refs["main"])
     assert manifest.counts["state_rows"] == 0
@@ -273,12 +242,12 @@ def test_a_batch_leaves_no_state_behind(spark: SparkSession, tmp_path: Path) -> 
     assert current(CLICKS, tmp_path) == truth(2)
 
 
-def test_a_batch_gives_one_pane_a_window(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_gives_one_pane_a_window(executor: Executed, tmp_path: Path) -> None:
     """Also where the trigger asks for early panes; a replay of it gives the same (semantics 12.1)."""
     land(tmp_path, 0, 2)
-    process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH), spark=interpreting(spark))
+    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH))
     replay = RunOptions("replay", mode=Mode.REPLAY, branch="again")
-    process(CLICKS, tmp_path.as_uri(), replay, spark=interpreting(spark))
+    executor.process(CLICKS, tmp_path.as_uri(), replay)
     for branch in ("main", "again"):
         rows = read(CLICKS, tmp_path.as_uri(), "panes", branch).to_pylist()
         assert {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows} == truth(2)
@@ -288,12 +257,12 @@ def test_a_batch_gives_one_pane_a_window(spark: SparkSession, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("runs", [1, FILES], ids=["one run", "a run for each file"])
-def test_expired_windows_leave_the_state(spark: SparkSession, tmp_path: Path, runs: int) -> None:
+def test_expired_windows_leave_the_state(executor: Executed, tmp_path: Path, runs: int) -> None:
     """Of every file one window of each user can still change behind it; what came before is neither kept nor stored."""
     pipeline = replace(CLICKS, how=retracting())
     for run in range(runs):
         land(tmp_path, run * FILES // runs, (run + 1) * FILES // runs)
-        process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{run}"), spark=interpreting(spark))
+        executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{run}"))
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
     layers = [manifest.tables["state"] for manifest in catalog.ancestry(catalog.head().refs["main"])]
     assert [[layer.rows for layer in each] for each in layers] == [[USERS]] * FILES

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
-from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.options import Executor, RunOptions
 from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.recover import recover
 from headrace.pipeline import FixedWindows
@@ -37,7 +37,7 @@ class Empty:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress={**Progress().to_json(), "executor": "spark"},
+            progress={**Progress().to_json(), "executor": "local"},
             logs={"inputs": FileLog()},
         )
         self.catalog.commit(claim, manifest)
@@ -54,12 +54,12 @@ def test_another_attempt_keeps_what_the_first_has_replayed(tmp_path: Path) -> No
     root = tmp_path.as_uri()
     empty = Empty(root)
     back, _ = empty.commit(), empty.commit()
-    recover(CLICKS, root, RunOptions("first", snapshot=back, request="r"))
+    recover(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, snapshot=back, request="r"))
     assert empty.main == back
     replayed = empty.commit()
-    recover(CLICKS, root, RunOptions("second", snapshot=back, request="r"))
+    recover(CLICKS, root, RunOptions("second", executor=Executor.LOCAL, snapshot=back, request="r"))
     assert empty.main == replayed
-    recover(CLICKS, root, RunOptions("another", snapshot=back, request="s"))
+    recover(CLICKS, root, RunOptions("another", executor=Executor.LOCAL, snapshot=back, request="s"))
     assert empty.main == back
 
 
@@ -69,5 +69,9 @@ def test_nothing_moves_for_a_pipeline_that_could_not_go_on(tmp_path: Path) -> No
     back, head = empty.commit(), empty.commit()
     empty.catalog.publish(head, None)
     with pytest.raises(ChangedPipelineError, match="backfill"):
-        recover(clicks(FixedWindows(timedelta(hours=2))), root, RunOptions("changed", snapshot=back))
+        recover(
+            clicks(FixedWindows(timedelta(hours=2))),
+            root,
+            RunOptions("changed", executor=Executor.LOCAL, snapshot=back),
+        )
     assert empty.catalog.head().refs == {"main": head, "published": head}

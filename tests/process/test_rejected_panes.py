@@ -8,19 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.model.time import instant
 from headrace.pipeline import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, if_, retracting
 from headrace.reference import Epoch, run_pipeline
 from tests.process.clicks import CLICKS, land, records
-
-pytestmark = pytest.mark.spark
+from tests.process.executors import Executed, on_both
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 FILES = 3
@@ -34,12 +28,13 @@ MODEST = by({"spent": if_(col("spent") < 40, col("spent"), None), "user": col("u
 EVEN = by({"even": if_(col("spent") % 2 == 0, col("spent"), None)})
 
 
-def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(spark: SparkSession, tmp_path: Path) -> None:
+@on_both
+def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(executor: Executed, tmp_path: Path) -> None:
     pipeline = replace(CLICKS, then=(MODEST, EVEN))
     land(tmp_path, 0, FILES)
     with_null = [{"user": None, "at": "2026-01-01T00:00:00Z", "price": 1}]
     (tmp_path / "landing/clicks" / "part-00001a.jsonl").write_text(json.dumps(with_null[0]) + "\n")
-    result = process(pipeline, tmp_path.as_uri(), RunOptions("run"), spark=interpreting(spark), now=lambda: NOW)
+    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"), now=lambda: NOW)
     dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     found = Counter((row["epoch"], row["input"], row["reason"], *essence(json.loads(row["raw"]))) for row in dead)
     assert found == Counter(expected(pipeline, [records(0), records(1), with_null, records(2)]))

@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
-from headrace.entrypoints import on_spark
-from headrace.entrypoints.options import Mode, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError, parse_clock
+from headrace.distribute.local.epochs import LocalEngine
+from headrace.entrypoints.options import (
+    Executor,
+    Mode,
+    ReplayClock,
+    RunOptions,
+    RunOptionsError,
+    UnknownBranchError,
+    parse_clock,
+)
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.recorded import recorded_epochs, signals_from_json, signals_to_json
@@ -36,6 +42,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, START, land, records
+from tests.process.executors import Executed, on_both
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
@@ -61,7 +68,7 @@ def land_late(root: Path) -> None:
         (folder / f"part-{after:05d}-late.jsonl").write_text(lines)
 
 
-def record(root: Path, spark: SparkSession) -> None:
+def record(root: Path, executor: Executed) -> None:
     """Six runs of uneven sizes and pauses: signals, timers, late data."""
     steps: list[tuple[int, int, tuple[Signal, ...], int | None]] = [
         (0, 0, (), 1),
@@ -79,7 +86,7 @@ def record(root: Path, spark: SparkSession) -> None:
         landed = files
         options = RunOptions(f"run-{number}", files_per_epoch=files_per_epoch, signals=signals)
         clock = NOW + minutes * MINUTE
-        process(SPECULATIVE, root.as_uri(), options, spark=interpreting(spark), now=lambda at=clock: at)
+        executor.process(SPECULATIVE, root.as_uri(), options, now=lambda at=clock: at)
 
 
 def manifests(root: Path, branch: str) -> list[Manifest]:
@@ -92,19 +99,17 @@ def told(manifest: Manifest) -> tuple[Mapping[str, Any], Mapping[str, int], dict
     return manifest.progress, manifest.counts, {name: log.rows for name, log in manifest.logs.items()}
 
 
-def replayed(
-    pipeline: Pipeline, root: Path, spark: SparkSession, branch: str = "again", **more: Any
-) -> tuple[int, ...]:
+def replayed(pipeline: Pipeline, root: Path, executor: Executed, branch: str = "again", **more: Any) -> tuple[int, ...]:
     options = RunOptions(f"replay-{branch}", mode=Mode.REPLAY, branch=branch, **more)
-    return process(pipeline, root.as_uri(), options, spark=interpreting(spark), now=no_clock).epochs
+    return executor.process(pipeline, root.as_uri(), options, now=no_clock).epochs
 
 
-@pytest.mark.spark
+@on_both
 def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_have(
-    spark: SparkSession, tmp_path: Path
+    executor: Executed, tmp_path: Path
 ) -> None:
     root = tmp_path.as_uri()
-    record(tmp_path, spark)
+    record(tmp_path, executor)
     was = manifests(tmp_path, "main")
     assert sum(m.counts["panes_early"] for m in was) > 0
     assert sum(m.counts["panes_late"] for m in was) > 0
@@ -112,7 +117,7 @@ def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_h
     assert any(m.counts["input_files"] == 0 for m in was), "no timer epoch"
     assert [m.epoch for m in was if m.progress["signals"]] == [0, 3]
 
-    assert replayed(SPECULATIVE, tmp_path, spark) == tuple(m.epoch for m in was)
+    assert replayed(SPECULATIVE, tmp_path, executor) == tuple(m.epoch for m in was)
     assert [told(m) for m in manifests(tmp_path, "again")] == [told(m) for m in was]
     for view in ("panes", "late", "current"):
         found, expected = (read(SPECULATIVE, root, view, branch).to_pylist() for branch in ("again", "main"))
@@ -120,7 +125,7 @@ def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_h
         assert found
 
     patient = replace(SPECULATIVE, how=retracting(allowed_lateness=timedelta(days=1)))
-    assert replayed(patient, tmp_path, spark, "patient", of="again") == tuple(m.epoch for m in was)
+    assert replayed(patient, tmp_path, executor, "patient", of="again") == tuple(m.epoch for m in was)
     now = manifests(tmp_path, "patient")
     assert [m.progress["processing_time"] for m in now] == [m.progress["processing_time"] for m in was]
     assert [m.progress["watermark"] for m in now] == [m.progress["watermark"] for m in was]
@@ -131,23 +136,21 @@ def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_h
     check_catalog(open_store(root), CLICKS.name)
 
 
-@pytest.mark.spark
-def test_a_replay_of_a_batch_run_ends_the_input_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_replay_of_a_batch_run_ends_the_input_too(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
-    process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH), spark=spark)
-    assert replayed(CLICKS, tmp_path, spark) == (0,)
+    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH))
+    assert replayed(CLICKS, tmp_path, executor) == (0,)
     (again,), (was,) = manifests(tmp_path, "again"), manifests(tmp_path, "main")
     assert again.progress["watermark"] == "+inf"
     assert told(again) == told(was)
 
 
-@pytest.mark.spark
 def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_pending(
-    spark: SparkSession, tmp_path: Path
+    executor: Executed, tmp_path: Path
 ) -> None:
     land(tmp_path, 0, 3)
     clock = parse_clock("2026-11-20T00:00:00Z", "5m")
-    epochs = replayed(SPECULATIVE, tmp_path, spark, "first", clock=clock, files_per_epoch=1)
+    epochs = replayed(SPECULATIVE, tmp_path, executor, "first", clock=clock, files_per_epoch=1)
     first = manifests(tmp_path, "first")
     # Input at 0, 5 and 10; early panes are due 7 minutes after their first element, the split is idle after 90.
     times = [str(m.progress["processing_time"])[11:16] for m in first]
@@ -156,44 +159,45 @@ def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_p
     assert first[-2].counts["panes_early"] > 0
     assert first[-1].progress["next_processing_time_deadline"] is None
     assert epochs == tuple(m.epoch for m in first)
-    assert replayed(SPECULATIVE, tmp_path, spark, "second", clock=clock, files_per_epoch=1, max_epochs=4) == epochs[:4]
+    assert (
+        replayed(SPECULATIVE, tmp_path, executor, "second", clock=clock, files_per_epoch=1, max_epochs=4) == epochs[:4]
+    )
     assert [told(m) for m in manifests(tmp_path, "second")] == [told(m) for m in first[:4]]
     # What a clock recorded can be replayed like any other epochs.
-    assert replayed(SPECULATIVE, tmp_path, spark, "third", of="first") == epochs
+    assert replayed(SPECULATIVE, tmp_path, executor, "third", of="first") == epochs
     assert [told(m) for m in manifests(tmp_path, "third")] == [told(m) for m in first]
 
 
-@pytest.mark.spark
-def test_a_replay_that_was_stopped_goes_on_with_itself_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_replay_that_was_stopped_goes_on_with_itself_alone(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
-    process(CLICKS, tmp_path.as_uri(), RunOptions("main", files_per_epoch=1), spark=interpreting(spark))
+    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("main", files_per_epoch=1))
     was = manifests(tmp_path, "main")
-    assert replayed(CLICKS, tmp_path, spark, max_epochs=1) == (0,)
-    assert replayed(CLICKS, tmp_path, spark) == (1, 2)
+    assert replayed(CLICKS, tmp_path, executor, max_epochs=1) == (0,)
+    assert replayed(CLICKS, tmp_path, executor) == (1, 2)
     assert [told(m) for m in manifests(tmp_path, "again")] == [told(m) for m in was]
-    assert replayed(CLICKS, tmp_path, spark) == ()
+    assert replayed(CLICKS, tmp_path, executor) == ()
 
     clock = parse_clock("2026-11-20T00:00:00Z", "5m")
-    assert replayed(CLICKS, tmp_path, spark, "clock", clock=clock, files_per_epoch=1, max_epochs=2) == (0, 1)
+    assert replayed(CLICKS, tmp_path, executor, "clock", clock=clock, files_per_epoch=1, max_epochs=2) == (0, 1)
     with pytest.raises(RunOptionsError, match=r"branch clock of clicks is at snapshot .* epoch 1 is another one"):
         slower = parse_clock("2026-11-20T00:00:00Z", "7m")
-        replayed(CLICKS, tmp_path, spark, "clock", clock=slower, files_per_epoch=1)
-    assert replayed(CLICKS, tmp_path, spark, "clock", clock=clock, files_per_epoch=1)[0] == 2
+        replayed(CLICKS, tmp_path, executor, "clock", clock=slower, files_per_epoch=1)
+    assert replayed(CLICKS, tmp_path, executor, "clock", clock=clock, files_per_epoch=1)[0] == 2
     times = [str(m.progress["processing_time"])[11:16] for m in manifests(tmp_path, "clock")]
     assert times[:3] == ["00:00", "00:05", "00:10"]
 
 
-# --- what is refused, before Spark starts
+# --- what is refused, before an executor starts
 
 
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root where main has recorded two epochs; there is no Spark."""
+    """A root where main has recorded two epochs; no executor starts."""
 
-    def refuse(*_: object, **__: object) -> SparkSession:
-        raise AssertionError("a replay that cannot be done started a session")
+    def refuse(*_: object) -> None:
+        raise AssertionError("a replay that cannot be done started an executor")
 
-    monkeypatch.setattr(on_spark, "spark_session", refuse)
+    monkeypatch.setattr(LocalEngine, "__init__", refuse)
     land(tmp_path, 0, 2)
     commit_by_hand(tmp_path)
     return tmp_path
@@ -231,7 +235,7 @@ def commit_by_hand(root: Path) -> None:
 
 
 def attempt(root: Path, pipeline: Pipeline = CLICKS, **options: Any) -> None:
-    options = {"run_id": "replay", "mode": Mode.REPLAY, "branch": "again", **options}
+    options = {"run_id": "replay", "mode": Mode.REPLAY, "branch": "again", "executor": Executor.LOCAL, **options}
     process(pipeline, root.as_uri(), RunOptions(**options), now=no_clock)
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions, RunOptionsError, parse_signal
-from headrace.entrypoints.process import process
 from headrace.model.triggers import AfterSignal, OrFinally, Repeatedly, Signal
 from headrace.pipeline import Default, accumulating
 from tests.process.clicks import CLICKS, USERS, land
+from tests.process.executors import Executed, on_both
 
 
 @pytest.mark.parametrize(
@@ -26,16 +25,16 @@ def test_what_is_no_signal_is_refused(text: str) -> None:
         parse_signal(text)
 
 
-@pytest.mark.spark
-def test_a_run_without_input_hears_its_signals_once(spark: SparkSession, tmp_path: Path) -> None:
+@on_both
+def test_a_run_without_input_hears_its_signals_once(executor: Executed, tmp_path: Path) -> None:
     pipeline = replace(CLICKS, when=OrFinally(Repeatedly(AfterSignal("go")), Default()), how=accumulating(0))
     pipeline = replace(pipeline, allow_finishing=True)
     land(tmp_path, 0, 1)
-    first = process(pipeline, tmp_path.as_uri(), RunOptions("first"), spark=spark)
-    told = process(pipeline, tmp_path.as_uri(), RunOptions("told", signals=(Signal("go", ("u1",)),)), spark=spark)
+    first = executor.process(pipeline, tmp_path.as_uri(), RunOptions("first"))
+    told = executor.process(pipeline, tmp_path.as_uri(), RunOptions("told", signals=(Signal("go", ("u1",)),)))
     asked = RunOptions("again", signals=(Signal("go"),), request="again")
-    again = process(pipeline, tmp_path.as_uri(), asked, spark=spark)
-    attempt = process(pipeline, tmp_path.as_uri(), replace(asked, run_id="attempt"), spark=spark)
+    again = executor.process(pipeline, tmp_path.as_uri(), asked)
+    attempt = executor.process(pipeline, tmp_path.as_uri(), replace(asked, run_id="attempt"))
     assert [result.epochs for result in (first, told, again, attempt)] == [(0,), (1,), (2,), ()]
     assert 0 < told.rows["panes_early"] < again.rows["panes_early"]
     assert again.rows["panes_early"] >= USERS - 1

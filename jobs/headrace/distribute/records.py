@@ -139,8 +139,8 @@ def read_records(
 
 
 def read_one(pipeline: Pipeline, landing: Landing, given: Input, file: InputFile) -> ReadFile:
-    """One file of an input. Raises UnreadableFileError where its source says FAIL."""
-    data = landing.places[given.name].store.read(file.path)
+    """One file of an input. Raises VanishedFileError, and UnreadableFileError where its source says FAIL."""
+    data = landing.content(given.name, file)
     try:
         return ReadFile(given.name, file.path, read_file(data, given.source, required_by(pipeline, given), file.path))
     except UnreadableFileError as error:

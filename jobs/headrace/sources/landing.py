@@ -8,6 +8,7 @@ from headrace.pipeline.sources import FileSource
 from headrace.sources.planning import (
     InputFile,
     Offsets,
+    VanishedFileError,
     discover,
     full_sweep,
     is_unchanged,
@@ -16,7 +17,7 @@ from headrace.sources.planning import (
     taken_in,
 )
 from headrace_snapshots.format import files as stored
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 ByInput = Mapping[str, Sequence[InputFile]]
 """Files by the name of their input; no entry where there are none."""
@@ -82,6 +83,13 @@ class Landing:
     def taken(self, files: ByInput) -> dict[str, list[InputFile]]:
         """``files`` with what will tell later whether they have changed. Raises VanishedFileError."""
         return {name: [taken_in(self.places[name].store, file) for file in some] for name, some in files.items()}
+
+    def content(self, name: str, file: InputFile) -> bytes:
+        """What a file of the input ``name`` holds. Raises VanishedFileError."""
+        try:
+            return self.places[name].store.read(file.path)
+        except ObjectNotFoundError as error:
+            raise VanishedFileError(file.path) from error
 
     def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""

@@ -1,4 +1,4 @@
-"""Several inputs, joins and duplicates on Spark, from landed files to panes, held to the reference."""
+"""Several inputs, joins and duplicates, from landed files to panes, held to the reference."""
 
 import json
 import random
@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.intake import DeadLetterBudgetError
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.model.time import Instant, instant, render, to_datetime
 from headrace.pipeline import (
@@ -43,8 +40,7 @@ from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-
-pytestmark = pytest.mark.spark
+from tests.process.executors import Executed
 
 SECOND = 1_000_000
 START = instant(datetime(2026, 1, 1, tzinfo=UTC))
@@ -179,7 +175,7 @@ def lineage(pipeline: Pipeline, root: Path) -> list[Manifest]:
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_landed_files_of_all_inputs_give_what_the_reference_gives(
-    spark: SparkSession, tmp_path: Path, name: str
+    executor: Executed, tmp_path: Path, name: str
 ) -> None:
     pipeline, epochs, clock = PIPELINES[name], 9, datetime(2026, 1, 2, tzinfo=UTC)
     given = [rows_of(number, seed=len(name)) for number in range(epochs)]
@@ -187,11 +183,10 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
         land(tmp_path / "landing/orders", number, orders)
         land(tmp_path / "landing/clicks", number, clicks)
     for limit in (4, None):  # the second run goes on from the snapshot of the first
-        process(
+        executor.process(
             pipeline,
             tmp_path.as_uri(),
             RunOptions(f"run-{limit}", files_per_epoch=1, max_epochs=limit),
-            spark=interpreting(spark),
             now=lambda: clock,
         )
     results = run_pipeline(pipeline, [Epoch(instant(clock), orders, also={"clicks": c}) for orders, c in given])
@@ -218,7 +213,7 @@ def _drops(result: EpochResult) -> tuple[int, int]:
     return causes[DropCause.DUPLICATE], causes[DropCause.LATE]
 
 
-def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(executor: Executed, tmp_path: Path) -> None:
     waits = Monotonic(idle_timeout=60 * SECOND)
     pipeline = build(also=(Input("clicks", build().also[0].source, EventTime(col("day"), waits), COLUMNS),))
     begin = datetime(2026, 1, 2, tzinfo=UTC)
@@ -233,7 +228,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(spark:
         if theirs:
             land(tmp_path / "landing/clicks", number, theirs)
         options = RunOptions(f"run-{number}")
-        process(pipeline, tmp_path.as_uri(), options, spark=interpreting(spark), now=lambda: at)
+        executor.process(pipeline, tmp_path.as_uri(), options, now=lambda: at)
         epochs.append(Epoch(instant(at), ours, also={"clicks": theirs}))
 
     run(0, [40], [])
@@ -255,14 +250,14 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(spark:
     ]
 
 
-def test_a_budget_is_held_input_by_input(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_budget_is_held_input_by_input(executor: Executed, tmp_path: Path) -> None:
     strict = FileSource("landing/clicks", FileFormat.JSON, CLICKS, max_rejected=1)
     pipeline = build(also=(Input("clicks", strict, EventTime(col("day"), Monotonic()), COLUMNS),))
     for number in range(3):
         land(tmp_path / "landing/orders", number, [{"id": "a", "user": "ann", "at": None, "amount": 1}])
     land(tmp_path / "landing/clicks", 0, [{"click": "x", "who": None, "day": START, "cents": "1"}])
     options = RunOptions("modest", files_per_epoch=1)
-    assert process(pipeline, tmp_path.as_uri(), options, spark=spark).rows["rejected"] == 4
+    assert executor.process(pipeline, tmp_path.as_uri(), options).rows["rejected"] == 4
     land(tmp_path / "landing/clicks", 1, [{"click": "x", "who": None, "day": START, "cents": "1"}] * 2)
     with pytest.raises(DeadLetterBudgetError, match=r"2 records of input clicks and max_rejected is 1.*0001\.json"):
-        process(pipeline, tmp_path.as_uri(), options, spark=spark)
+        executor.process(pipeline, tmp_path.as_uri(), options)

@@ -1,14 +1,13 @@
-"""Every combiner on Spark equals the reference: merged over epochs and sessions, and with values withdrawn again."""
+"""Every combiner equals the reference in operators: merged over epochs and sessions, with values withdrawn again."""
 
 import math
 import random
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
 from headrace.model.panes import Pane
 from headrace.model.time import Instant
 from headrace.pipeline import (
@@ -43,11 +42,10 @@ from headrace.pipeline import (
     top_of,
     variance_of,
 )
-from headrace.reference import Epoch, run_pipeline
-from tests.engine.differential import run_on_spark, same
-from tests.own_combiners import Bins, Longest, Nearness, Span
-
-pytestmark = pytest.mark.spark
+from headrace.reference import Epoch, EpochResult, run_pipeline
+from tests.kernel.differential import Found, run_on_kernel
+from tests.own_combiners import Bins, Longest, Nearness, Span, Until
+from tests.panes import same
 
 EARLY = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
@@ -123,9 +121,9 @@ def assert_same(found: list[Pane], expected: list[Pane]) -> None:
         assert not different, (left, right, different)
 
 
-def assert_all_same(found: Any, expected: Any) -> None:
-    for (panes, _), result in zip(found, expected, strict=True):
-        assert_same(panes, list(result.panes))
+def assert_all_same(found: Sequence[Found], expected: Sequence[EpochResult]) -> None:
+    for ours, reference in zip(found, expected, strict=True):
+        assert_same(ours.panes, list(reference.panes))
 
 
 STAGES = {
@@ -141,16 +139,16 @@ STAGES = {
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_combiners_equal_the_reference(spark: SparkSession, name: str) -> None:
+def test_combiners_equal_the_reference(name: str) -> None:
     tested, given = STAGES[name], epochs(len(name))
     expected = run_pipeline(tested, given)
-    found = run_on_spark(interpreting(spark), tested, given)
+    found = run_on_kernel(tested, given)
     assert sum(len(result.panes) for result in expected) > 50
     assert_all_same(found, expected)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_can_be_withdrawn(spark: SparkSession, value: float) -> None:
+def test_what_is_not_finite_can_be_withdrawn(value: float) -> None:
     what = {"x": sum_of(col("x")), "v": max_of(col("v"))}
     totals = {"weight": sum_of(col("x")), "mean": mean_of(col("x"))}
     tested = pipeline(
@@ -165,5 +163,11 @@ def test_what_is_not_finite_can_be_withdrawn(spark: SparkSession, value: float) 
     given = [Epoch(Instant(number), records) for number, records in enumerate(rounds)]
     expected = run_pipeline(tested, given)
     assert [pane.values for pane in expected[2].panes if not pane.is_retraction] == [(6.5, 6.5)]
-    found = run_on_spark(interpreting(spark), tested, given)
+    found = run_on_kernel(tested, given)
     assert_all_same(found[2:], expected[2:])
+
+
+def test_timestamps_are_instants_to_a_users_combiner() -> None:
+    tested = pipeline(FixedWindows(200), {"until": custom_of(Until(100), col("at"))})
+    given = [Epoch(Instant(0), [{"user": "u", "at": Instant(at)} for at in (7, 40, 12)], is_last=True)]
+    assert [pane.values for pane in run_on_kernel(tested, given)[0].panes] == [(60,)]

@@ -6,19 +6,13 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.engine.epochs import EpochEngine
-from headrace.engine.plan import Plan
-from headrace.engine.session import interpreting
-from headrace.engine.source_clock import Facts, SourceClock
-from headrace.engine.types import DataFrame, SparkSession
+from headrace.distribute.local.epochs import LocalEngine
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
 from headrace.model.watermarks import SplitStrategy
@@ -39,17 +33,15 @@ from headrace.pipeline import (
     discarding,
 )
 from headrace.pipeline.inputs import OWN
-from headrace.program import columns as c
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
-from headrace.sources.judging import mark_of
+from headrace.sources.clock import SourceClock
 from headrace.sources.landing import Landing
-from headrace.sources.planning import InputFile, Offsets
-from headrace.sources.progress import InputProgress, Progress
-from headrace_snapshots.store import LocalStore
+from headrace.sources.planning import InputFile
+from headrace.sources.progress import Progress
+from headrace_snapshots.store import MemoryStore
 from tests.reference.strategies import examples
 
-pytestmark = pytest.mark.spark
 Record = dict[str, Any]
 
 START = parse("2026-01-01T00:00:00Z")
@@ -216,48 +208,11 @@ class Expected:
         return len(taken.ahead)
 
 
-def judged(spark: SparkSession, pipeline: Pipeline, records: list[Record]) -> DataFrame:
-    """``records`` as the source judges them, as far as clocks look at them."""
-    rows: dict[str, list[Any]] = {c.REJECT: [], c.SPLIT: [], c.MARK: []}
-    marks_of = mark_of(pipeline.event_time)
-    for record in records:
-        at, until = record.get("at"), record.get("until")
-        is_control = marks_of is not None and at is None and until is not None
-        is_accepted = is_control or (at is not None and record.get("user") is not None)
-        rows[c.REJECT].append(None if is_accepted else "no data")
-        rows[c.SPLIT].append("" if pipeline.event_time.split is None else record.get("site") or "")
-        rows[c.MARK].append(at if marks_of is None else until)
-    kinds = {c.REJECT: pa.string(), c.SPLIT: pa.string(), c.MARK: pa.int64()}
-    return spark.createDataFrame(pa.table({name: pa.array(rows[name], kind) for name, kind in kinds.items()}))
-
-
-@given(scenarios())
-@settings(examples(20), suppress_health_check=list(HealthCheck))
-def test_what_records_say_of_the_clock_is_what_the_reference_hears(spark: SparkSession, scenario: Scenario) -> None:
-    pipeline, session = scenario.pipeline, interpreting(spark)
-    note(f"{pipeline.event_time!r}, {pipeline.when!r}")
-    wanted = Plan(pipeline.stages[0]).trigger.percentiles
-    clock, expected, now = SourceClock(pipeline.event_time), Expected(pipeline, wanted), START
-    for number, epoch in enumerate(scenario.epochs):
-        now = Instant(now + epoch.pause)
-        if epoch.restored:
-            progress = InputProgress(Offsets(), clock.splits, clock.watermark, clock.percentiles)
-            read = InputProgress.from_json(json.loads(json.dumps(progress.to_json())), ())
-            clock = SourceClock.of(pipeline.event_time, read)
-        facts = Facts()
-        if records := [record for file in epoch.files for record in file]:
-            facts = clock.facts(judged(session, pipeline, records), now, wanted)
-        clock = clock.after(facts.splits, now, wanted)
-        assert expected.run(epoch, now) == facts.ahead
-        assert_same(clock, expected.clock, wanted, f"epoch {number}")
-
-
-@pytest.mark.parametrize("name", ["splits", "controls", "long lags", "ahead"])
-def test_whole_epochs_move_the_clock_as_the_reference_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    scenario = {"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD}[name]
-    store = LocalStore(tmp_path)
-    engine = EpochEngine(interpreting(spark), scenario.pipeline, store, Landing(scenario.pipeline, store))
-    wanted = engine.operators[0].plan.trigger.percentiles
+def check(scenario: Scenario) -> None:
+    """Whether every epoch moves the clock as in the reference."""
+    store = MemoryStore()
+    engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store))
+    wanted = engine.operators[0].compiled.trigger.percentiles
     expected, now = Expected(scenario.pipeline, wanted), START
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)
@@ -273,7 +228,19 @@ def test_whole_epochs_move_the_clock_as_the_reference_does(spark: SparkSession, 
         assert_same(clock, expected.clock, wanted, f"epoch {number}")
 
 
-def land(store: LocalStore, epoch: Epoch, number: int) -> list[InputFile]:
+@given(scenarios())
+@settings(examples(60), suppress_health_check=list(HealthCheck))
+def test_random_epochs_move_the_clock_as_the_reference_does(scenario: Scenario) -> None:
+    note(f"{scenario.pipeline.event_time!r}, {scenario.pipeline.when!r}")
+    check(scenario)
+
+
+@pytest.mark.parametrize("name", ["splits", "controls", "long lags", "ahead"])
+def test_these_epochs_move_the_clock_as_the_reference_does(name: str) -> None:
+    check({"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD}[name])
+
+
+def land(store: MemoryStore, epoch: Epoch, number: int) -> list[InputFile]:
     def written(record: Record) -> Record:
         times = {name: render(record[name]) for name in ("at", "until") if record.get(name) is not None}
         return {**record, **times}

@@ -1,12 +1,9 @@
-"""The Spark engine equals the reference interpreter, pane for pane: random elements, keys, cuts and clocks."""
+"""Pipelines of plain windows under counts and clocks, and random input for them: elements, keys, cuts and clocks."""
 
 import random
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
-from headrace.engine.types import SparkSession
 from headrace.model.time import Instant
 from headrace.pipeline import (
     AfterCount,
@@ -38,10 +35,7 @@ from headrace.pipeline import (
     retracting,
     sum_of,
 )
-from headrace.reference import Epoch, run_pipeline
-from tests.engine.differential import by_window, run_on_spark
-
-pytestmark = pytest.mark.spark
+from headrace.reference import Epoch
 
 EARLY_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
 SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
@@ -113,21 +107,3 @@ def random_epochs(seed: int, epochs: int = 6, keys: int = 40) -> list[Epoch]:
         rng.shuffle(records)
         result.append(Epoch(Instant(clock), records if rng.random() < 0.9 else []))
     return result
-
-
-COMPILED = ("fixed_retracting", "sessions_retracting", "sliding_accumulating")
-"""Those run as applications run them; the others interpreted, since compiling them costs more than running them."""
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_engine_equals_reference(spark: SparkSession, small: SparkSession, name: str) -> None:
-    pipeline = build(*SCENARIOS[name])
-    seed = sum(name.encode())
-    epochs = random_epochs(seed)
-    expected = run_pipeline(pipeline, epochs)
-    found = run_on_spark(spark if name in COMPILED else small, pipeline, epochs)
-    assert any(result.panes for result in expected), "the scenario must emit something"
-    for number, (reference, (panes, late)) in enumerate(zip(expected, found, strict=True)):
-        where = f"{name}, seed {seed}, epoch {number}"
-        assert by_window(panes) == by_window(list(reference.panes)), where
-        assert late == sum(drop.cause == "late" for drop in reference.drops), where

@@ -1,0 +1,251 @@
+"""As ``plain_scenarios``, for the triggers and windows that look further than counts and clocks."""
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from headrace.model.expr import crc32, if_
+from headrace.model.time import Instant
+from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
+from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window
+from headrace.pipeline import (
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Aggregation,
+    BoundedOutOfOrderness,
+    DataType,
+    Default,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    GlobalWindows,
+    How,
+    Pipeline,
+    Repeatedly,
+    Sessions,
+    SlidingWindows,
+    TimestampCombiner,
+    Trigger,
+    WindowFn,
+    accumulating,
+    cast,
+    col,
+    collect_of,
+    count,
+    discarding,
+    max_of,
+    mean_of,
+    min_of,
+    retracting,
+    sum_of,
+)
+from headrace.reference import Epoch
+from tests.own_windows import Validity
+
+VALUE, SHARE, WORD = col("value"), col("share"), col("word")
+TOTAL = DataDriven({"total": sum_of(VALUE), "n": count(VALUE), "all": count()}, (col("total") > 40) & (col("n") >= 2))
+SPREAD = DataDriven(
+    {"low": min_of(SHARE), "high": max_of(SHARE), "mean": mean_of(VALUE), "share": sum_of(SHARE)},
+    (col("high") - col("low") > 2.0) | (col("mean") > 30) | (col("share") == 1.5),
+)
+WORDS = DataDriven(
+    {"first": min_of(WORD), "last": max_of(WORD), "from": min_of(col("at"))},
+    (col("first") != col("last"))
+    & (cast(col("first"), DataType.INT) < 5)
+    & (col("from") > datetime(1970, 1, 1, tzinfo=UTC)),
+)
+RISE = AfterPattern("ab*c", {"a": VALUE < 10, "b": VALUE > 5, "c": VALUE > 25})
+PAIR = AfterPattern("w.?w|[^wn]{2}", {"w": WORD == "x", "n": WORD.is_null()})
+GO, STOP = AfterSignal("go"), AfterSignal("stop")
+NEVER_NULL = DataDriven({"most": max_of(if_(VALUE > 30, VALUE, None))}, col("most").is_null())
+
+
+@dataclass(frozen=True)
+class Growing(Validity):
+    """Whatever is merged grows, so that one merge too many shows."""
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        start, end = min(w.start for w in windows), max(w.end for w in windows)
+        yield MergeGroup(frozenset(windows), Window(start, Instant(end + 1)))
+
+
+@dataclass(frozen=True)
+class Weighed(CustomWindows):
+    """None, one or two windows, as the value says; panes are stamped a bit later than their elements."""
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+        value, start = record["value"], Instant(record["at"] // 12 * 12)
+        if value is not None:
+            yield Window(start, Instant(start + 12))
+            if value % 2:
+                yield Window(Instant(start - 6), Instant(start + 12))
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        return Instant(min(timestamp + 3, window.max_timestamp))
+
+
+@dataclass(frozen=True)
+class Stamped(Validity):
+    """The time that elements lend their panes depends on what the window has become; it may lie beyond the end."""
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        return Instant(min(timestamp + timestamp % 5, window.end + 2) - 2)
+
+
+@dataclass(frozen=True)
+class Greedy(Validity):
+    """Breaks the contract: it merges a window into another that is none of its sources."""
+
+    def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
+        first, *rest = sorted(windows)
+        return [MergeGroup(frozenset({window}), first) for window in rest]
+
+
+WHAT = {
+    "elements": count(),
+    "total": sum_of(VALUE),
+    "least": min_of(VALUE),
+    "mean": mean_of(VALUE),
+    "words": collect_of(WORD),
+}
+
+SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
+    "data_fixed": (FixedWindows(15), AfterWatermark(early=TOTAL, late=NEVER_NULL), retracting(25)),
+    "data_sessions": (Sessions(6), OrFinally(Repeatedly(SPREAD), TOTAL), accumulating(20)),
+    "data_sliding": (SlidingWindows(12, 6), AfterEach(SPREAD, TOTAL, AfterWatermark()), accumulating(20)),
+    "data_global": (GlobalWindows(), Repeatedly(AfterAny(WORDS, AfterCount(6))), discarding(0)),
+    "data_sessions_each": (Sessions(5), AfterEach(TOTAL, WORDS, AfterWatermark()), retracting(20)),
+    "pattern_fixed": (FixedWindows(15), AfterWatermark(early=RISE, late=AfterCount(2)), retracting(25)),
+    "pattern_sessions": (Sessions(6), Repeatedly(PAIR), accumulating(20)),
+    "pattern_each": (SlidingWindows(20, 10), AfterEach(PAIR, RISE, AfterWatermark()), discarding(30)),
+    "kept_global": (GlobalWindows(), Repeatedly(AfterCount(2)), accumulating(keep_last=4)),
+    "kept_fixed": (FixedWindows(20), AfterWatermark(AfterCount(2), PAIR), retracting(25, keep_last=3)),
+    "signal_sessions": (Sessions(6), OrFinally(Repeatedly(AfterAny(GO, AfterCount(3))), STOP), retracting(20)),
+    "signal_each": (
+        FixedWindows(20),
+        AfterEach(GO, AfterCount(2), AfterWatermark(early=GO, late=STOP)),
+        discarding(30),
+    ),
+    "custom_merging": (Validity(10), AfterWatermark(early=AfterCount(2), late=AfterCount(1)), retracting(20)),
+    "custom_finishing": (Validity(15), OrFinally(Repeatedly(AfterCount(2)), TOTAL), accumulating(30)),
+    "custom_growing": (Growing(8), Repeatedly(AfterAny(GO, AfterProcessingTime(5))), accumulating(25)),
+    "custom_records": (
+        Weighed(),
+        AfterWatermark(late=AfterCount(2)),
+        discarding(20, timestamp=TimestampCombiner.EARLIEST),
+    ),
+    "custom_stamped": (
+        Stamped(10),
+        AfterWatermark(early=AfterCount(2), late=AfterCount(1)),
+        retracting(20, timestamp=TimestampCombiner.EARLIEST),
+    ),
+    "custom_stamped_latest": (
+        ShiftedOutputTime(Stamped(8), 3),
+        OrFinally(Repeatedly(AfterCount(2)), TOTAL),
+        accumulating(30, timestamp=TimestampCombiner.LATEST),
+    ),
+    "phase": (FixedWindows(10, 3, crc32(col("user")) % 7), AfterWatermark(late=AfterCount(1)), accumulating(20)),
+    "phase_stamped": (
+        ShiftedOutputTime(FixedWindows(10, 3, if_(col("user") == "u3", None, crc32(col("user")) - 2**31)), 4),
+        Default(),
+        discarding(20, timestamp=TimestampCombiner.LATEST),
+    ),
+}
+
+
+SIGNALS = [
+    Signal("go", ("u1",)),
+    Signal("go", window=Window(Instant(0), Instant(20))),
+    Signal("stop", ("u2",)),
+    Signal("stop", window=Window(Instant(-20), Instant(0))),
+    Signal("go", (3,)),
+    Signal("other"),
+    *(Signal("go", (f"u{number}",)) for number in range(10, 40, 3)),
+]
+
+
+def build(where: WindowFn, when: Trigger, how: How, bound: int = 6, then: tuple[Aggregation, ...] = ()) -> Pipeline:
+    columns = {"user": DataType.STRING, "value": DataType.INT, "at": DataType.TIMESTAMP, "bot": DataType.BOOL}
+    columns |= {"share": DataType.FLOAT, "word": DataType.STRING}
+    return Pipeline(
+        name="differential",
+        source=FileSource("none", FileFormat.JSON, columns),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=bound))),
+        key={"user": col("user")},
+        filter=col("bot").is_null(),
+        where=where,
+        when=when,
+        how=how,
+        what=WHAT,
+        allow_finishing=True,
+        then=then,
+    )
+
+
+def random_epochs(seed: int, epochs: int = 4, keys: int = 60) -> list[Epoch]:
+    """Elements around a moving front of event time: some early, some within the bound, some beyond any lateness."""
+    rng = random.Random(seed)
+    front, clock, result = 0, 0, []
+    for number in range(epochs):
+        front += rng.choice([3, 8, 14])
+        clock += rng.choice([0, 5, 40])
+        records = [random_record(rng, key, front) for key in range(keys) for _ in range(rng.choice([0, 1, 1, 2, 4]))]
+        rng.shuffle(records)
+        signals = [signal for signal in SIGNALS if rng.random() < 0.4]
+        if number == 2 and rng.random() < 0.5:
+            records, signals = [], [*signals, Signal("go")]
+        result.append(Epoch(Instant(clock), records, number == epochs - 1 and rng.random() < 0.5, signals))
+    return result
+
+
+def random_record(rng: random.Random, key: int, front: int) -> dict[str, Any]:
+    lag = rng.choice([0, 1, 2, 4, 6, 9, 15, 30, 45])
+    record: dict[str, Any] = {"user": f"u{key}", "at": Instant(front - lag)}
+    record["value"] = rng.choice([None, *range(-5, 50, 3)])
+    record["share"] = rng.choice([None, *(number / 4 for number in range(12))])
+    record["word"] = rng.choice([None, "3", " 4", "7", "x"])
+    if rng.random() < 0.1:
+        record["bot"] = True
+    return record
+
+
+def downstream(when: Trigger, how: How) -> Aggregation:
+    return Aggregation(
+        key={"group": crc32(col("user")) % 5},
+        where=FixedWindows(40),
+        when=when,
+        how=how,
+        what={"panes": count(), "total": sum_of(col("total")), "most": max_of(col("elements"))},
+    )
+
+
+GROWTH = AfterPattern("ab*c", {"a": col("total") < 20, "b": col("elements") == 1, "c": col("total") > 20})
+CHAINS = {
+    "elided": build(
+        FixedWindows(10),
+        AfterWatermark(AfterCount(1), AfterCount(1)),
+        retracting(25, elide_unchanged=True, timestamp=TimestampCombiner.LATEST),
+        then=(
+            replace(
+                downstream(Repeatedly(AfterCount(2)), retracting(25, elide_unchanged=True)),
+                what={"most": max_of(col("elements"))},
+            ),
+        ),
+    ),
+    "kept": build(
+        FixedWindows(5),
+        AfterWatermark(AfterCount(2), AfterCount(1)),
+        discarding(25),
+        then=(downstream(Repeatedly(AfterCount(3)), accumulating(25, keep_last=4)),),
+    ),
+    "pattern": build(
+        FixedWindows(10),
+        AfterWatermark(AfterProcessingTime(5), AfterCount(1)),
+        retracting(25),
+        then=(downstream(Repeatedly(GROWTH), accumulating(25)),),
+    ),
+}

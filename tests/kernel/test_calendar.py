@@ -1,0 +1,64 @@
+"""Days, weeks and months of columns are those of the model in every zone, also around each change of its clocks."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from headrace.kernel.windows import assigned
+from headrace.model.calendar import calendar_window
+from headrace.model.time import Instant, instant
+from headrace.model.windows import CalendarWindows
+
+LENGTHS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
+ZONES = [
+    "UTC",
+    "Europe/Berlin",
+    "America/Sao_Paulo",  # clocks went forward at midnight: days without one
+    "America/St_Johns",  # clocks went back at 00:01: some days have two midnights
+    "America/Toronto",  # in 1919 clocks went forward at 23:30
+    "Asia/Beirut",
+    "Asia/Kathmandu",
+    "Africa/Cairo",
+    "America/Havana",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",  # no 2011-12-30
+    "Pacific/Kiritimati",
+]
+
+
+def moments(zone: str) -> list[Instant]:
+    """Moments around all changes of the clocks from 1900 to 2040, and some of any year."""
+    rng, tz, day = random.Random(zone), ZoneInfo(zone), 86_400_000_000
+    low, high = instant(datetime(1900, 1, 2, tzinfo=UTC)), instant(datetime(2040, 1, 1, tzinfo=UTC))
+    end = instant(datetime(9998, 1, 1, tzinfo=UTC))
+
+    def offset(at: int) -> timedelta | None:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)).astimezone(tz).utcoffset()
+
+    found = [Instant(rng.randrange(low, end)) for _ in range(200)]
+    for at in range(low, high, 7 * day):
+        if offset(at) == offset(at + 7 * day):
+            continue
+        before, after = at, at + 7 * day
+        while after - before > 1:
+            middle = (before + after) // 2
+            before, after = (middle, after) if offset(middle) == offset(at) else (before, middle)
+        near = [after + minutes * 60_000_000 + shift for minutes in (-61, -31, 0, 1, 31, 61) for shift in (-1, 0)]
+        found += [Instant(moment) for moment in [*near, after - day, after + day, after + rng.randrange(day)]]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zone", ZONES)
+def test_windows_of_a_calendar(zone: str) -> None:
+    times = moments(zone)
+    for unit, length in LENGTHS:
+        where = CalendarWindows(unit, zone, length)
+        windows = assigned(where, pa.array(times, pa.int64()), {}, {})
+        found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
+        wrong = [(at, one) for at, one in zip(times, found, strict=True) if one != calendar_window(where, at)]
+        assert wrong == []
+        assert all(start <= at < end for at, (start, end) in zip(times, found, strict=True))

@@ -1,0 +1,13 @@
+"""The executor of a run, as tests of whole runs ask for it."""
+
+import pytest
+
+from headrace.entrypoints.options import Executor
+from tests.process.executors import Executed
+
+
+@pytest.fixture
+def executor(request: pytest.FixtureRequest) -> Executed:
+    """``local``, or what ``on_both`` says."""
+    name = getattr(request, "param", Executor.LOCAL)
+    return Executed(name, request.getfixturevalue("small") if name is Executor.SPARK else None)

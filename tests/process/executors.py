@@ -1,0 +1,45 @@
+"""The executor that a test's runs are computed by: ``local``, and ``spark`` too for a few tests (``on_both``)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from headrace.entrypoints.backfill import backfill
+from headrace.entrypoints.options import Executor, RunOptions
+from headrace.entrypoints.process import audit, process
+from headrace.entrypoints.recover import recover
+from headrace.entrypoints.results import RunResult
+from headrace.pipeline import Pipeline
+
+_SPARK = pytest.param(Executor.SPARK, marks=pytest.mark.spark)
+on_both = pytest.mark.parametrize("executor", [Executor.LOCAL, _SPARK], indirect=True)
+"""The test runs on Spark too."""
+on_spark = pytest.mark.parametrize("executor", [_SPARK], indirect=True)
+"""The test runs on Spark alone."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Runs on one executor; ``spark`` is the session of the tests, None on ``local``."""
+
+    executor: Executor
+    spark: Any = None
+
+    def process(self, pipeline: Pipeline, root: str, options: RunOptions, **more: Any) -> RunResult:
+        return self._run(process, pipeline, root, options, **more)
+
+    def audit(self, pipeline: Pipeline, root: str, options: RunOptions, **more: Any) -> RunResult:
+        return self._run(audit, pipeline, root, options, **more)
+
+    def backfill(self, pipeline: Pipeline, root: str, options: RunOptions, **more: Any) -> RunResult:
+        return self._run(backfill, pipeline, root, options, **more)
+
+    def recover(self, pipeline: Pipeline, root: str, options: RunOptions, **more: Any) -> RunResult:
+        return self._run(recover, pipeline, root, options, **more)
+
+    def _run(
+        self, run: Callable[..., RunResult], pipeline: Pipeline, root: str, options: RunOptions, **more: Any
+    ) -> RunResult:
+        return run(pipeline, root, replace(options, executor=self.executor), spark=self.spark, **more)

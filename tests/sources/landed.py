@@ -1,0 +1,102 @@
+"""A small pipeline over a landing folder, and what tests of sources ask of an epoch over it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.distribute.local.epochs import Computed, LocalEngine
+from headrace.model.expr import DataType, Expr, col
+from headrace.model.time import parse
+from headrace.pipeline import (
+    AfterWatermark,
+    BoundedOutOfOrderness,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    OnUnreadable,
+    Pipeline,
+    count,
+    discarding,
+    sum_of,
+)
+from headrace.pipeline.inputs import OWN
+from headrace.sources import landing
+from headrace.sources.planning import InputFile
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import LocalStore
+from tests.corpus import SCHEMA
+
+NOW = parse("2026-01-01T00:00:00Z")
+
+
+def pipeline(
+    kind: FileFormat,
+    *,
+    schema: Mapping[str, DataType] = SCHEMA,
+    key: Mapping[str, Expr] | None = None,
+    filter: Expr | None = None,  # noqa: A002 - the name that it has in Pipeline
+    split: Expr | None = None,
+    on_unreadable: OnUnreadable = OnUnreadable.FAIL,
+) -> Pipeline:
+    return Pipeline(
+        name="tested",
+        source=FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable),
+        event_time=EventTime(col("time"), BoundedOutOfOrderness(timedelta(hours=1)), split=split),
+        key=key or {"user": col("user")},
+        where=FixedWindows(timedelta(hours=1)),
+        when=AfterWatermark(),
+        how=discarding(),
+        what={"records": count(), "n_sum": sum_of(col("n")), "x_sum": sum_of(col("x"))},
+        filter=filter,
+    )
+
+
+class Landed:
+    """A root folder with a landing prefix, read as an epoch reads it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, root / "landing"
+        self.folder.mkdir(parents=True)
+        self.store = LocalStore(root)
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    def files(self, tested: Pipeline) -> list[InputFile]:
+        """What has landed."""
+        return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
+
+    def compute(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> Computed:
+        """A first epoch over ``files`` (None: over all that has landed)."""
+        return self._epoch(tested, files)[1]
+
+    def _epoch(self, tested: Pipeline, files: Sequence[InputFile] | None) -> tuple[LocalEngine, Computed]:
+        engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store))
+        return engine, engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
+
+    def read(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> list[dict[str, Any]]:
+        """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
+        records = self.compute(tested, files).taken.records
+        if records is None:
+            return []
+        paths = [file.path for file in records.files for _ in range(len(file))]
+        rows = pa.RecordBatch.from_pydict(dict(records.columns)).to_pylist()
+        return [{"file": path, **row} for path, row in zip(paths, rows, strict=True)]
+
+    def rejected(self, tested: Pipeline) -> list[dict[str, Any]]:
+        """The stored dead letters of an epoch over all that has landed, in order of file and position."""
+        engine, computed = self._epoch(tested, None)
+        rows = self.stored(engine.write(computed, "tested/data/0").rejected)
+        return sorted(rows, key=lambda row: (row["file"], -1 if row["position"] is None else row["position"]))
+
+    def stored(self, files: Sequence[DataFile]) -> list[dict[str, Any]]:
+        """The rows of data files, whatever their columns."""
+        return [row for file in files for row in pq.read_table(self.root / file.path).to_pylist()]

@@ -1,0 +1,72 @@
+"""Data files: every type that a snapshot stores comes back; what was not written so is named."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.state import files
+from headrace.state.files import put_rows, read_rows
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.store import MemoryStore, open_store
+
+PAIR = pa.struct([("left", pa.int64()), pa.field("right", pa.string(), nullable=False)])
+TIME = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("é b", pa.string()),
+        pa.field("a", pa.int64(), nullable=False),
+        ("at", TIME),
+        ("times", pa.list_(TIME)),
+        ("pairs", pa.list_(PAIR)),
+        ("bag", pa.map_(pa.float64(), pa.int64())),
+        ("nested", pa.map_(PAIR, pa.list_(pa.bool_()))),
+        ("sketch", pa.binary()),
+        ("status", pa.int32()),
+    ]
+)
+AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PAIRS = [{"left": 1, "right": "x"}, {"left": None, "right": "y"}]
+NESTED = [({"left": 1, "right": "k"}, [True, None])]
+ROWS = [
+    ("é\0", 1, AT, [AT, None], PAIRS, [(0.5, 2), (float("inf"), 1)], NESTED, b"\xff", 7),
+    (None, 2, None, None, None, None, None, None, None),
+    ("", 3, AT, [], [], [], [], b"", -1),
+]
+
+
+def batch() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in ROWS], SCHEMA)
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def test_what_is_written_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FILE_BYTES", 1)
+    monkeypatch.setattr(files, "_BATCH_ROWS", 2)
+    store = MemoryStore()
+    written = put_rows(store, "p/data/0/state", batch())
+    assert [file.rows for file in written] == [2, 1]
+    assert read_rows(store, written, SCHEMA).equals(batch())
+    assert store.requests.snapshot()["get"] == len(written)
+    assert read_rows(store, [], SCHEMA).num_rows == 0
+    assert put_rows(store, "p/data/0/none", batch().slice(0, 0)) == ()
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    store = open_store((tmp_path / "a b").as_uri())
+    (file,) = put_rows(store, "p/data/0/state", batch())
+    damage(tmp_path / "a b" / file.path)
+    with pytest.raises(BrokenObjectError, match=f"{store.uri}/{file.path} "):
+        read_rows(store, [file], SCHEMA)
