@@ -13,6 +13,13 @@ settings.register_profile("unit", max_examples=20, deadline=None)  # for quick f
 # Tests run many queries once over few rows: compiling them well costs more than running them.
 os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A folder of the tests' own, that of processes which they start too."""
+    os.environ["HEADRACE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 LONGEST_FIRST = (
     "tests/flights/test_truth.py",
     "tests/airflow/test_end_to_end.py",

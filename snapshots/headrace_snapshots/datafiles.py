@@ -17,14 +17,22 @@ def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) ->
 
 def verify(store: ObjectStore, file: DataFile) -> bytes:
     """The content of ``file``, once its length and checksum are found right. Raises BrokenObjectError."""
-    where = f"{store.uri}/{file.path}"
-    remedy = "restore it from a backup, or go on from an older snapshot"
     try:
         data = store.read(file.path)
     except ObjectNotFoundError as error:
-        raise BrokenObjectError(f"{where} is missing: {remedy}") from error
+        raise missing(store, file) from error
     if len(data) != file.bytes:
-        raise BrokenObjectError(f"{where} has {len(data)} bytes, its manifest says {file.bytes}: {remedy}")
+        raise _broken(store, file, f"has {len(data)} bytes, its manifest says {file.bytes}")
     if checksum(data) != file.sha256:
-        raise BrokenObjectError(f"{where} has another content than its manifest says: {remedy}")
+        raise _broken(store, file, "has another content than its manifest says")
     return data
+
+
+def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:
+    """What is wrong with ``file`` if it is gone."""
+    return _broken(store, file, "is missing")
+
+
+def _broken(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:
+    remedy = "restore it from a backup, or go on from an older snapshot"
+    return BrokenObjectError(f"{store.uri}/{file.path} {problem}: {remedy}")

@@ -34,6 +34,11 @@ class Added:
     expires: Instant = NEVER
     expired: int = 0
 
+    @property
+    def adds(self) -> bool:
+        """Whether there is something to store."""
+        return self.rows is not None
+
 
 _Layer = TypeVar("_Layer", bound=Layer)
 
@@ -56,4 +61,4 @@ def put_on_top(
         top = merged(grown[start:], start == 0)
         grown = [*grown[:start], *([top] if top.count else [])]
     replaces = 0 if start is None else len(layers) - start
-    return grown, Added(top.rows, replaces, (top.first_epoch, top.last_epoch), top.expires)
+    return grown, Added(top.rows if top.count else None, replaces, (top.first_epoch, top.last_epoch), top.expires)

@@ -193,4 +193,4 @@ def _layer(files: tuple[DataFile, ...], first: int, last: int, expires: Instant 
 def _after(layers: tuple[Layer, ...], added: TableChange, files: tuple[DataFile, ...]) -> tuple[Layer, ...]:
     """The layers of a table behind an epoch that ``added`` to it and wrote ``files``."""
     kept = layers[added.expired : len(layers) - added.replaces]
-    return (*kept, _layer(files, *added.epochs, added.expires)) if files else kept
+    return (*kept, _layer(files, *added.epochs, added.expires)) if added.adds else kept

@@ -19,10 +19,12 @@ R = TypeVar("R")
 
 
 class TableChange(Protocol):
-    """What an epoch does to a table of layers: the ``expired`` oldest go, what is stored of it comes in place of the
-    ``replaces`` newest, and holds the rows of ``epochs``.
+    """What an epoch does to a table of layers: the ``expired`` oldest go; if it ``adds`` one, be it without rows, that
+    comes in place of the ``replaces`` newest and holds the rows of ``epochs``.
     """
 
+    @property
+    def adds(self) -> bool: ...
     @property
     def replaces(self) -> int: ...
     @property

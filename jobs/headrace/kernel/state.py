@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.kernel.groups import Ints
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
 
 Hashes = NDArray[np.uint64]
 
@@ -52,21 +52,14 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def lookup(
-    stage: CompiledStage,
-    layers: Sequence[pa.RecordBatch],
-    touched: Hashes,
-    clocks: Clocks,
-    signals: Sequence[Signal] = (),
-) -> pa.RecordBatch:
-    """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due activation,
-    and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
+def lookup(stage: CompiledStage, layers: Sequence[pa.RecordBatch], wanted: Hashes) -> pa.RecordBatch:
+    """The newest rows of keys whose hash is one of ``wanted``, which ascend. Rows that say that a window is gone are
+    left out.
     """
-    wanted = [touched, *(hashes_of(layer, due(layer, clocks)) for layer in layers)]
-    if signals:
-        wanted += [hashes_of(layer, _told(stage, layer, signals)) for layer in layers]
-    found = np.unique(np.concatenate(wanted))
-    rows = newest(stage, [rows_of(layer, found) for layer in layers]) if layers else no_rows(stage.state_schema)
+    found = [rows for layer in layers if (rows := rows_of(layer, wanted)).num_rows]
+    if not found:
+        return no_rows(stage.state_schema)
+    rows = newest(stage, found)
     return rows.filter(pc.not_equal(rows.column(c.STATUS), c.DELETED))
 
 
@@ -76,29 +69,27 @@ def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
     return found
 
 
-def due(layer: pa.RecordBatch, clocks: Clocks) -> NDArray[np.bool_]:
-    """Which rows want an activation under ``clocks``: what was due before was activated then, and a newer layer holds
-    what became of it. (Until the watermark has passed its end, the next event-time activation of an open window is its
-    end.)
-    """
-    event, time = layer.column(c.DUE_EVENT).to_numpy(), layer.column(c.DUE_TIME).to_numpy()
-    found: NDArray[np.bool_] = (time > clocks.previous_processing_time) & (time <= clocks.processing_time)
-    for before, after in [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]:
-        if after > before:
-            found |= (event >= before) & (event < after)
-    return found
-
-
 def rows_of(layer: pa.RecordBatch, wanted: Hashes) -> pa.RecordBatch:
     """The rows of a layer whose hash is one of ``wanted``, which ascend."""
     own = layer.column(c.HASH).to_numpy()
+    if not len(own):
+        return layer
+    wanted = wanted[np.searchsorted(wanted, own[0]) : np.searchsorted(wanted, own[-1], "right")]
+    rows = _found_one_by_one(own, wanted) if len(wanted) < len(own) else _found_by_all(own, wanted)
+    return layer if len(rows) == len(own) else layer.take(pa.array(rows))
+
+
+def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
     low, high = np.searchsorted(own, wanted, "left"), np.searchsorted(own, wanted, "right")
     sizes = high - low
-    total = int(sizes.sum())
-    if total == layer.num_rows:
-        return layer
     begins = np.cumsum(sizes) - sizes
-    return layer.take(pa.array(np.arange(total) - np.repeat(begins - low, sizes)))
+    found: Ints = np.arange(int(sizes.sum())) - np.repeat(begins - low, sizes)
+    return found
+
+
+def _found_by_all(own: Hashes, wanted: Hashes) -> Ints:
+    places = np.searchsorted(wanted, own)
+    return np.flatnonzero(wanted[np.minimum(places, len(wanted) - 1)] == own)
 
 
 # --- signals (semantics 9.3)
@@ -115,12 +106,13 @@ def hearing(
     return reduce(np.logical_or, heard, nobody)
 
 
-def _told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal]) -> NDArray[np.bool_]:
+def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal]) -> NDArray[np.bool_]:
+    """Which rows of a layer are of open windows that hear one of ``signals``."""
     names = stage.trigger.signals
     rows = {name: layer.column(name) for name in stage.identity}
     is_open: NDArray[np.bool_] = layer.column(c.STATUS).to_numpy() == c.OPEN
-    told = [hearing(stage, rows, name, signals) for name in names]
-    heard: NDArray[np.bool_] = reduce(np.logical_or, told, np.zeros(layer.num_rows, np.bool_))
+    each = [hearing(stage, rows, name, signals) for name in names]
+    heard: NDArray[np.bool_] = reduce(np.logical_or, each, np.zeros(layer.num_rows, np.bool_))
     return is_open & heard
 
 

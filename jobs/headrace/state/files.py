@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.kernel.state import together
 from headrace.program import columns as c
 from headrace.state.groups import groups_of
 from headrace_snapshots.datafiles import verify
@@ -57,7 +58,10 @@ def parquet_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, byte
 
 def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema) -> pa.RecordBatch:
     """The rows of ``files``, one below the other, as ``schema`` says. Raises BrokenObjectError for a damaged one."""
-    tables = [pq.read_table(pa.BufferReader(verify(store, file)), use_threads=False) for file in files]
-    whole = pa.concat_tables([schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)])
-    columns = [pa.concat_arrays(column.chunks) for column in whole.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return together(schema, [decoded(verify(store, file), schema) for file in files])
+
+
+def decoded(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a Parquet file, as ``schema`` says."""
+    table = pq.read_table(pa.BufferReader(data), use_threads=False)
+    return together(schema, table.select(schema.names).cast(schema).to_batches())

@@ -5,8 +5,9 @@ kept in immutable layers in the order of their hashes. An id is forgotten once t
 plus the horizon: it counts no more from then on, and is left out when its layer is merged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,42 +19,15 @@ from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.state import no_rows, rows_of, together
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Schema
-from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
 from headrace.program import columns as c
-from headrace_snapshots.format.layers import plan_merge
+from headrace.state.layering import LayerChange, StateLayer, expired, put_on_top, with_stored
+from headrace.state.merging import merge_ids
+from headrace.state.runs import Run
 
 _AT = "at"
-
-
-@dataclass(frozen=True)
-class IdLayer:
-    """Rows that epochs ``first_epoch`` to ``last_epoch`` remembered."""
-
-    rows: pa.RecordBatch
-    first_epoch: int
-    last_epoch: int
-    expires: Instant
-
-
-@dataclass(frozen=True)
-class IdChange:
-    """What an epoch does to the layers: the ``expired`` oldest go, ``top`` replaces the ``replaces`` newest."""
-
-    top: IdLayer | None = None
-    replaces: int = 0
-    expired: int = 0
-
-    @property
-    def epochs(self) -> tuple[int, int]:
-        """Whose rows ``top`` holds."""
-        return (0, 0) if self.top is None else (self.top.first_epoch, self.top.last_epoch)
-
-    @property
-    def expires(self) -> Instant:
-        """The watermark that must be exceeded for ``top`` to count no more."""
-        return NEVER if self.top is None else self.top.expires
 
 
 @dataclass(frozen=True)
@@ -62,7 +36,7 @@ class RememberedIds:
 
     deduplicate: Deduplicate
     columns: Schema
-    layers: tuple[IdLayer, ...] = ()
+    layers: tuple[StateLayer, ...] = ()
     watermark: Instant = MIN_INSTANT
 
     @property
@@ -95,8 +69,11 @@ class RememberedIds:
 
     def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
-        rows = together(self.schema, [rows_of(layer.rows, wanted) for layer in self.layers])
-        return rows.filter(pa.array(~self._is_beyond(rows.column(_AT).to_numpy())))
+        rows = together(self.schema, [rows_of(run.rows, wanted) for layer in self.layers for run in layer.runs])
+        return rows.filter(pa.array(self._counts(rows)))
+
+    def _counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        return ~self._is_beyond(rows.column(_AT).to_numpy())
 
     def _is_beyond(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
@@ -104,23 +81,24 @@ class RememberedIds:
 
     def after(
         self, epoch: int, judged: Mapping[str, pa.Array] | None, watermark: Instant
-    ) -> "tuple[RememberedIds, IdChange]":
+    ) -> "tuple[RememberedIds, LayerChange]":
         """Ids after ``epoch``, whose records are ``judged`` (None: it had none), and what that means for the stored
         ones.
         """
-        gone = 0
-        while gone < len(self.layers) and watermark > self.layers[gone].expires:
-            gone += 1
-        layers, change = list(self.layers[gone:]), IdChange(expired=gone)
+        gone = expired(self.layers, watermark)
+        left = self.layers[gone:]
         found = no_rows(self.schema) if judged is None else self._new(judged, epoch)
-        if found.num_rows:
-            left = len(layers)
-            layers.append(self._layer(found, epoch, epoch))
-            start = plan_merge([layer.rows.num_rows for layer in layers])
-            if start is not None:
-                layers = [*layers[:start], self._merged(layers[start:])]
-            change = IdChange(layers[-1], 0 if start is None else left - start, gone)
-        return replace(self, layers=tuple(layers), watermark=watermark), change
+        if not found.num_rows:
+            return replace(self, layers=left, watermark=watermark), LayerChange(expired=gone)
+        layers = put_on_top(left, self._layer(found, epoch))
+        # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
+        merged = partial(merge_ids, self.schema, [layers[-1]], self._counts)
+        change = LayerChange(layers[-1], len(left) + 1 - len(layers), gone, merged)
+        return replace(self, layers=layers, watermark=watermark), change
+
+    def with_stored(self, stored: StateLayer) -> "RememberedIds":
+        """With ``stored`` in place of the layer of the same epochs, whose rows it holds; if there is none, as it is."""
+        return replace(self, layers=with_stored(self.layers, stored))
 
     def _new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
         rows = pa.array(np.flatnonzero(_takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
@@ -129,16 +107,9 @@ class RememberedIds:
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
         return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def _merged(self, layers: Sequence[IdLayer]) -> IdLayer:
-        rows = together(self.schema, [layer.rows for layer in layers])
-        # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
-        alive = rows.filter(pa.array(~self._is_beyond(rows.column(_AT).to_numpy())))
-        return self._layer(_in_order(alive), layers[0].first_epoch, layers[-1].last_epoch)
-
-    def _layer(self, rows: pa.RecordBatch, first: int, last: int) -> IdLayer:
+    def _layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
         latest = pc.max(rows.column(_AT)).as_py()
-        expires = MIN_INSTANT if latest is None else Instant(latest + int(self.deduplicate.horizon))
-        return IdLayer(rows, first, last, expires)
+        return StateLayer((Run(rows),), epoch, epoch, Instant(latest + int(self.deduplicate.horizon)))
 
 
 def _takes_part(judged: Mapping[str, pa.Array]) -> NDArray[np.bool_]:

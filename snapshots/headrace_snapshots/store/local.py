@@ -5,17 +5,14 @@ nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is t
 survives a power cut: the file is flushed, the folder that names it, and every folder above that up to the root, whoever
 made it.
 
-A file without a name yet is locked by its writer. One that nobody has locked was left by a process that died, and goes
-with the next put of another.
+What a process that died has left without a name goes with the next put of another (``store.unnamed``).
 """
 
-import fcntl
 import os
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import xxhash
 
@@ -30,6 +27,7 @@ from headrace_snapshots.store.port import (
     check_path,
     sort_key,
 )
+from headrace_snapshots.store.unnamed import sweep, unnamed_file
 
 UNNAMED = ".headrace-unnamed"
 """Below the root: files without a name yet; never listed."""
@@ -115,7 +113,7 @@ class LocalStore:
         self._make(folder)
         self._sweep(folder)
         self._make(target.parent)
-        with _locked(folder) as (unnamed, file):
+        with unnamed_file(folder) as (unnamed, file):
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -141,27 +139,7 @@ class LocalStore:
         if self._is_swept:
             return
         self._is_swept = True
-        for left in folder.iterdir():
-            # Gone already, still locked, or another user's, who will sweep it.
-            with suppress(FileNotFoundError, BlockingIOError, PermissionError), left.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new file in ``folder``, locked as long as this lasts, and removed then if it is still there."""
-    while True:
-        path = folder / uuid.uuid4().hex
-        with path.open("xb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if os.fstat(file.fileno()).st_nlink:
-                    yield path, file
-                    return
-            finally:
-                path.unlink(missing_ok=True)
-        # Somebody who swept had the lock first: once more, under another name.
+        sweep(folder)
 
 
 def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:

@@ -1,12 +1,13 @@
 """Epochs of one pipeline in this process, without a JVM: restore, compute one after another, store what changed.
 
 ``compute`` is called from one thread, epoch by epoch; ``write`` may run beside it in another, since everything it
-reads is immutable.
+reads is immutable. It merges layers too: until they are one, epochs look into all of them.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import elements_in_order
 from headrace.kernel.types import TIMESTAMP
-from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
 from headrace.program import columns as c
@@ -36,9 +37,13 @@ from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.planning import advance
 from headrace.sources.progress import InputProgress, Progress
+from headrace.state.cache import default_cache
 from headrace.state.files import put_rows, read_rows
-from headrace.state.ids import IdChange, IdLayer, RememberedIds
-from headrace.state.layers import Layers, StateLayer
+from headrace.state.ids import RememberedIds
+from headrace.state.layering import LayerChange, StateLayer
+from headrace.state.layers import Layers
+from headrace.state.stored import open_rows
+from headrace.state.storing import put_layer
 from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile
@@ -86,7 +91,7 @@ class Computed:
     epoch: int
     files: ByInput
     taken: Taken
-    remembered: IdChange
+    remembered: LayerChange
     stages: tuple[Stepped, ...]
     progress: Progress
     counts: Mapping[str, int]
@@ -112,6 +117,8 @@ class LocalEngine:
             self.ids = RememberedIds(pipeline.deduplicate, pipeline.schema)
         self.progress = Progress()
         self.epoch = -1
+        self.cache = default_cache()
+        self._stored: SimpleQueue[tuple[str, StateLayer]] = SimpleQueue()
 
     def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[StoredLayer]]) -> None:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
@@ -120,25 +127,21 @@ class LocalEngine:
         outputs = progress.output_watermarks or [MIN_INSTANT] * len(self.operators)
         names = state_tables(self.pipeline)
         for name, operator, watermark, output in zip(names, self.operators, inputs, outputs, strict=False):
-            stored = tables.get(name, ())
-            layers = Layers(operator.compiled, tuple(self._load(operator.compiled, layer) for layer in stored))
-            operator.restore(layers, StageClocks(watermark, progress.processing_time, output))
+            opened = self._opened(operator.compiled.state_schema, tables.get(name, ()))
+            operator.restore(
+                Layers(operator.compiled, opened), StageClocks(watermark, progress.processing_time, output)
+            )
         self.inputs |= progress.inputs
         if self.ids is not None:
-            known = tuple(self._load_ids(self.ids.schema, layer) for layer in tables.get(IDS, ()))
-            self.ids = RememberedIds(self.ids.deduplicate, self.ids.columns, known, progress.watermark)
+            known = self._opened(self.ids.schema, tables.get(IDS, ()))
+            self.ids = replace(self.ids, layers=known, watermark=progress.watermark)
         first, clocks = self.operators[0], [self._clock(name) for name in self.inputs]
         wanted = first.compiled.trigger.percentiles
         percentiles = {q: min(clock.percentile(q) for clock in clocks) for q in wanted}
         first.clocks = replace(first.clocks, percentiles=percentiles)
 
-    def _load(self, stage: CompiledStage, layer: StoredLayer) -> StateLayer:
-        rows = read_rows(self.store, layer.files, stage.state_schema)
-        return StateLayer(rows, layer.first_epoch, layer.last_epoch, _expires(layer))
-
-    def _load_ids(self, schema: pa.Schema, layer: StoredLayer) -> IdLayer:
-        rows = read_rows(self.store, layer.files, schema)
-        return IdLayer(rows, layer.first_epoch, layer.last_epoch, _expires(layer))
+    def _opened(self, schema: pa.Schema, stored: Sequence[StoredLayer]) -> tuple[StateLayer, ...]:
+        return tuple(open_rows(self.cache, self.store, schema, layer) for layer in stored)
 
     executor = "local"
     scan_requests = NoRequests()
@@ -173,6 +176,7 @@ class LocalEngine:
 
     def _compute(self, files: ByInput, processing_time: Instant, is_last: bool, signals: Sequence[Signal]) -> Computed:
         started = time.monotonic()
+        self._let_go_of_what_is_stored()
         epoch = self.epoch + 1
         now = Instant(max(self.progress.processing_time, processing_time))
         taken = self._take(files, epoch, now)
@@ -191,7 +195,7 @@ class LocalEngine:
         )
         self.progress = self._come_to(files, taken, clocks)
         self.epoch = epoch
-        remembered = IdChange()
+        remembered = LayerChange()
         if self.ids is not None:
             seen = None if taken.records is None else taken.records.columns
             self.ids, remembered = self.ids.after(epoch, seen, self.progress.watermark)
@@ -257,6 +261,12 @@ class LocalEngine:
         def table(rows: pa.RecordBatch | None, name: str) -> tuple[DataFile, ...]:
             return put_rows(self.store, f"{prefix}/{name}-00000-0", rows)
 
+        def layer(change: LayerChange, name: str) -> tuple[DataFile, ...]:
+            files, top = put_layer(self.store, self.cache, f"{prefix}/{name}-00000-0", change)
+            if top is not None:
+                self._stored.put((name, top))
+            return files
+
         last, records = computed.stages[-1], computed.taken.records
         late = None
         rejected = []
@@ -267,14 +277,25 @@ class LocalEngine:
         dead = [rows for rows in rejected if rows is not None]
         return Written(
             state=tuple(
-                table(stage.state.top.rows if stage.state.top else None, name)
+                layer(stage.state, name)
                 for name, stage in zip(state_tables(self.pipeline), computed.stages, strict=True)
             ),
-            ids=table(computed.remembered.top.rows if computed.remembered.top else None, IDS),
+            ids=layer(computed.remembered, IDS),
             panes=table(last.result.panes() if last.result else None, "panes"),
             late=table(late, "late"),
             rejected=table(pa.concat_batches(dead) if dead else None, "rejected"),
         )
+
+    def _let_go_of_what_is_stored(self) -> None:
+        """Go on with the stored form of layers that ``write`` has merged and put into the cache meanwhile."""
+        names = state_tables(self.pipeline)
+        while not self._stored.empty():
+            name, layer = self._stored.get()
+            if name == IDS and self.ids is not None:
+                self.ids = self.ids.with_stored(layer)
+            else:
+                operator = self.operators[names.index(name)]
+                operator.layers = operator.layers.with_stored(layer)
 
     def _rejected_panes(self, computed: Computed, number: int) -> pa.RecordBatch | None:
         """Of the aggregation ``number`` the panes above it whose key is NULL there."""
@@ -325,10 +346,6 @@ def _refuse_spark_code(pipeline: Pipeline) -> None:
                 f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
                 "run it with --executor spark"
             )
-
-
-def _expires(layer: StoredLayer) -> Instant:
-    return NEVER if layer.expires is None else Instant(layer.expires)
 
 
 def _counts(files: ByInput, stages: tuple[Stepped, ...]) -> dict[str, int]:

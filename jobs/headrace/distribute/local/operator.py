@@ -15,7 +15,8 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Stage
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
-from headrace.state.layers import LayerChange, Layers
+from headrace.state.layering import LayerChange
+from headrace.state.layers import Layers
 
 NOTHING = AggregatedBundle()
 

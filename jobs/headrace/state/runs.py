@@ -1,0 +1,134 @@
+"""Runs: rows in the order of their hashes, as one data file holds them, and what they want next."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.kernel.groups import Ints
+from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
+from headrace.state.groups import Hashes, Part
+
+Rows = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class DeadlineIndex:
+    """The activations that rows want: ascending ``times``, and of each the row that wants it, ``begin`` the first one
+    that counts and ``length`` how many do. What is said of times alone holds for all rows, so for some it is a bound.
+    """
+
+    times: Ints
+    rows: Rows
+    begin: int
+    length: int
+
+    @classmethod
+    def of(cls, dues: Ints) -> "DeadlineIndex":
+        """Of a column of dues, NEVER where a row wants none."""
+        rows = np.flatnonzero(dues < NEVER)
+        order = rows[_order(dues[rows])]
+        return cls(dues[order], order.astype(np.uint32), 0, len(dues))
+
+    def within(self, begin: int, length: int) -> "DeadlineIndex":
+        """Of a part of its rows, which are numbered from ``begin`` on then."""
+        return DeadlineIndex(self.times, self.rows, self.begin + begin, length)
+
+    def rows_in(self, low: int, high: int) -> Ints:
+        """The rows that want an activation at a time in [low, high)."""
+        found = self.rows[slice(*np.searchsorted(self.times, [low, high]))].astype(np.int64) - self.begin
+        own: Ints = found[(found >= 0) & (found < self.length)]
+        return own
+
+    def any_in(self, low: int, high: int) -> bool:
+        """Whether an activation may be due at a time in [low, high)."""
+        return bool(np.searchsorted(self.times, low) < np.searchsorted(self.times, high))
+
+    def next_from(self, at: int) -> Instant:
+        """A lower bound of the first activation at ``at`` or later, NEVER if there is none before the end of time."""
+        found = int(np.searchsorted(self.times, at))
+        first = int(self.times[found]) if found < len(self.times) else int(NEVER)
+        return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """What the rows of a run want: watermarks, processing times, and a lower bound of their holds."""
+
+    event: DeadlineIndex
+    time: DeadlineIndex
+    hold: Instant
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> "Deadlines":
+        """Of state rows."""
+        least = pc.min(rows.column(c.HOLD)).as_py()
+        event, time = (DeadlineIndex.of(rows.column(name).to_numpy()) for name in (c.DUE_EVENT, c.DUE_TIME))
+        return cls(event, time, NEVER if least is None else Instant(least))
+
+    def within(self, begin: int, length: int) -> "Deadlines":
+        """Those of a part of the rows."""
+        return Deadlines(self.event.within(begin, length), self.time.within(begin, length), self.hold)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before."""
+
+    rows: pa.RecordBatch
+    known: Deadlines | None = None
+
+    @cached_property
+    def deadlines(self) -> Deadlines:
+        """Those of state rows; others have none."""
+        return Deadlines.of(self.rows) if self.known is None else self.known
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The hash of each row."""
+        found: Hashes = self.rows.column(c.HASH).to_numpy()
+        return found
+
+    def cut(self, part: Part) -> "Run":
+        """Its rows of ``part``, without a copy."""
+        span = part.span(self.hashes)
+        begin, length = span.start, span.stop - span.start
+        return Run(self.rows.slice(begin, length), self.known and self.known.within(begin, length))
+
+    def due(self, clocks: Clocks) -> Hashes:
+        """The hashes of rows that want an activation under ``clocks``: what was due before was activated then, and a
+        newer run holds what became of it. (Until the watermark has passed its end, the next event-time activation of an
+        open window is its end.)
+        """
+        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
+        found = [self.deadlines.event.rows_in(before, after) for before, after in steps]
+        found.append(self.deadlines.time.rows_in(clocks.previous_processing_time + 1, clocks.processing_time + 1))
+        wanted: Hashes = self.hashes[np.concatenate(found)]
+        return wanted
+
+    def is_due(self, clocks: Clocks) -> bool:
+        """Whether some row may want an activation under ``clocks`` (a newer run may know better)."""
+        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
+        if any(self.deadlines.event.any_in(before, after) for before, after in steps):
+            return True
+        return self.deadlines.time.any_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
+
+
+def _order(values: Ints) -> Ints:
+    """The places of ``values`` in ascending order, equal ones in their own.
+
+    A place is packed behind its value where both fit, for numpy sorts numbers several times faster than places.
+    """
+    if not len(values):
+        return np.zeros(0, np.int64)
+    least, bits = int(values.min()), len(values).bit_length()
+    if (int(values.max()) - least).bit_length() + bits > 64:
+        return np.argsort(values, kind="stable")
+    packed = ((values - least).view(np.uint64) << np.uint64(bits)) | np.arange(len(values), dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << bits) - 1)).view(np.int64)

@@ -1,0 +1,75 @@
+"""Putting the rows of a layer into the store, piece by piece, as files that any number of tasks can cut up again."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.program import columns as c
+from headrace.state.cache import LayerCache
+from headrace.state.files import parquet_files
+from headrace.state.groups import groups_of
+from headrace.state.layering import LayerChange, StateLayer
+from headrace.state.runs import Run
+from headrace_snapshots.format.codec import checksum
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+RUN_BYTES = 64 * 1024 * 1024
+"""What the rows of one file take in memory, about: as much is held while it is written, and while it is read."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A file of a layer, and its rows, mapped."""
+
+    file: DataFile
+    run: Run
+
+
+def put_layer(
+    store: ObjectStore, cache: LayerCache, name: str, change: LayerChange
+) -> tuple[tuple[DataFile, ...], StateLayer | None]:
+    """Store what ``change`` puts on top, merged, as files called ``name`` and a number: they, and the layer, mapped."""
+    if change.top is None:
+        return (), None
+    stored = list(put_runs(store, cache, name, change.merged()))
+    top = StateLayer(tuple(each.run for each in stored), *change.epochs, change.expires)
+    return tuple(each.file for each in stored), top
+
+
+def put_runs(store: ObjectStore, cache: LayerCache, name: str, pieces: Iterable[pa.RecordBatch]) -> Iterator[StoredRun]:
+    """Store rows that come in the order of their hashes as files of about RUN_BYTES, which say their key groups, called
+    ``name`` and a number. Each enters the cache once it is stored.
+    """
+    for number, rows in enumerate(_collected(pieces)):
+        ((_, data, count),) = parquet_files([rows])
+        path = f"{name}-{number}.parquet"
+        info = store.write(path, data)
+        groups = groups_of(rows.column(c.HASH).to_numpy())
+        file = DataFile(path, count, len(data), checksum(data), groups)
+        yield StoredRun(file, cache.enter(store, file, Run(rows), info))
+
+
+def _collected(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in pieces of about RUN_BYTES."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for piece in pieces:
+        for part in _cut(piece):
+            held.append(part)
+            size += part.nbytes
+            if size >= RUN_BYTES:
+                yield _together(held)
+                held, size = [], 0
+    if held:
+        yield _together(held)
+
+
+def _cut(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, int(RUN_BYTES * piece.num_rows / max(piece.nbytes, 1)))
+    return (piece.slice(begin, rows) for begin in range(0, piece.num_rows, rows))
+
+
+def _together(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)

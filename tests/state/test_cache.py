@@ -1,0 +1,317 @@
+"""The cache of data files: the rows that were stored, or they are read again, and never anything else; bounded."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import FixConfigError
+from headrace.state.cache import LayerCache, default_cache
+from headrace.state.runs import Run
+from headrace.state.storing import put_runs
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import LocalStore, MemoryStore, ObjectStore
+from tests.state.rows import STAGE, Row, batch
+
+SCHEMA = STAGE.state_schema
+ROWS = batch([Row(f"key {number}", number % 3, due_event=number % 7, hold=number) for number in range(100)])
+LARGE = 10**9
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> LayerCache:
+    return LayerCache(tmp_path / "cache", LARGE)
+
+
+def put(store: ObjectStore, cache: LayerCache, rows: pa.RecordBatch = ROWS, name: str = "state") -> DataFile:
+    (stored,) = put_runs(store, cache, name, [rows])
+    return stored.file
+
+
+def gets(store: ObjectStore, action: Callable[[], object]) -> int:
+    before = store.requests.snapshot()
+    action()
+    return store.requests.since(before)["get"]
+
+
+def files(cache: LayerCache) -> list[Path]:
+    return sorted(cache.folder.glob("*.arrow"))
+
+
+def again(cache: LayerCache) -> LayerCache:
+    """What the next process has."""
+    return LayerCache(cache.folder, cache.limit_bytes)
+
+
+def same(run: Run) -> bool:
+    """Whether it is what was stored, deadlines too."""
+    found, expected = run.deadlines, Run(ROWS).deadlines
+    indexes = [(found.event, expected.event), (found.time, expected.time)]
+    return (
+        run.rows.equals(ROWS)
+        and found.hold == expected.hold == 0
+        and all((a.times == b.times).all() and (a.rows == b.rows).all() for a, b in indexes)
+    )
+
+
+def test_what_was_stored_is_not_read_again(store: MemoryStore, cache: LayerCache) -> None:
+    file = put(store, cache)
+    for reader in (cache, again(cache)):
+        assert gets(store, lambda reader=reader: reader.run(store, file, SCHEMA)) == 0
+        run = reader.run(store, file, SCHEMA)
+        assert same(run)
+        assert run.known is not None
+
+
+def test_an_object_is_read_once(store: MemoryStore, cache: LayerCache, tmp_path: Path) -> None:
+    file = put(store, cache)
+    other = LayerCache(tmp_path / "other", LARGE)
+    assert gets(store, lambda: other.run(store, file, SCHEMA)) == 1
+    assert same(other.run(store, file, SCHEMA))
+    assert gets(store, lambda: again(other).run(store, file, SCHEMA)) == 0
+
+
+def cut_off(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 100)
+
+
+def half(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def empty(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def foreign(file: Path) -> None:
+    file.write_bytes(b"ARROW1\0\0 not at all")
+
+
+def another_schema(file: Path) -> None:
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, pa.schema([("a", pa.int64())])) as writer:
+        writer.write(pa.record_batch({"a": [1]}))
+
+
+def without_rows(file: Path) -> None:
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, SCHEMA):
+        pass
+
+
+@pytest.mark.parametrize("damage", [cut_off, half, empty, foreign, another_schema, without_rows, Path.unlink])
+def test_a_file_that_is_no_run_is_made_again(
+    store: MemoryStore, cache: LayerCache, damage: Callable[[Path], None]
+) -> None:
+    file = put(store, cache)
+    damage(files(cache)[0])
+    fresh = again(cache)
+    assert same(fresh.run(store, file, SCHEMA))
+    assert gets(store, lambda: again(cache).run(store, file, SCHEMA)) == 0
+
+
+def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: LayerCache) -> None:
+    file, other = put(store, cache), put(store, cache, ROWS.slice(0, 10), "other")
+    (mine,) = (path for path in files(cache) if file.sha256 in path.name)
+    (others,) = (path for path in files(cache) if other.sha256 in path.name)
+    mine.write_bytes(others.read_bytes())
+    assert same(again(cache).run(store, file, SCHEMA))
+
+
+def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: MemoryStore, cache: LayerCache) -> None:
+    stored = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
+    sizes = [path.stat().st_size for path in files(cache)]
+    held = [cache.run(store, file, SCHEMA) for file in stored]
+    for age, file in enumerate([*stored[1:], stored[0]]):
+        (path,) = (path for path in files(cache) if file.sha256 in path.name)
+        os.utime(path, ns=(age, age))
+    small = LayerCache(cache.folder, sum(sizes) * 7 // 12)
+    put(store, small, ROWS.slice(40, 50), "one more")
+    left = {path.name.split("-")[0] for path in files(cache)}
+    assert len(left) == 4
+    assert stored[0].sha256 in left  # used last
+    assert not left & {file.sha256 for file in stored[1:4]}
+    assert all(run.rows.equals(ROWS.slice(number, 50)) for number, run in enumerate(held))
+    assert gets(store, lambda: small.run(store, stored[1], SCHEMA)) == 1
+
+
+def test_using_a_file_keeps_it(store: MemoryStore, cache: LayerCache) -> None:
+    file = put(store, cache)
+    (path,) = files(cache)
+    os.utime(path, ns=(0, 0))
+    cache.run(store, file, SCHEMA)
+    assert path.stat().st_mtime_ns > 0
+
+
+def test_its_size_is_bounded_however_much_enters(store: MemoryStore, cache: LayerCache) -> None:
+    put(store, cache)
+    limit = 10 * files(cache)[0].stat().st_size
+    small = LayerCache(cache.folder, limit)
+    for number in range(60):
+        put(store, small, ROWS.slice(number % 40, 60), str(number))
+        assert sum(path.stat().st_size for path in files(small)) < 1.2 * limit
+
+
+def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    held = [cache.run(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
+    held += [again(cache).run(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert all(run.rows.num_rows == 5 for run in held)
+
+
+# --- objects that are checked before a run goes on from them
+
+
+@pytest.fixture(params=["memory", "local"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "root")
+
+
+def requests(store: ObjectStore, action: Callable[[], object]) -> dict[str, int]:
+    before = store.requests.snapshot()
+    action()
+    return {kind: count for kind, count in store.requests.since(before).items() if count}
+
+
+def test_an_object_that_is_as_it_was_written_or_verified_costs_a_stat(
+    any_store: ObjectStore, cache: LayerCache
+) -> None:
+    file = put(any_store, cache)
+    assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
+    files(cache)[0].unlink()
+    assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1, "get": 1}
+    assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
+    assert requests(any_store, lambda: again(cache).run(any_store, file, SCHEMA)) == {}
+
+
+def flip(store: ObjectStore, path: str) -> None:
+    data = bytearray(store.read(path))
+    data[len(data) // 2] ^= 1
+    store.write(path, bytes(data))
+
+
+def shorten(store: ObjectStore, path: str) -> None:
+    store.write(path, store.read(path)[:-1])
+
+
+def remove(store: ObjectStore, path: str) -> None:
+    store.delete(path)
+
+
+@pytest.mark.parametrize("damage", [flip, shorten, remove])
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_an_object_that_is_not_what_was_written_is_found_whatever_the_cache_holds(
+    any_store: ObjectStore, cache: LayerCache, damage: Callable[[ObjectStore, str], None], is_cached: bool
+) -> None:
+    file = put(any_store, cache)
+    damage(any_store, file.path)
+    if not is_cached:
+        files(cache)[0].unlink()
+    with pytest.raises(BrokenObjectError, match=r"state-0\.parquet"):
+        again(cache).check(any_store, file, SCHEMA)
+
+
+def test_a_copy_of_a_root_is_verified_once(cache: LayerCache, tmp_path: Path) -> None:
+    store, copy = LocalStore(tmp_path / "root"), LocalStore(tmp_path / "copy")
+    file = put(store, cache)
+    copy.write(file.path, store.read(file.path))
+    assert requests(copy, lambda: again(cache).check(copy, file, SCHEMA)) == {"stat": 1, "get": 1}
+    assert requests(copy, lambda: again(cache).check(copy, file, SCHEMA)) == {"stat": 1}
+
+
+def test_what_is_read_without_a_check_is_verified_too(store: MemoryStore, cache: LayerCache) -> None:
+    file = put(store, cache)
+    flip(store, file.path)
+    files(cache)[0].unlink()
+    with pytest.raises(BrokenObjectError):
+        again(cache).run(store, file, SCHEMA)
+    assert files(cache) == []
+
+
+# --- several processes, and folders
+
+SHARING = """
+import sys
+from pathlib import Path
+from headrace.state.cache import LayerCache
+from headrace_snapshots.store import LocalStore
+from tests.state.test_cache import ROWS, SCHEMA, put
+folder, root, limit = Path(sys.argv[1]), LocalStore(Path(sys.argv[2])), int(sys.argv[3])
+for number in range(30):
+    cache = LayerCache(folder, limit)
+    rows = ROWS.slice(number % 10, 50)
+    file = put(root, cache, rows, f"{sys.argv[4]}-{number}")
+    for reader in (cache, LayerCache(folder, limit)):
+        assert reader.run(root, file, SCHEMA).rows.equals(rows)
+"""
+
+
+@pytest.mark.slow
+def test_processes_share_a_folder(cache: LayerCache, tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "root")
+    put(store, cache)
+    limit = str(4 * files(cache)[0].stat().st_size)
+    command = [sys.executable, "-c", SHARING, str(cache.folder), str(store.root), limit]
+    started = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
+    assert [process.wait(timeout=120) for process in started] == [0, 0, 0]
+    assert list((cache.folder / "unnamed").iterdir()) == []
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+from headrace.state import cache as caches
+from headrace_snapshots.store import MemoryStore
+from tests.state.test_cache import LARGE, put
+caches.write_run = lambda path, *_: os._exit(9)
+put(MemoryStore(), caches.LayerCache(Path(sys.argv[1]), LARGE))
+"""
+
+
+@pytest.mark.slow
+def test_what_a_process_left_that_died_goes(store: MemoryStore, cache: LayerCache) -> None:
+    done = subprocess.run([sys.executable, "-c", DYING, str(cache.folder)], check=False, timeout=120)
+    assert done.returncode == 9
+    assert len(list((cache.folder / "unnamed").iterdir())) == 1
+    put(store, cache)
+    assert list((cache.folder / "unnamed").iterdir()) == []
+
+
+def test_the_folder_is_the_users_own_and_made_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = default_cache.__wrapped__()
+    assert cache.folder == tmp_path / "headrace/state"
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+    assert 0 < cache.limit_bytes <= 20 * 10**9
+
+
+def test_the_environment_names_folder_and_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "here"))
+    monkeypatch.setenv("HEADRACE_CACHE_BYTES", "1000")
+    cache = default_cache.__wrapped__()
+    assert (cache.folder, cache.limit_bytes) == (tmp_path / "here", 1000)
+    monkeypatch.setenv("HEADRACE_CACHE_BYTES", "1 GB")
+    with pytest.raises(FixConfigError, match="HEADRACE_CACHE_BYTES is '1 GB'"):
+        default_cache.__wrapped__()
+
+
+def test_a_folder_that_cannot_be_written_is_told(store: MemoryStore, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FixConfigError, match="set HEADRACE_CACHE to a folder"):
+        LayerCache(tmp_path / "file/cache", LARGE)
+    cache = LayerCache(tmp_path / "cache", LARGE)
+    (cache.folder / "unnamed").rmdir()
+    with pytest.raises(FixConfigError, match="set HEADRACE_CACHE to a folder"):
+        put(store, cache)

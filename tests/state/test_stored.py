@@ -1,0 +1,96 @@
+"""Layers opened for parts of the keys: however they are cut, together they are the whole."""
+
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.model.time import NEVER, Instant
+from headrace.program.firing import Clocks
+from headrace.state import storing
+from headrace.state.cache import LayerCache
+from headrace.state.groups import parts
+from headrace.state.layering import StateLayer
+from headrace.state.layers import Layers
+from headrace.state.stored import open_layer
+from headrace.state.storing import put_runs
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.store import MemoryStore
+from tests.reference.strategies import examples
+from tests.state.rows import BATCHES, STAGE, Row, batch, together
+
+NOBODY = np.zeros(0, np.uint64)
+INSTANTS = st.integers(0, 10)
+
+
+def stored(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch, run_bytes: int) -> Layer:
+    with mock.patch.object(storing, "RUN_BYTES", run_bytes):
+        files = tuple(each.file for each in put_runs(store, cache, "state", [rows]))
+    return Layer(files, rows.num_rows, 3, 5, 77)
+
+
+def rows_of(layer: StateLayer) -> list[pa.RecordBatch]:
+    return [run.rows for run in layer.runs]
+
+
+@given(BATCHES, st.integers(1, 7), st.sampled_from([1, 2000, 10**9]), st.sampled_from([2, 64]), st.data())
+@settings(examples(100))
+def test_parts_are_the_whole(rows: list[Row], number: int, run_bytes: int, bits: int, data: st.DataObject) -> None:
+    written = batch(rows, bits=bits)
+    before, after = sorted(data.draw(st.tuples(INSTANTS, INSTANTS)))
+    clocks = Clocks(Instant(before), Instant(after), Instant(before), Instant(after))
+    with tempfile.TemporaryDirectory() as folder:
+        store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
+        layer = stored(store, cache, written, run_bytes)
+        opened = [open_layer(cache, store, STAGE, layer, part) for part in parts(number)]
+        assert together([piece for each in opened for piece in rows_of(each)]).equals(written)
+        assert sum(each.row_count for each in opened) == written.num_rows
+        assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened} == {(3, 5, 77)}
+
+        whole = Layers(STAGE, (open_layer(cache, store, STAGE, layer),))
+        alone = [Layers(STAGE, (each,)) for each in opened]
+        due = together([each.lookup(NOBODY, clocks) for each in alone])
+        assert due.equals(whole.lookup(NOBODY, clocks))
+        assert min(each.earliest_hold(Instant(after)) for each in alone) == whole.earliest_hold(Instant(after))
+        nexts = [each.next_due(Instant(before), Instant(after)) for each in alone]
+        assert tuple(map(min, zip(*nexts, strict=True))) == whole.next_due(Instant(before), Instant(after))
+
+
+@given(BATCHES, st.tuples(INSTANTS, INSTANTS), st.tuples(INSTANTS, INSTANTS))
+@settings(examples(200))
+def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[int, int], time: tuple[int, int]) -> None:
+    before, after = sorted(event)
+    previous, now = sorted(time)
+    clocks = Clocks(Instant(before), Instant(after), Instant(previous), Instant(now))
+    layers = Layers(STAGE, (StateLayer((storing.Run(batch(rows)),), 0, 0),))
+    found = {key["user"] for key in layers.lookup(NOBODY, clocks).to_pylist()}
+    due = {row.key for row in rows if before <= row.due_event < after or previous < row.due_time <= now}
+    assert found == {row.key for row in rows if row.key in due and row.status != 2}
+    waiting = [row.due_event for row in rows if row.due_event >= before]
+    assert layers.next_due(Instant(before), Instant(now))[0] == min(waiting, default=NEVER)
+
+
+def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
+    store, cache = MemoryStore(), LayerCache(tmp_path / "written", 10**9)
+    layer = stored(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)
+    assert len(layer.files) > 20
+    before = store.requests.snapshot()
+    opened = open_layer(LayerCache(tmp_path / "empty", 10**9), store, STAGE, layer, parts(8)[3])
+    assert len(opened.runs) <= len(layer.files) // 8 + 2
+    assert store.requests.since(before)["get"] == len(opened.runs)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: int) -> None:
+    store, cache = MemoryStore(), LayerCache(tmp_path, 10**9)
+    rows = batch([Row(f"key {number}", 0) for number in range(100)])
+    layer = stored(store, cache, rows, 10**9)
+    old = Layer(tuple(storing.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0)
+    opened = [open_layer(cache, store, STAGE, old, part) for part in parts(number)]
+    assert together([piece for each in opened for piece in rows_of(each)]).equals(rows)
+    assert opened[0].expires == NEVER
