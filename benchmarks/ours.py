@@ -9,11 +9,12 @@ from benchmarks.runs import Measured, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload, pipeline
 from headrace.engine.session import spark_session
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions
+from headrace.entrypoints.options import MAIN, Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import CURRENT, files
 from headrace.entrypoints.view_columns import View
 from headrace.model.time import MAX_INSTANT, parse
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace_snapshots.format.manifest import Manifest
 

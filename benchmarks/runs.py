@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from benchmarks.workloads import Side, Workload
-from headrace.entrypoints.options import Executor
+from headrace.pipeline.executors import Executor
 
 
 @dataclass(frozen=True)

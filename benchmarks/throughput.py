@@ -17,7 +17,7 @@ from benchmarks import data
 from benchmarks.comparison import FOLDER, compare, machine, show, workplace
 from benchmarks.runs import Run
 from benchmarks.workloads import Side, Workload
-from headrace.entrypoints.options import Executor
+from headrace.pipeline.executors import Executor
 
 
 def main() -> None:
@@ -58,7 +58,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--executor", type=Executor, choices=list(Executor), default=Executor.SPARK, help="ours")
+    parser.add_argument(
+        "--executor", type=Executor, choices=[Executor.SPARK, Executor.LOCAL], default=Executor.SPARK, help="ours"
+    )
     common_arguments(parser)
     return parser.parse_args()
 

@@ -1,22 +1,27 @@
-"""What spark-submit runs: one action of one pipeline, whose result object is written whatever happens.
+"""What a task of Airflow runs, by spark-submit or in a process of its own: one action of one pipeline.
 
-It tells what it does on its standard output, line by line, for the log of the Airflow task that submitted it.
+Its result object is written whatever happens. It tells what it does on its standard output, line by line, for the log
+of the task.
 """
 
 import argparse
 import importlib
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import cast
 
-from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions, parse_clock, parse_signal
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.entrypoints.report import Lines, Listener, Where, ending
 from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
 from headrace.entrypoints.roots import MissingRootError
 from headrace.errors import HeadraceError
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import resolve
 from headrace_snapshots.store import open_store
 
@@ -28,8 +33,10 @@ EntryPoint = Callable[[str, str, RunOptions, Listener], RunResult]
 def main(arguments: list[str]) -> int:
     """Run the action that ``arguments`` name; the exit code is 0 or that of the error's branch (headrace.errors)."""
     given = _parser().parse_args(arguments)
+    if given.end_with_input:
+        Thread(target=_end_with_input, daemon=True).start()
     started_at = now()
-    _tell("::endgroup::")  # the task folds what Spark says while it starts
+    _tell("::endgroup::")  # the task folds what is said until here
     try:
         result = _entry_point(given.action)(given.pipeline, given.root, _options(given), Lines(_tell))
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
@@ -54,6 +61,13 @@ def main(arguments: list[str]) -> int:
     except HeadraceError as error:
         return exit_code or _report(error)
     return exit_code
+
+
+def _end_with_input() -> None:
+    """Wait until the standard input ends, because whoever started this process has ended; then end, with its group."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
 
 
 def _tell(line: str) -> None:
@@ -87,7 +101,8 @@ def _options(given: argparse.Namespace) -> RunOptions:
         of=given.of,
         clock=parse_clock(given.clock, given.clock_step),
         strict=given.strict,
-        executor=Executor(given.executor),
+        executor=None if given.executor is None else Executor(given.executor),
+        because=given.because,
         create=given.create,
     )
 
@@ -115,12 +130,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--snapshot", help="recover: where main moves back to")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
-    parser.add_argument("--executor", choices=list(Executor), default=Executor.SPARK, help="local: without Spark")
+    parser.add_argument("--executor", choices=list(Executor), help="by default the pipeline's own")
+    parser.add_argument("--because", default="", help="why that executor, for the result object")
     parser.add_argument("--of", help="replay: the branch or tag whose epochs run again")
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
     parser.add_argument("--create", action="store_true", help="make the root even if there is no input")
+    parser.add_argument("--end-with-input", action="store_true", help="end, with the process group, when stdin does")
     parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
     return parser
 

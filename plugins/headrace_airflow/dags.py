@@ -13,6 +13,8 @@ from airflow.sdk import DAG, Asset, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.entrypoints.options import BRANCH_NAME
+from headrace.pipeline.executors import Executor
+from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import Registered, registered_files
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
@@ -63,7 +65,8 @@ def published_asset(pipeline: str) -> Asset:
 def process_dag(registered: Registered) -> DAG:
     """Drain what has landed in epochs of bounded size, see that it is audited, publish it."""
     name = registered.pipeline.name
-    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, "--full-sweep": "full_sweep"}
+    switches = {"--full-sweep": "full_sweep", "--strict": "strict", "--create": "create"}
+    flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, **switches}
     params = {
         "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
         **_size_params(),
@@ -80,6 +83,19 @@ def process_dag(registered: Registered) -> DAG:
             title="Full sweep",
             description="List the whole landing prefix, to find stragglers that sort before the newest files.",
         ),
+        "strict": Param(
+            False,
+            type="boolean",
+            title="Strict",
+            description="Refuse to go on if code of your own has changed since the last snapshot.",
+        ),
+        "create": Param(
+            False,
+            type="boolean",
+            title="Create",
+            description="Make a root that does not exist, even if there is no input.",
+        ),
+        "executor": _executor(registered.pipeline),
     }
     if awaited := registered.pipeline.signals:
         flags["--signal"] = "signals"
@@ -118,6 +134,7 @@ def recover_dag(registered: Registered) -> DAG:
             title="Snapshot",
             description_md=f"Where main moves back to: an id from `headrace log {name}` or from an asset event.",
         ),
+        "executor": _executor(registered.pipeline),
         "reason": _reason(),
     }
     with _dag(registered, "recover", schedule=None, params=params, run_types=_BY_HAND) as dag:
@@ -147,6 +164,7 @@ def backfill_dag(registered: Registered) -> DAG:
             title="Branch",
             description="Empty: a new branch of this run. A branch of an earlier backfill goes on where it stopped.",
         ),
+        "executor": _executor(registered.pipeline),
         "reason": _reason(),
     }
     with _dag(registered, "backfill", schedule=None, params=params, run_types=_BY_HAND) as dag:
@@ -198,6 +216,22 @@ def _size_params() -> dict[str, Any]:
 
 def _limit(title: str, description: str) -> Param:
     return Param(None, type=["null", "integer"], minimum=1, title=title, description=description)
+
+
+def _executor(pipeline: Pipeline) -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        enum=[None, *map(str, Executor)],
+        values_display={
+            "None": f"as the pipeline says ({pipeline.executor})",
+            str(Executor.SPARK): "spark: a Spark application",
+            str(Executor.LOCAL): "local: a process of the task's own, without Spark",
+            str(Executor.AUTO): "auto: local while there is little to do, else spark",
+        },
+        title="Executor",
+        description="Where epochs are computed.",
+    )
 
 
 def _reason() -> Param:

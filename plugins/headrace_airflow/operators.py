@@ -1,10 +1,12 @@
 """Tasks of a pipeline. Each asks the catalog what is true, does one thing, and raises the typed error that it met.
 
-A Spark application tells what it did by its result object; its exit code counts only when it left none.
+An application, of Spark or a process of the task's own, tells what it did by its result object; its exit code counts
+only when it left none.
 """
 
 import hashlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from headrace.engine.jvm import LOOPBACK, driver_java_options, is_local, log_options, new_log, s3a_jars
 from headrace.entrypoints.options import MAIN
-from headrace.entrypoints.results import Action, RunResult, read
+from headrace.entrypoints.results import Action, RunResult, read, redacted
 from headrace.errors import FixConfigError
+from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.registry import Registered
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
-from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, root, spark_connection
+from headrace_airflow.processes import Ended, OwnProcess
+from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 SUBMIT = Path(__file__).resolve().parents[2] / "jobs" / "submit.py"
@@ -36,7 +40,8 @@ class SparkConnectionError(FixConfigError):
 
 
 class HeadraceOperator(SparkSubmitOperator):
-    """Run one action of a pipeline as a Spark application.
+    """Run one action of a pipeline: as a Spark application, or in a process of the task's own, as the executor wants
+    it that the form names, else the pipeline.
 
     ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out, one
     that is a list gives the option once for each of its items.
@@ -60,6 +65,7 @@ class HeadraceOperator(SparkSubmitOperator):
         self.registered = registered
         self.action = action
         self.flags = flags or {}
+        self._own: OwnProcess | None = None
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
@@ -67,7 +73,7 @@ class HeadraceOperator(SparkSubmitOperator):
             return self.act(context)
 
     def act(self, context: Context) -> Summary:
-        """The task: submit, wait, and read what the application says it did."""
+        """The task: run, wait, and read what the application says it did."""
         return summary(self.submit(context))
 
     def branch(self, context: Context) -> str:
@@ -77,26 +83,67 @@ class HeadraceOperator(SparkSubmitOperator):
     def submit(self, context: Context) -> RunResult:
         """The result of one application, which succeeded."""
         where = root()
-        master = self._master()
         run_id = run_id_of(context)
-        self._prepare_jvm(where, run_id, master)
-        self.application_args = [self.action, *self._arguments(context, where, run_id)]
-        failure: AirflowException | None = None
+        choice = self._choice(context, where)
+        self.log.info("executor %s: %s", choice.name, choice.reason)
+        arguments = [self.action, *self._arguments(context, where, run_id)]
+        arguments += [f"--executor={choice.name}", f"--because={choice.reason}"]
+        if choice.name is Executor.LOCAL:
+            ended = self._on_its_own(arguments)
+        else:
+            ended = self._on_spark(context, where, run_id, arguments)
+        result = self._result(where, run_id)
+        if result is not None and result.error is not None:
+            raise airflow_error(result.error)  # what the application said of it is in the log already
+        if result is None or not ended.well:
+            self.log.info("::endgroup::")
+            raise airflow_error(error_of_exit_code(ended.exit_code, ended.said))
+        for warning in result.warnings:
+            self.log.warning(warning)
+        return result
+
+    def on_kill(self) -> None:
+        """End the application, whichever it is."""
+        if self._own is not None:
+            self._own.stop()
+        elif self._hook is not None:
+            super().on_kill()
+
+    def _choice(self, context: Context, where: str) -> Choice:
+        """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
+        from headrace.entrypoints.executors import Work, choose, work_of
+
+        pipeline, asked = self.registered.pipeline, context["params"].get("executor")
+
+        def work() -> Work:
+            return work_of(
+                self.action,
+                pipeline,
+                where,
+                branch=self.branch(context),
+                snapshot=context["params"].get("snapshot"),
+                full_sweep=bool(context["params"].get("full_sweep")),
+            )
+
+        return choose(pipeline, None if asked is None else Executor(asked), work)
+
+    def _on_its_own(self, arguments: list[str]) -> Ended:
+        """Run submit.py in a process of this task's own."""
+        self._own = OwnProcess(local_memory())
+        self.log.info("::group::The process starts")  # submit.py ends the fold
+        command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
+        return self._own.run(command, lambda line: self.log.info("%s", redacted(line)))
+
+    def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> Ended:
+        """Submit submit.py to Spark, and wait."""
+        self._prepare_jvm(where, run_id, self._master())
+        self.application_args = arguments
         self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
             super().execute(context)
         except AirflowException as error:
-            failure = error
-        result = self._result(where, run_id)
-        if result is not None and result.error is not None:
-            raise airflow_error(result.error) from None  # the driver's own output is in the log already
-        if result is None or failure is not None:
-            self.log.info("::endgroup::")
-            said = str(failure or "").splitlines()[-1:]
-            raise airflow_error(error_of_exit_code(self._exit_code(), "".join(said))) from None
-        for warning in result.warnings:
-            self.log.warning(warning)
-        return result
+            return Ended(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
+        return Ended(True, self._exit_code(), "")
 
     def _prepare_jvm(self, where: str, run_id: str, master: str) -> None:
         """What depends on the worker: its class-data archive, a file for what Spark says, and jars of its own for
@@ -180,7 +227,7 @@ class AuditOperator(HeadraceOperator):
             return {}
         outcome = stored_audit(pipeline, root(), unpublished)
         if outcome is None:
-            self.log.info("no audit of %s is stored yet: a Spark application makes it", unpublished)
+            self.log.info("no audit of %s is stored yet: an application makes it", unpublished)
             self.submit(context)
             outcome = stored_audit(pipeline, root(), unpublished)
         check_audit(pipeline.name, unpublished, outcome)
@@ -234,6 +281,7 @@ def summary(result: RunResult) -> Summary:
         "published": result.published,
         "rows": dict(result.rows),
         "watermark": result.watermark,
+        "executor": None if result.executor is None else str(result.executor.name),
     }
 
 

@@ -6,13 +6,16 @@ Storage keys (``AWS_*``) are not here: the Spark application inherits them, noth
 import os
 from typing import Final
 
+from headrace.entrypoints.sizes import size_in
 from headrace.errors import FixConfigError
 
 ROOT: Final = "HEADRACE_ROOT"
 SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"
 API_CONNECTION: Final = "HEADRACE_API_CONN"
 DRIVER_MEMORY: Final = "HEADRACE_DRIVER_MEMORY"
+LOCAL_MEMORY: Final = "HEADRACE_LOCAL_MEMORY"
 ALLOWED_HOSTS: Final = "HEADRACE_ALLOWED_HOSTS"
+_LOCAL_MEMORY: Final = 4 * 2**30
 
 
 class DeploymentError(FixConfigError):
@@ -44,6 +47,12 @@ def api_connection() -> str:
 def driver_memory() -> str:
     """Memory of the driver's JVM; in local mode the executor's too."""
     return os.environ.get(DRIVER_MEMORY, "2g")
+
+
+def local_memory() -> int:
+    """Bytes of memory that a run without Spark may take. Raises SizeError."""
+    stated = size_in(LOCAL_MEMORY)
+    return _LOCAL_MEMORY if stated is None else stated
 
 
 def allowed_hosts() -> list[str]:

@@ -34,6 +34,49 @@ from headrace.pipeline import *
 )
 '''
 
+TASKS = """
+import json, os, types, uuid
+from pathlib import Path
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from headrace.entrypoints.results import read
+from headrace_airflow.dags import built
+from headrace_snapshots.store import open_store
+
+ExecutorSafeguard.test_mode = True
+store = open_store(os.environ["HEADRACE_ROOT"])
+
+def execute(family, task_id, pipeline="clicks", **form):
+    dag = built().dags[f"headrace_{pipeline}_{family}"]  # a task is made anew for every attempt, as in a worker
+    ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id="manual", task_id=task_id, try_number=1, id=uuid.uuid4())
+    params = {**{name: param.value for name, param in dag.params.items()}, **form}
+    before = submitted()
+    try:
+        found = {"xcom": dag.get_task(task_id).execute({"ti": ti, "params": params})}
+    except Exception as error:
+        found = {"raised": type(error).__name__, "message": str(error)}
+    found["submitted"] = submitted() - before
+    xcom = found.get("xcom") or {}
+    if "run_id" in xcom:
+        executor = read(store, pipeline, xcom["run_id"]).executor
+        found["reason"] = executor.reason
+    return found
+
+def submitted():
+    file = Path(os.environ["SUBMITTED"])
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+def land(name, minute, pipeline="clicks", bad=""):
+    click = {"user": "ada", "at": f"2026-11-20T00:{minute:02}:00Z"}
+    store.write(f"landing/{pipeline}/{name}", (json.dumps(click) + "\\n" + bad).encode())
+
+def forget_audits(pipeline="clicks"):
+    audits = [found.path for found in store.list(f"{pipeline}/audits/")]
+    for path in audits:
+        store.delete(path)
+    return len(audits)
+"""
+"""Runs tasks of generated DAGs as a worker does: what they return or raise, how many applications they submit."""
+
 
 def write_pipeline(folder: Path, name: str, *, source: str = "", options: str = "", most: int = 100) -> Path:
     """A pipeline file; ``source`` and ``options`` are further arguments of FileSource and Pipeline."""

@@ -16,6 +16,7 @@ def about(dag):
     return {{
         "schedule": dag.schedule, "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
         "tags": sorted(dag.tags), "params": sorted(dag.params), "run_types": sorted(dag.allowed_run_types),
+        "executor": dag.params.get_param("executor").schema,
         "signals": dag.params.get_param("signals").schema["examples"] if "signals" in dag.params else None,
         "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
                   "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
@@ -33,7 +34,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder with a scheduled pipeline, a file that raises, and one that repeats a name, parsed by Airflow."""
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
-    awaiting = write_pipeline(folder, "awaiting")
+    awaiting = write_pipeline(folder, "awaiting", options="executor=Executor.LOCAL")
     waits = 'AfterAny(AfterSignal("go"), AfterSignal("ask"))'
     awaiting.write_text(awaiting.read_text().replace("early=AfterCount(1)", f"early={waits}"))
     (folder / "broken.py").write_text("raise ZeroDivisionError('a mistake of mine')\n")
@@ -82,13 +83,22 @@ def test_only_process_is_scheduled(parsed: Any) -> None:
         (
             "process",
             ["preconditions", "process", "audit", "publish"],
-            {"max_epochs", "files_per_epoch", "bytes_per_epoch", "branch", "full_sweep"},
+            {
+                "max_epochs",
+                "files_per_epoch",
+                "bytes_per_epoch",
+                "branch",
+                "full_sweep",
+                "strict",
+                "create",
+                "executor",
+            },
         ),
-        ("recover", ["preconditions", "recover", "audit", "publish"], {"snapshot", "reason"}),
+        ("recover", ["preconditions", "recover", "audit", "publish"], {"snapshot", "executor", "reason"}),
         (
             "backfill",
             ["preconditions", "replay", "audit", "cut_over"],
-            {"files_per_epoch", "bytes_per_epoch", "branch", "reason"},
+            {"files_per_epoch", "bytes_per_epoch", "branch", "executor", "reason"},
         ),
     ],
 )
@@ -103,6 +113,14 @@ def test_tasks_of_a_family(parsed: Any, family: str, tasks: list[str], params: s
 def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed: Any) -> None:
     assert "signals" in parsed["dags"]["headrace_awaiting_process"]["params"]
     assert parsed["dags"]["headrace_awaiting_process"]["signals"] == ["ask", "go"]
+
+
+def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed: Any) -> None:
+    for dag in parsed["dags"].values():
+        assert dag["executor"]["enum"] == [None, "spark", "local", "auto"]
+    shown = {name: dag["executor"]["values_display"]["None"] for name, dag in parsed["dags"].items()}
+    assert shown["headrace_clicks_process"] == "as the pipeline says (spark)"
+    assert shown["headrace_awaiting_recover"] == "as the pipeline says (local)"
 
 
 def test_who_writes_main_holds_the_pool(parsed: Any) -> None:

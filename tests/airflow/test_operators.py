@@ -16,6 +16,7 @@ import pytest
 
 from headrace.entrypoints.results import RunError, RunResult
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
+from headrace.pipeline.executors import Choice, Executor
 from tests.airflow.subprocesses import python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
 from headrace.entrypoints.results import RunError, RunResult, write
+from headrace.pipeline.executors import Choice
 from headrace_snapshots.store import open_store
 case = json.load(open(os.environ["CASE"]))
 given = sys.argv[sys.argv.index("process"):]
@@ -31,6 +33,7 @@ json.dump(sys.argv[1:], open(f"{{os.environ['CASE']}}.{{case['name']}}.argv", "w
 if case["result"]:
     fields = case["result"] | {{"run_id": option("--run-id")}}
     fields["error"] = fields["error"] and RunError(**fields["error"])
+    fields["executor"] = fields["executor"] and Choice(**fields["executor"])
     write(open_store(option("--root")), RunResult(**fields))
 print("something that Spark says")
 sys.exit(case["exit_code"])
@@ -44,10 +47,10 @@ from headrace.pipeline.registry import registered_files
 ExecutorSafeguard.test_mode = True
 registered = registered_files().pipelines["clicks"]
 flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep",
-         "--signal": "signals"}
+         "--signal": "signals", "--strict": "strict", "--create": "create"}
 task = {"dag_id": "headrace_clicks_process", "run_id": "manual__2026-11-21T01:00:00+00:00", "task_id": "process"}
 params = {"max_epochs": 3, "files_per_epoch": None, "full_sweep": True, "branch": "main",
-          "signals": ["go", 'ask=["u1"]']}
+          "signals": ["go", 'ask=["u1"]'], "strict": True, "create": False, "executor": None}
 def run(case):
     for name in case["unset"]:
         del os.environ[name]
@@ -90,6 +93,7 @@ SUCCEEDED = RunResult(
     epoch=4,
     rows={"panes": 7},
     watermark="2026-11-20T00:00:00Z",
+    executor=Choice(Executor.SPARK, "the pipeline's own"),
 )
 
 
@@ -156,7 +160,7 @@ def test_the_figures_of_the_result_are_the_xcom(answers: Any) -> None:
     assert xcom.pop("run_id").startswith("headrace_clicks_process.manual__2026-11-21T01-00-00-00-00.process.1-")
     assert xcom == {
         "epochs": 2, "epoch": 4, "snapshot": "s4", "published": None, "rows": {"panes": 7},
-        "watermark": "2026-11-20T00:00:00Z",
+        "watermark": "2026-11-20T00:00:00Z", "executor": "spark",
     }  # fmt: skip
 
 
@@ -164,7 +168,8 @@ def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: P
     assert "xcom" in answers["succeeded"]
     argv = json.loads((folder / "case.succeeded.argv").read_text())
     given = argv[argv.index("process") :]
-    assert {"--max-epochs=3", "--branch=main", "--full-sweep"} <= {*given}
+    assert {"--max-epochs=3", "--branch=main", "--full-sweep", "--strict", "--executor=spark"} <= {*given}
+    assert "--create" not in given
     assert [part for part in given if part.startswith("--signal")] == ["--signal=go", '--signal=ask=["u1"]']
     assert not any(part.startswith("--files-per-epoch") for part in given)
     assert given[given.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"

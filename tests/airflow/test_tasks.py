@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.subprocesses import python, write_pipeline
+from tests.airflow.subprocesses import TASKS, python, write_pipeline
 
 pytestmark = pytest.mark.spark
 
@@ -19,42 +19,6 @@ SPARK_SUBMIT = """#!/bin/sh
 echo "$@" >> "$SUBMITTED"
 while [ "${{1##*/}}" != submit.py ]; do shift; done
 exec {python} "$@"
-"""
-
-TASKS = """
-import json, os, types, uuid
-from pathlib import Path
-from airflow.sdk.bases.operator import ExecutorSafeguard
-from headrace_airflow.dags import built
-from headrace_snapshots.store import open_store
-
-ExecutorSafeguard.test_mode = True
-store = open_store(os.environ["HEADRACE_ROOT"])
-
-def execute(family, task_id, **form):
-    dag = built().dags[f"headrace_clicks_{family}"]  # a task is made anew for every attempt, as in a worker
-    ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id="manual", task_id=task_id, try_number=1, id=uuid.uuid4())
-    params = {**{name: param.value for name, param in dag.params.items()}, **form}
-    before = submitted()
-    try:
-        found = {"xcom": dag.get_task(task_id).execute({"ti": ti, "params": params})}
-    except Exception as error:
-        found = {"raised": type(error).__name__, "message": str(error)}
-    return {**found, "submitted": submitted() - before}
-
-def submitted():
-    file = Path(os.environ["SUBMITTED"])
-    return len(file.read_text().splitlines()) if file.exists() else 0
-
-def land(name, minute):
-    click = {"user": "ada", "at": f"2026-11-20T00:{minute:02}:00Z"}
-    store.write(f"landing/clicks/{name}", (json.dumps(click) + "\\n").encode())
-
-def forget_audits():
-    audits = [found.path for found in store.list("clicks/audits/")]
-    for path in audits:
-        store.delete(path)
-    return len(audits)
 """
 
 STORY = (

@@ -48,6 +48,7 @@ from headrace.pipeline import (
     retracting,
     sum_of,
 )
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.fingerprint import fingerprint
 
 SCHEMA = {
@@ -250,4 +251,5 @@ def test_a_fingerprint_tells_computations_apart_and_nothing_else() -> None:
     ]
     assert len({plain, *map(fingerprint, changed)}) == len(changed) + 1
     assert fingerprint(build(description="x", schedule="@daily", expectations=(Expectation("expect_x", {}),))) == plain
+    assert fingerprint(build(executor=Executor.AUTO)) == plain
     assert fingerprint(build(where=FixedWindows(timedelta(microseconds=10)))) == plain

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.entrypoints.options import Executor
+from headrace.pipeline import Executor
 from tests.process.executors import Executed
 
 

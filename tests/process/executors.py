@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.entrypoints.backfill import backfill
-from headrace.entrypoints.options import Executor, RunOptions
+from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import audit, process
 from headrace.entrypoints.recover import recover
 from headrace.entrypoints.results import RunResult
-from headrace.pipeline import Pipeline
+from headrace.pipeline import Executor, Pipeline
 
 _SPARK = pytest.param(Executor.SPARK, marks=pytest.mark.spark)
 on_both = pytest.mark.parametrize("executor", [Executor.LOCAL, _SPARK], indirect=True)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from hypothesis import note
 from hypothesis import strategies as st
 
-from headrace.entrypoints.options import Executor, Mode, RunOptions
+from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
@@ -26,7 +26,7 @@ from headrace.model.expr import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
-from headrace.pipeline import FileFormat, FileSource, Pipeline
+from headrace.pipeline import Executor, FileFormat, FileSource, Pipeline
 from headrace.pipeline.inputs import OWN
 from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
 from headrace.reference.evaluate import Record

@@ -22,9 +22,10 @@ SECONDS = 300.0
 
 DRIVER = """
 import sys, threading
-from headrace.entrypoints.options import Executor, RunOptions
+from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.report import Silent
+from headrace.pipeline import Executor
 from tests.process.clicks import CLICKS
 
 class Waiting(Silent):
@@ -37,7 +38,8 @@ process(CLICKS, sys.argv[1], RunOptions("killed", executor=Executor(sys.argv[2])
 KILLS_ITSELF = """
 import os, signal, sys
 from headrace.entrypoints import process as processing
-from headrace.entrypoints.options import Executor, RunOptions
+from headrace.entrypoints.options import RunOptions
+from headrace.pipeline import Executor
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.process.clicks import CLICKS

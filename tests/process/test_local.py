@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.distribute.limits import LargeEpochError, columns_fit
-from headrace.entrypoints.options import Executor, Mode, RunOptions
+from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import ChangedExecutorError, process
 from headrace.entrypoints.reading import read
 from headrace.model.expr import DataType, col
 from headrace.model.watermarks import Punctuated
-from headrace.pipeline import EventTime, FileFormat, FileSource, Pipeline, SparkFunction
+from headrace.pipeline import EventTime, Executor, FileFormat, FileSource, Pipeline, SparkFunction
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
@@ -127,8 +127,9 @@ def test_no_spark_is_imported(tmp_path: Path) -> None:
     land(tmp_path)
     program = (
         "import sys\n"
-        "from headrace.entrypoints.options import Executor, RunOptions\n"
+        "from headrace.entrypoints.options import RunOptions\n"
         "from headrace.entrypoints.process import process\n"
+        "from headrace.pipeline import Executor\n"
         "from tests.process.clicks import CLICKS\n"
         f"process(CLICKS, {tmp_path.as_uri()!r}, RunOptions('run', executor=Executor.LOCAL))\n"
         "sys.exit('pyspark' in sys.modules)\n"

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from headrace.engine.session import interpreting
 from headrace.engine.types import SparkSession
-from headrace.entrypoints.options import Executor
+from headrace.pipeline import Executor
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios

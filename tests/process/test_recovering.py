@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from headrace.entrypoints.audit_store import AuditOutcome, write_audit
-from headrace.entrypoints.options import Executor, RunOptions
+from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.recover import recover
-from headrace.pipeline import FixedWindows
+from headrace.pipeline import Executor, FixedWindows
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog

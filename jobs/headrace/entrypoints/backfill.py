@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.entrypoints.options import MAIN, RunOptions, UnknownBranchError
 from headrace.entrypoints.process import process
@@ -62,7 +62,7 @@ def backfill(
     options: RunOptions,
     *,
     listener: Listener | None = None,
-    spark: SparkSession | None = None,
+    spark: Any = None,
 ) -> RunResult:
     """Fork an empty branch (or go on with it), replay all input there, audit the whole of it. Publishes nothing."""
     branch = branch_of(options)

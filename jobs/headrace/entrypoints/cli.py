@@ -22,10 +22,11 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions, parse_clock, parse_signal
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import registered_files, resolve
 from headrace_snapshots.catalog import PUBLISHED, Catalog, Head, LostEntry
 from headrace_snapshots.format.entry import Entry
@@ -82,8 +83,12 @@ def run(
     max_epochs: Annotated[int | None, typer.Option(help="Stop after so many epochs.")] = None,
     files_per_epoch: Annotated[int | None, typer.Option(help="Files in one epoch, at most.")] = None,
     executor: Annotated[
-        Executor, typer.Option(help="Where epochs are computed: as Spark jobs, or in this process without a JVM.")
-    ] = Executor.SPARK,
+        Executor | None,
+        typer.Option(
+            help="Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; "
+            "by default as the pipeline says."
+        ),
+    ] = None,
     mode: Annotated[
         Mode, typer.Option(help="batch: all input in one epoch, to the end. replay: with a clock of its own.")
     ] = Mode.MICRO_BATCH,

@@ -9,6 +9,7 @@ from enum import StrEnum
 from headrace.errors import FixConfigError
 from headrace.model.time import Duration, Instant, duration, instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.executors import Executor
 
 MAIN, PUBLISHED = "main", "published"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
@@ -91,13 +92,6 @@ def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
     return ReplayClock(begin, duration(timedelta(**{_UNITS[written[2]]: int(written[1])})))
 
 
-class Executor(StrEnum):
-    """Where epochs are computed: as Spark jobs, or in the run's own process, without a JVM."""
-
-    SPARK = "spark"
-    LOCAL = "local"
-
-
 class Mode(StrEnum):
     """How input is cut into epochs, and under which clock; the pipeline is the same, and for input within its bound so
     are final panes.
@@ -116,8 +110,9 @@ class RunOptions:
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
     for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
     where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing prefix instead of only its newest
-    part. ``executor`` is where epochs are computed. ``mode`` BATCH takes all input as one epoch, behind which the
-    watermark goes to +inf: every window gives one pane and closes.
+    part. ``executor`` is where epochs are computed, None for the pipeline's own; ``because`` says why, where whoever
+    starts the run chose it. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes to +inf:
+    every window gives one pane and closes.
     ``signals`` are heard in the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
     whose signals were the last to be heard. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
     tag) ``of`` recorded, default main; or under ``clock`` with what has landed. One that was stopped goes on. It
@@ -142,7 +137,8 @@ class RunOptions:
     request: str | None = None
     strict: bool = False
     create: bool = False
-    executor: Executor = Executor.SPARK
+    executor: Executor | None = None
+    because: str = ""
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):

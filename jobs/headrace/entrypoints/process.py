@@ -14,10 +14,11 @@ from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, re
 from headrace.entrypoints.commits import Committer
 from headrace.entrypoints.damage import ways_out
 from headrace.entrypoints.engines import ExecutorSide
+from headrace.entrypoints.executors import Work, audited_files, choose, input_bytes, work_of_audit, work_of_run
 from headrace.entrypoints.noticed import noticed
-from headrace.entrypoints.options import MAIN, Executor, Mode, RunOptions, RunOptionsError
+from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
 from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
-from headrace.entrypoints.recorded import progress_of
+from headrace.entrypoints.recorded import progress_of, unread_files
 from headrace.entrypoints.replay import Replay, begun, next_number, open_replay
 from headrace.entrypoints.report import Listener, Silent, number_of
 from headrace.entrypoints.restoring import restore
@@ -28,6 +29,7 @@ from headrace.errors import FixConfigError
 from headrace.model.time import instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.code import changed_code
+from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
@@ -39,7 +41,7 @@ from headrace.state.errors import LostStateError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
@@ -117,7 +119,7 @@ def audit(
 
 @dataclass
 class _Run:
-    """One run: its storage, its catalog, its session."""
+    """One run: its storage, its catalog, its executor."""
 
     pipeline: Pipeline
     root: str
@@ -134,10 +136,31 @@ class _Run:
         self.warnings: list[str] = []
         self._looked: tuple[str | None, ByInput] | None = None
         self._replay: Replay | None = None
-        self.side = self._side()
+        self.choice: Choice | None = None
+        self._side: ExecutorSide | None = None
 
-    def _side(self) -> ExecutorSide:
-        if self.options.executor is Executor.LOCAL:
+    @property
+    def executor(self) -> Executor:
+        """The one that is taken, or as long as there is no choice, that is asked for."""
+        return self.options.executor or self.pipeline.executor if self.choice is None else self.choice.name
+
+    def _choose(self, work: Callable[[], Work]) -> None:
+        """Settle which executor the run takes, once."""
+        if self.choice is None:
+            is_open = self.executor is Executor.AUTO
+            self.choice = choose(self.pipeline, self.options.executor, work, self.options.because)
+            if is_open:
+                self.listener.noted(f"executor {self.choice.name}: {self.choice.reason}")
+
+    @property
+    def side(self) -> ExecutorSide:
+        """The run's side of the executor that was chosen, from first use on."""
+        if self._side is None:
+            self._side = self._new_side()
+        return self._side
+
+    def _new_side(self) -> ExecutorSide:
+        if self.executor is Executor.LOCAL:
             from headrace.entrypoints.on_local import OnLocal
 
             return OnLocal(self.pipeline, self.store, self.landing)
@@ -153,10 +176,11 @@ class _Run:
     def checked(self, manifest: Manifest) -> Manifest:
         """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
         check_unchanged(self.pipeline, manifest)
-        if (written_by := manifest.progress["executor"]) != self.options.executor:
+        written_by = manifest.progress["executor"]
+        if self.executor is not Executor.AUTO and self.executor != written_by:
             raise ChangedExecutorError(
                 f"the state of snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) was written by executor "
-                f"{written_by}, and {self.options.executor} cannot go on from it: run with --executor {written_by}"
+                f"{written_by}, and {self.executor} cannot go on from it: run with --executor {written_by}"
             )
         if changed := changed_code(self.pipeline, manifest.code):
             what = (
@@ -175,7 +199,8 @@ class _Run:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
-        self.side.close(error)
+        if self._side is not None:
+            self._side.close(error)
 
     def execute(self) -> RunResult:
         committed: list[Manifest] = []
@@ -199,15 +224,20 @@ class _Run:
         if self.options.mode is Mode.REPLAY:
             self._replay = open_replay(self.catalog, self.options, self.landing)
             head = self._begun(self._replay, snapshot)
+            left = self._replay.bytes_left(head)
+            self._choose(lambda: Work.behind(head, left))
             return self._replay.epoch(next_number(head), self._progress(head)) is not None
         try:
             manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
             progress = self._progress(manifest)
         except (BrokenObjectError, MissingSnapshotError):
+            self._choose(lambda: work_of_run(self.catalog, self.landing, snapshot, full_sweep=True))
             return True  # restoring names what is broken, and falls back
-        self._looked = (snapshot, self._new_files(manifest, self.options.full_sweep))
-        self._warn_of_nothing(self._looked[1], progress)
-        return bool(self._looked[1] or self._unheard(manifest)) or progress.due_time <= instant(self.now())
+        files = self._new_files(manifest, self.options.full_sweep)
+        self._looked = (snapshot, files)
+        self._choose(lambda: Work.behind(manifest, input_bytes(files)))
+        self._warn_of_nothing(files, progress)
+        return bool(files or self._unheard(manifest)) or progress.due_time <= instant(self.now())
 
     def _warn_of_nothing(self, files: ByInput, progress: Progress) -> None:
         """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
@@ -224,11 +254,7 @@ class _Run:
 
     def _new_files(self, manifest: Manifest | None, sweep: bool) -> ByInput:
         """What has landed and was not read by ``manifest`` or before; ``sweep``: also where nobody looks any more."""
-        read = None
-        if sweep and manifest is not None:
-            records = self.catalog.files(manifest.logs["inputs"])
-            read = [file for record in records for file in record.files if isinstance(file, InputFile)]
-        return self.landing.new_files(self._progress(manifest).offsets, read)
+        return unread_files(self.catalog, self.landing, manifest, self._progress(manifest), full_sweep=sweep)
 
     def _gone(self, manifest: Manifest | None, files: Iterable[InputFile]) -> list[str]:
         """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
@@ -330,8 +356,10 @@ class _Run:
             return stored
         if count := len(self.pipeline.expectations):
             self.listener.noted(f"auditing ({published or 'the beginning'}, {head}]: {number_of(count, 'expectation')}")
-        with ways_out(self.catalog, self.options.branch), self.side.errors():
-            return self._run_audit(published, head)
+        with ways_out(self.catalog, self.options.branch):
+            self._choose(lambda: work_of_audit(self.catalog, published, head))
+            with self.side.errors():
+                return self._run_audit(published, head)
 
     def _stored_audit(self, published: str | None, head: str) -> AuditOutcome | None:
         """None also for one that is not what was written: the audit can be had again, whatever it said."""
@@ -343,12 +371,7 @@ class _Run:
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
         manifest = self.checked(self.catalog.manifest(head))
-        since = -1 if published is None else self.catalog.manifest(published).epoch
-        records = self.catalog.files(manifest.logs["panes"], since_epoch=since)
-        panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
-        layers = [file for layer in manifest.tables["current"] for file in layer.files]
-
-        panes_frame, current_frame = self.side.audit_frames(panes, layers, since)
+        panes_frame, current_frame = self.side.audit_frames(*audited_files(self.catalog, published, manifest))
         return run_audit(
             store=self.store,
             pipeline=self.pipeline,
@@ -380,4 +403,5 @@ class _Run:
             watermark=None if manifest is None else manifest.progress["watermark"],
             branch=self.options.branch,
             warnings=(*self.warnings, *noticed(committed, rows)),
+            executor=self.choice,
         )

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.model.time import MAX_INSTANT, Instant, parse
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.sources.landing import ByInput
+from headrace.sources.landing import ByInput, Landing
 from headrace.sources.planning import InputFile
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
@@ -58,6 +58,19 @@ def _input_file(file: stored.InputFile) -> InputFile:
 def progress_of(catalog: Catalog, manifest: Manifest) -> Progress:
     """How far ``manifest`` has come, with the files that its offsets remember. Raises BrokenObjectError."""
     return Progress.from_json(manifest.progress, _recent_files(catalog, manifest))
+
+
+def unread_files(
+    catalog: Catalog, landing: Landing, manifest: Manifest | None, progress: Progress, *, full_sweep: bool
+) -> dict[str, list[InputFile]]:
+    """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
+    where nobody looks any more.
+    """
+    read = None
+    if full_sweep and manifest is not None:
+        records = catalog.files(manifest.logs["inputs"])
+        read = [file for record in records for file in record.files if isinstance(file, stored.InputFile)]
+    return landing.new_files(progress.offsets, read)
 
 
 def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[InputFile]]:

@@ -3,8 +3,8 @@ publish.
 """
 
 from dataclasses import replace
+from typing import Any
 
-from headrace.engine.types import SparkSession
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import check_unchanged, process
 from headrace.entrypoints.report import Listener
@@ -34,7 +34,7 @@ def recover(
     options: RunOptions,
     *,
     listener: Listener | None = None,
-    spark: SparkSession | None = None,
+    spark: Any = None,
 ) -> RunResult:
     """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there.
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.entrypoints.commits import Committer
+from headrace.entrypoints.executors import input_bytes
 from headrace.entrypoints.options import MAIN, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError
 from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
 from headrace.entrypoints.restoring import InputGoneError
@@ -38,6 +39,10 @@ class Replay:
     def files_left(self, head: Manifest | None) -> int:
         """How many files it reads behind ``head``."""
         return sum(counted(epoch.files) for epoch in self.epochs[next_number(head) :])
+
+    def bytes_left(self, head: Manifest | None) -> int:
+        """Their bytes."""
+        return sum(input_bytes(epoch.files) for epoch in self.epochs[next_number(head) :])
 
     def made(self, number: int, epoch: RecordedEpoch) -> bool:
         """Whether ``epoch`` may be its epoch ``number``."""

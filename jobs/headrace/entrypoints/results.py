@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.sealed import sealed, unsealed
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
+from headrace.pipeline.executors import Choice, Executor
 from headrace_snapshots.store import ObjectStore
 
 FORMAT: Final = 1
@@ -68,7 +69,7 @@ class RunResult:
     ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
     ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
-    that many came too late.
+    that many came too late. ``executor`` is the one that the run took and why, None if it came to none.
     """
 
     run_id: str
@@ -87,6 +88,7 @@ class RunResult:
     watermark: str | None = None
     warnings: tuple[str, ...] = ()
     branch: str = MAIN
+    executor: Choice | None = None
 
 
 def to_json(result: RunResult) -> bytes:
@@ -110,7 +112,7 @@ def from_json(data: bytes) -> RunResult:
             raise ResultFormatError(f"a result object of format {found}; this version reads {FORMAT}: upgrade Headrace")
         fields = unsealed(document)
         del fields["format"]
-        error, audit = fields.pop("error"), fields.pop("audit")
+        error, audit, executor = fields.pop("error"), fields.pop("audit"), fields.pop("executor", None)
         return RunResult(
             error=None if error is None else RunError(**error),
             audit=None
@@ -118,6 +120,7 @@ def from_json(data: bytes) -> RunResult:
             else AuditReference(audit["success"], audit["from"], audit["to"], audit["path"]),
             epochs=tuple(fields.pop("epochs")),
             warnings=tuple(fields.pop("warnings", ())),
+            executor=None if executor is None else Choice(Executor(executor["name"]), executor["reason"]),
             **fields,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

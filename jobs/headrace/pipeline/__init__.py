@@ -84,6 +84,7 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.expectations import Expectation, expect
 from headrace.pipeline.graph import Aggregation, Pipeline, Stage
 from headrace.pipeline.inputs import Deduplicate, EventTime, Input
@@ -119,6 +120,7 @@ __all__ = [
     "Deduplicate",
     "Default",
     "EventTime",
+    "Executor",
     "Expectation",
     "Expr",
     "FileFormat",

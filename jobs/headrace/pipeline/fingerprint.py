@@ -16,8 +16,8 @@ def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means: inputs, event time, splits, duplicates, and of each
     aggregation its key, filter, where, when, how and what.
 
-    Sources' batch sizes, expectations, schedules and descriptions may change freely. An optional part that is not used
-    does not count, so new ones may be added to the model.
+    Sources' batch sizes, expectations, schedules, executors and descriptions may change freely. An optional part that
+    is not used does not count, so new ones may be added to the model.
     """
     parts = [
         pipeline.source.path,

@@ -18,6 +18,7 @@ from headrace.model.triggers import Trigger
 from headrace.model.typing import type_of
 from headrace.model.value_types import ValueType
 from headrace.model.windows import WindowFn
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
 from headrace.pipeline.schedules import check_schedule
@@ -102,6 +103,8 @@ class Pipeline:
     trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting`` accumulating panes that feed
     another aggregation, where a pane and its refinements all count (7.6).
     ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand.
+    ``executor`` is where epochs are computed unless a run is asked for another; AUTO: without Spark while there is
+    little to do.
     ``also`` are further inputs, united with ``source`` (12.9); ``deduplicate`` is applied to all of them together,
     behind the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
@@ -124,6 +127,7 @@ class Pipeline:
     allow_double_counting: bool = False
     also: tuple[Input, ...] = ()
     deduplicate: Deduplicate | None = None
+    executor: Executor = Executor.SPARK
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -134,6 +138,9 @@ class Pipeline:
             check_schedule(self.schedule)
         except PipelineError as error:
             raise PipelineError(f"pipeline {self.name}: {error}") from None
+        if not isinstance(self.executor, Executor):
+            known = ", ".join(f"Executor.{one.name}" for one in Executor)
+            raise PipelineError(f"pipeline {self.name}: executor={self.executor!r}; write one of {known}")
         check(self)
 
     @cached_property
@@ -149,6 +156,13 @@ class Pipeline:
     def inputs(self) -> tuple[Input, ...]:
         """All inputs in the order in which their records arrive, its own first, under the name ``OWN``."""
         return (Input(OWN, self.source, self.event_time), *self.also)
+
+    @property
+    def spark_functions(self) -> tuple[SparkFunction, ...]:
+        """The Spark code of a user's own that it names, at its inputs and between its stages."""
+        named = [each.source.transform for each in self.inputs]
+        named += [stage.aggregation.transform for stage in self.stages]
+        return tuple(function for function in named if function is not None)
 
     @property
     def signals(self) -> list[str]:

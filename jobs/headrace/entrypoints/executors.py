@@ -1,0 +1,148 @@
+"""Which executor a run takes: the one that it is asked for, else the pipeline's own. AUTO takes what fits the work.
+
+How much work there is is known without reading data: files of input by their listing, state by the manifest.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.entrypoints.options import MAIN, PUBLISHED
+from headrace.entrypoints.recorded import progress_of, unread_files
+from headrace.entrypoints.results import Action
+from headrace.entrypoints.sizes import shown, size_in
+from headrace.pipeline.executors import Choice, Executor
+from headrace.pipeline.graph import Pipeline
+from headrace.sources.landing import ByInput, Landing
+from headrace.sources.progress import Progress
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+
+INPUT: Final = "HEADRACE_AUTO_INPUT"
+STATE: Final = "HEADRACE_AUTO_STATE"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Up to how many bytes of new input, and of stored state, AUTO does without Spark."""
+
+    input: int = 256 * 2**20
+    state: int = 2**30
+
+    @classmethod
+    def stated(cls) -> "Bounds":
+        """As the environment says. Raises SizeError."""
+        given = {"input": size_in(INPUT), "state": size_in(STATE)}
+        return cls(**{name: size for name, size in given.items() if size is not None})
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run has before it, in bytes: files that it is to read, state that it goes on from; who wrote that."""
+
+    input: int
+    state: int = 0
+    written_by: Executor | None = None
+
+    @classmethod
+    def behind(cls, head: Manifest | None, input_bytes: int) -> "Work":
+        """The work of going on from ``head``."""
+        if head is None:
+            return cls(input_bytes)
+        layers = [layer for name, some in head.tables.items() if name != "current" for layer in some]
+        state = stored_bytes(file for layer in layers for file in layer.files)
+        return cls(input_bytes, state, Executor(head.progress["executor"]))
+
+
+def choose(pipeline: Pipeline, asked: Executor | None, work: Callable[[], Work], because: str = "") -> Choice:
+    """What a run takes that is ``asked`` to (None: nobody has), ``because`` of what whoever asks says.
+
+    ``work`` is called only if it counts. Raises SizeError.
+    """
+    executor = asked or pipeline.executor
+    if executor is Executor.AUTO:
+        return fitting(pipeline, work(), Bounds.stated())
+    return Choice(executor, because or ("the pipeline's own" if asked is None else "asked for"))
+
+
+def fitting(pipeline: Pipeline, work: Work, bounds: Bounds) -> Choice:
+    """What AUTO takes for ``work`` of ``pipeline``."""
+    if functions := pipeline.spark_functions:
+        return Choice(Executor.SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
+    if work.written_by is not None:  # as long as each executor has a form of state of its own
+        return Choice(work.written_by, f"auto: the state to go on from was written by executor {work.written_by}")
+    for size, bound, what, variable in (
+        (work.input, bounds.input, "new input", INPUT),
+        (work.state, bounds.state, "state", STATE),
+    ):
+        if size > bound:
+            return Choice(Executor.SPARK, f"auto: {shown(size)} of {what} are more than {shown(bound)} ({variable})")
+    return Choice(
+        Executor.LOCAL,
+        f"auto: {shown(work.input)} of new input and {shown(work.state)} of state need no Spark; "
+        f"up to {shown(bounds.input)} and {shown(bounds.state)} do not",
+    )
+
+
+def work_of(
+    action: Action, pipeline: Pipeline, root: str, *, branch: str, snapshot: str | None, full_sweep: bool
+) -> Work:
+    """What a run of ``action`` has before it, as it stands now. ``snapshot`` is where a recovery goes back to."""
+    store = open_store(root)
+    catalog = Catalog(store, pipeline.name)
+    refs = catalog.head().refs
+    head = refs.get(branch)
+    match action:
+        case "audit" if head is not None:
+            return work_of_audit(catalog, refs.get(PUBLISHED) if branch == MAIN else None, head)
+        case "recover" | "backfill":  # which sweep whatever was asked for
+            return work_of_run(catalog, Landing(pipeline, store), snapshot or head, full_sweep=True)
+        case _:
+            return work_of_run(catalog, Landing(pipeline, store), head, full_sweep=full_sweep)
+
+
+def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sweep: bool) -> Work:
+    """What a run that goes on from snapshot ``head`` has before it; from the newest below it that can be read, if it
+    cannot.
+    """
+    manifest, progress = (None, Progress()) if head is None else _readable(catalog, head)
+    return Work.behind(manifest, input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep)))
+
+
+def work_of_audit(catalog: Catalog, published: str | None, head: str) -> Work:
+    """What an audit of (``published``, ``head``] has before it: no state, but rows to look at."""
+    manifest = catalog.manifest(head)
+    panes, current, _ = audited_files(catalog, published, manifest)
+    return Work(stored_bytes([*panes, *current]), written_by=Executor(manifest.progress["executor"]))
+
+
+def audited_files(
+    catalog: Catalog, published: str | None, head: Manifest
+) -> tuple[list[DataFile], list[DataFile], int]:
+    """What an audit of (``published``, ``head``] reads: files of panes and of ``current``; the epoch behind which."""
+    since = -1 if published is None else catalog.manifest(published).epoch
+    records = catalog.files(head.logs["panes"], since_epoch=since)
+    panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
+    return panes, [file for layer in head.tables["current"] for file in layer.files], since
+
+
+def input_bytes(files: ByInput) -> int:
+    """Their sizes, as they are stored."""
+    return sum(file.size for some in files.values() for file in some)
+
+
+def stored_bytes(files: Iterable[DataFile]) -> int:
+    """Their sizes, as they are stored."""
+    return sum(file.bytes for file in files)
+
+
+def _readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, Progress]:
+    for link in catalog.lineage(snapshot):
+        if link.manifest is not None:
+            with suppress(BrokenObjectError):
+                return link.manifest, progress_of(catalog, link.manifest)
+    return None, Progress()

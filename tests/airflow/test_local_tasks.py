@@ -1,0 +1,101 @@
+"""Tasks whose applications are processes of their own: real runs without Spark, without an Airflow that runs.
+
+``spark-submit`` is a script that counts and then dies, so that what goes to Spark is seen and no JVM starts.
+"""
+
+import json
+import os
+import stat
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import TASKS, python, write_pipeline
+
+pytestmark = pytest.mark.slow  # importing Airflow takes seconds
+
+SPARK_SUBMIT = """#!/bin/sh
+echo "$@" >> "$SUBMITTED"
+exit 137
+"""
+
+STORY = (
+    TASKS
+    + """
+done = {}
+land("a.jsonl", 1, "quick")
+os.environ["HEADRACE_LOCAL_MEMORY"] = "20m"
+done["too little memory"] = execute("process", "process", "quick")
+del os.environ["HEADRACE_LOCAL_MEMORY"]
+done["little to do"] = execute("process", "process", "quick")
+done["forgotten quick ones"] = forget_audits("quick")
+done["local audit"] = execute("process", "audit", "quick")
+land("b.jsonl", 2, "quick")
+done["state of its own"] = execute("process", "process", "quick", executor="auto")
+done["backfill"] = execute("backfill", "replay", "quick")
+done["cut over"] = execute("backfill", "audit", "quick")
+
+land("a.jsonl", 1, "exact", "no JSON")
+done["bad data"] = execute("process", "process", "exact", executor="local")
+os.environ["HEADRACE_AUTO_INPUT"] = "10"
+land("a.jsonl", 1, "large")
+done["much to do"] = execute("process", "process", "large")
+print(json.dumps(done))
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What each task of the story returned or raised, and how many applications it submitted."""
+    folder = tmp_path_factory.mktemp("local")
+    write_pipeline(folder, "quick", options="executor=Executor.AUTO")
+    write_pipeline(folder, "large", options="executor=Executor.AUTO")
+    write_pipeline(folder, "exact", source="max_rejected=0,")
+    binary = folder / "bin" / "spark-submit"
+    binary.parent.mkdir()
+    binary.write_text(SPARK_SUBMIT)
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    environment = {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "SUBMITTED": str(folder / "submitted"),
+        "HEADRACE_PIPELINES": str(folder),
+        "HEADRACE_ROOT": (folder / "root").as_uri(),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+    }
+    return python(STORY, folder / "airflow", environment)
+
+
+def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(done: Any) -> None:
+    answer = done["little to do"]
+    assert answer["submitted"] == 0
+    assert (answer["xcom"]["executor"], answer["xcom"]["epochs"]) == ("local", 1)
+    assert answer["reason"].startswith("auto: 46 bytes of new input and 0 bytes of state need no Spark")
+    assert done["forgotten quick ones"] > 0
+    audited = done["local audit"]
+    assert (audited["submitted"], audited["xcom"]["to"]) == (0, answer["xcom"]["snapshot"])
+    assert done["state of its own"]["xcom"]["epochs"] == 1
+    assert (done["backfill"]["xcom"]["executor"], done["backfill"]["xcom"]["epochs"]) == ("local", 1)
+    assert done["cut over"]["xcom"]["success"]
+
+
+def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
+    answer = done["much to do"]
+    assert answer["submitted"] == 1
+    assert "exit code 137" in answer["message"]
+
+
+def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:
+    answer = done["too little memory"]
+    assert answer["raised"] == "AirflowFailException"
+    assert answer["message"].startswith("config.local_memory: the run took ")
+    assert "HEADRACE_LOCAL_MEMORY allows 20 MB: raise it" in answer["message"]
+    assert done["little to do"]["xcom"]["rows"]["records"] == 1
+
+
+def test_errors_of_a_process_of_the_tasks_own_are_typed(done: Any) -> None:
+    answer = done["bad data"]
+    assert answer["submitted"] == 0
+    assert answer["raised"] == "AirflowFailException"
+    assert answer["message"].startswith("data")
+    assert "max_rejected" in answer["message"]

@@ -1,0 +1,173 @@
+"""A process of a task's own: what it says, what it may take, and its end, with real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from headrace_airflow.processes import Ended, MemoryLimitError, OwnProcess, memory_of
+from tests.airflow.subprocesses import REPOSITORY, write_pipeline
+
+PLENTY = 2**40
+MB = 2**20
+
+FAMILY = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+print(os.getpid(), child.pid, flush=True)
+child.wait()
+"""
+"""A process that starts another one, tells both pids and waits."""
+
+HOG = """
+import sys
+print("before", flush=True)
+held = bytearray(200 * 2**20)
+held[::4096] = b"x" * len(held[::4096])
+sys.stdin.read()
+"""
+"""A process that takes 200 MB and waits."""
+
+
+def run(script: str, memory: int = PLENTY) -> tuple[Ended, list[str]]:
+    told: list[str] = []
+    return OwnProcess(memory).run([sys.executable, "-c", script], told.append), told
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def until_gone(pid: int) -> None:
+    Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda yes: not yes))(gone, pid)
+
+
+class Family:
+    """FAMILY under an OwnProcess: what it told, and who they are."""
+
+    def __init__(self) -> None:
+        self.own = OwnProcess(PLENTY)
+        self.told: list[str] = []
+        self.started = threading.Event()
+
+    def tell(self, line: str) -> None:
+        self.told.append(line)
+        self.started.set()
+
+    def run(self) -> Ended:
+        return self.own.run([sys.executable, "-c", FAMILY], self.tell)
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(pid) for pid in self.told[0].split()]
+
+
+@pytest.fixture
+def family() -> Iterator[Family]:
+    found = Family()
+    yield found
+    found.own.stop()
+
+
+def test_lines_of_both_outputs_are_told_and_the_exit_code_counts() -> None:
+    ended, told = run("import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr); sys.exit(10)")
+    assert told == ["one", "two"]
+    assert ended == Ended(well=False, exit_code=10, said="two")
+    assert run("print('fine')")[0] == Ended(well=True, exit_code=0, said="fine")
+
+
+def test_bytes_that_are_no_text_do_not_stop_a_run() -> None:
+    ended, told = run("import os; os.write(1, bytes([0xff, 0x0a]))")
+    assert (ended.well, told) == (True, ["\\xff"])
+
+
+def test_who_takes_too_much_memory_is_ended_and_told_what_to_do() -> None:
+    with pytest.raises(MemoryLimitError, match=r"HEADRACE_LOCAL_MEMORY allows 100 MB: raise it, or let an epoch"):
+        run(HOG, 100 * MB)
+
+
+def test_memory_counts_that_of_children_and_not_what_is_reserved_alone() -> None:
+    reserves = "import mmap; held = mmap.mmap(-1, 2**33); print('reserved')"
+    assert run(reserves, 100 * MB)[0].well
+    hogs = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOG!r}])"
+    with pytest.raises(MemoryLimitError):
+        run(hogs, 100 * MB)
+
+
+def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
+    ended: list[Ended] = []
+    runner = threading.Thread(target=lambda: ended.append(family.run()))
+    runner.start()
+    assert family.started.wait(60)
+    assert memory_of(family.pids[0]) > MB
+    family.own.stop()
+    assert [gone(pid) for pid in family.pids] == [True, True]
+    runner.join(60)
+    assert ended == [Ended(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
+
+
+def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> None:
+    before = signal.signal(signal.SIGALRM, lambda *_: family.own.stop())
+    try:
+        threading.Thread(target=lambda: family.started.wait(60) and os.kill(os.getpid(), signal.SIGALRM)).start()
+        ended = family.run()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ended.exit_code == -signal.SIGKILL
+    assert [gone(pid) for pid in family.pids] == [True, True]
+
+
+def test_an_exception_that_comes_while_it_runs_ends_it(family: Family) -> None:
+    class TimeIsUpError(BaseException):
+        pass
+
+    def tell(line: str) -> None:
+        family.tell(line)
+        raise TimeIsUpError
+
+    with pytest.raises(TimeIsUpError):
+        family.own.run([sys.executable, "-c", FAMILY], tell)
+    assert [gone(pid) for pid in family.pids] == [True, True]
+
+
+def test_what_was_stopped_before_it_started_does_not_run(family: Family) -> None:
+    family.own.stop()
+    assert family.run().exit_code == -signal.SIGKILL
+
+
+def test_children_that_outlive_their_parent_are_ended_with_it() -> None:
+    leaves = (
+        "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], "
+        "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); print(child.pid)"
+    )
+    ended, told = run(leaves)
+    assert ended.well
+    assert gone(int(told[0]))
+
+
+@pytest.mark.slow
+def test_a_run_ends_when_whoever_started_it_is_killed(tmp_path: Path) -> None:
+    file = write_pipeline(tmp_path, "clicks")
+    file.write_text(f"{file.read_text()}\nimport os, signal\nprint(os.getpid(), flush=True)\nsignal.pause()\n")
+    submit = [sys.executable, str(REPOSITORY / "jobs/submit.py"), "process", "--pipeline", str(file)]
+    submit += ["--root", tmp_path.as_uri(), "--run-id", "r1", "--executor=local", "--end-with-input"]
+    task = f"""
+from headrace_airflow.processes import OwnProcess
+OwnProcess(2**40).run({submit!r}, lambda line: print(line, flush=True))
+"""
+    with subprocess.Popen([sys.executable, "-c", task], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        pid = next(int(line) for line in starter.stdout if line.strip().isdigit())
+        assert not gone(pid)
+        starter.kill()
+        until_gone(pid)

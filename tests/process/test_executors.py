@@ -1,0 +1,209 @@
+"""Which executor a run takes: the decision itself, what it is made of, and what a run tells of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.entrypoints.executors import Bounds, Work, choose, fitting, work_of
+from headrace.entrypoints.options import Mode, RunOptions
+from headrace.entrypoints.process import audit, process
+from headrace.entrypoints.report import Lines
+from headrace.entrypoints.results import Action, from_json, to_json
+from headrace.entrypoints.sizes import SizeError, shown, size_in
+from headrace.errors import PipelineError
+from headrace.pipeline import Executor, Pipeline, SparkFunction
+from headrace.pipeline.executors import Choice
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from tests.process.clicks import CLICKS, FILES, MODEST, clicks, land
+
+BOUNDS = Bounds(input=1000, state=500)
+AUTO = replace(CLICKS, executor=Executor.AUTO)
+
+
+def never() -> Work:
+    raise AssertionError("nobody has to look at the work")
+
+
+def with_spark_code(pipeline: Pipeline) -> Pipeline:
+    function = SparkFunction("tests.engine.spark_transforms:same", pipeline.source.schema, deterministic=True)
+    return replace(pipeline, source=replace(pipeline.source, transform=function))
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "choice"),
+    [
+        (Executor.SPARK, None, Choice(Executor.SPARK, "the pipeline's own")),
+        (Executor.LOCAL, None, Choice(Executor.LOCAL, "the pipeline's own")),
+        (Executor.LOCAL, Executor.SPARK, Choice(Executor.SPARK, "asked for")),
+        (Executor.AUTO, Executor.LOCAL, Choice(Executor.LOCAL, "asked for")),
+    ],
+)
+def test_what_is_asked_for_comes_before_the_pipelines_own(own: Executor, asked: Executor, choice: Choice) -> None:
+    assert choose(replace(CLICKS, executor=own), asked, never) == choice
+
+
+def test_whoever_chose_before_the_run_says_why() -> None:
+    assert choose(CLICKS, Executor.LOCAL, never, "auto: little to do").reason == "auto: little to do"
+
+
+@pytest.mark.parametrize(
+    ("before", "executor", "reason"),
+    [
+        (Work(0), Executor.LOCAL, "0 bytes of new input and 0 bytes of state"),
+        (Work(1000, 500), Executor.LOCAL, "1000 bytes of new input and 500 bytes of state"),
+        (Work(1001, 500), Executor.SPARK, "1001 bytes of new input are more than 1000 bytes (HEADRACE_AUTO_INPUT)"),
+        (Work(1000, 501), Executor.SPARK, "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
+        (Work(10**9, 10**9, Executor.LOCAL), Executor.LOCAL, "was written by executor local"),
+        (Work(0, 0, Executor.SPARK), Executor.SPARK, "was written by executor spark"),
+    ],
+)
+def test_auto_takes_what_fits_and_says_why(before: Work, executor: Executor, reason: str) -> None:
+    choice = fitting(AUTO, before, BOUNDS)
+    assert choice.name is executor
+    assert choice.reason.startswith("auto: ")
+    assert reason in choice.reason
+    assert "\n" not in choice.reason
+
+
+def test_auto_never_takes_spark_code_anywhere_else() -> None:
+    choice = fitting(with_spark_code(AUTO), Work(0), BOUNDS)
+    assert choice == Choice(Executor.SPARK, "auto: the pipeline names Spark code, tests.engine.spark_transforms:same")
+
+
+def test_bounds_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Bounds.stated() == Bounds(256 * 2**20, 2**30)
+    monkeypatch.setenv("HEADRACE_AUTO_INPUT", "0")
+    monkeypatch.setenv("HEADRACE_AUTO_STATE", "3m")
+    assert Bounds.stated() == Bounds(0, 3 * 2**20)
+    monkeypatch.setenv("HEADRACE_AUTO_INPUT", "much")
+    with pytest.raises(SizeError, match="HEADRACE_AUTO_INPUT=much: write a number of bytes"):
+        Bounds.stated()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("17", 17), ("1k", 1024), ("512m", 2**29), ("4G", 2**32), ("1tb", 2**40), (" 2 ", 2), ("", None)]
+)
+def test_sizes_are_written_as_javas(monkeypatch: pytest.MonkeyPatch, text: str, size: int | None) -> None:
+    monkeypatch.setenv("SOME_SIZE", text)
+    assert size_in("SOME_SIZE") == size
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5g", "g", "1x", "one"])
+def test_what_is_no_size_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SOME_SIZE", text)
+    with pytest.raises(SizeError):
+        size_in("SOME_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KB"),
+        (2**28, "256 MB"),
+        (2**30 - 1, "1,023 MB"),
+        (5 * 2**40, "5,120 GB"),
+    ],
+)
+def test_sizes_are_told_with_three_digits(size: int, text: str) -> None:
+    assert shown(size) == text
+
+
+def test_an_executor_that_there_is_not_is_refused() -> None:
+    with pytest.raises(PipelineError, match=r"executor='yarn'; write one of Executor\.SPARK, Executor\.LOCAL"):
+        replace(CLICKS, executor="yarn")  # type: ignore[arg-type]
+
+
+def head(root: Path, branch: str = "main") -> Manifest:
+    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    return catalog.manifest(catalog.head().refs[branch])
+
+
+def state_bytes(manifest: Manifest) -> int:
+    return sum(file.bytes for layer in manifest.tables["state"] for file in layer.files)
+
+
+def landed_bytes(root: Path, first: int = 0) -> int:
+    return sum(file.stat().st_size for file in sorted((root / "landing/clicks").iterdir())[first:])
+
+
+def work(root: Path, action: Action, branch: str = "main", snapshot: str | None = None) -> Work:
+    return work_of(action, CLICKS, root.as_uri(), branch=branch, snapshot=snapshot, full_sweep=False)
+
+
+def test_the_work_is_what_has_landed_behind_the_state(tmp_path: Path) -> None:
+    land(tmp_path)
+    root = tmp_path.as_uri()
+    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path))
+    first = process(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, max_epochs=2))
+    process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
+    land(tmp_path, FILES, FILES + 2)
+    state = state_bytes(head(tmp_path))
+    assert state > 0
+    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, FILES), state, Executor.LOCAL)
+    assert work(tmp_path, "recover", snapshot=first.snapshot).input == landed_bytes(tmp_path, 2)
+    assert work(tmp_path, "backfill", branch="backfill") == Work(landed_bytes(tmp_path))
+    auditing = work(tmp_path, "audit")
+    assert auditing.state == 0
+    assert auditing.input > sum(file.bytes for layer in head(tmp_path).tables["current"] for file in layer.files)
+
+
+def test_a_head_that_cannot_be_read_is_sized_by_what_is_below_it(tmp_path: Path) -> None:
+    land(tmp_path)
+    root = tmp_path.as_uri()
+    process(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, max_epochs=4))
+    below = head(tmp_path)
+    process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
+    store = open_store(root)
+    store.write(f"clicks/manifests/{head(tmp_path).snapshot_id}.json", b"no manifest")
+    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, 4), state_bytes(below), Executor.LOCAL)
+
+
+def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
+    land(tmp_path)
+    told: list[str] = []
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=Lines(told.append))
+    assert result.executor is not None
+    assert result.executor.name is Executor.LOCAL
+    assert told[0] == f"executor local: {result.executor.reason}"
+    assert from_json(to_json(result)) == result
+    land(tmp_path, FILES, FILES + 1)
+    again = process(AUTO, tmp_path.as_uri(), RunOptions("again"))
+    assert again.epochs == (FILES,)
+
+
+def test_auto_does_for_replays_batches_and_audits(tmp_path: Path) -> None:
+    land(tmp_path)
+    root = tmp_path.as_uri()
+    pipeline = replace(clicks(expectations=MODEST), executor=Executor.AUTO)
+    process(AUTO, root, RunOptions("first"))
+    again = process(pipeline, root, RunOptions("again", mode=Mode.REPLAY, branch="again"))
+    batch = process(pipeline, root, RunOptions("batch", mode=Mode.BATCH, branch="batch"))
+    audited = audit(pipeline, root, RunOptions("audited"))
+    for result in (again, batch, audited):
+        assert result.executor is not None
+        assert result.executor.name is Executor.LOCAL
+    assert audited.audit is not None
+    assert audited.audit.success
+
+
+def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path)
+    monkeypatch.setenv("HEADRACE_AUTO_INPUT", "1k")
+    taken: list[str] = []
+
+    class StopError(Exception):
+        pass
+
+    def on_spark(*_: object) -> None:
+        raise StopError
+
+    monkeypatch.setattr("headrace.entrypoints.on_spark.OnSpark", on_spark)
+    with pytest.raises(StopError):
+        process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=Lines(taken.append))
+    assert taken[0].startswith("executor spark: auto: ")
+    assert "of new input are more than 1 KB" in taken[0]
