@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from headrace.engine.types import SparkSession
+if TYPE_CHECKING:
+    from headrace.engine.types import SparkSession
 
-settings.register_profile("unit", max_examples=20, deadline=None)  # for quick feedback; all of them in make test
+settings.register_profile("unit", max_examples=10, deadline=None)  # for quick feedback; all of them in make test
 
 # Tests run many queries once over few rows: compiling them well costs more than running them.
 os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -43,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A small local session, as applications have it."""
     from headrace.engine.session import spark_session
 
@@ -64,7 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def small(spark: SparkSession) -> SparkSession:
+def small(spark: "SparkSession") -> "SparkSession":
     """A session of the same application for many epochs of a few hundred rows: interpreted, in two partitions."""
     from headrace.engine.session import interpreting
 

@@ -20,7 +20,7 @@ from tests.cli.deployments import Deployment, hour, pane
 _names = count()
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=[pytest.param("file", marks=pytest.mark.slow), "memory"])
 def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     """A deployment in a folder whose name needs quoting, and one in a store whose files have no path."""
     if request.param == "memory":
@@ -113,6 +113,7 @@ def test_late_and_rejected_rows_are_read_from_their_logs(deployment: Deployment)
     assert read(deployment.pipeline, deployment.root, "rejected", "main")["position"].to_pylist() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_log_longer_than_a_manifest_holds_is_read_whole(deployment: Deployment) -> None:
     for number in range(70):
         deployment.commit(panes=[pane("ann", number % 20, number, index=number)])
@@ -223,6 +224,7 @@ CHANGES: dict[str, Callable[[Pipeline], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", View)
 def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(

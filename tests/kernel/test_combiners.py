@@ -47,6 +47,8 @@ from tests.kernel.differential import Found, run_on_kernel
 from tests.own_combiners import Bins, Longest, Nearness, Span, Until
 from tests.panes import same
 
+pytestmark = pytest.mark.slow
+
 EARLY = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
 

@@ -76,27 +76,32 @@ def test_plain(name: str) -> None:
     compare(plain.build(*plain.SCENARIOS[name]), plain.random_epochs(sum(name.encode())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", further.SCENARIOS)
 def test_further(name: str) -> None:
     compare(build(*further.SCENARIOS[name]), random_epochs(sum(name.encode())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", further.CHAINS)
 def test_panes_arrive_in_the_order_of_their_emission(name: str) -> None:
     compare(further.CHAINS[name], random_epochs(sum(name.encode())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OWN_TRIGGERS)
 def test_users_triggers(name: str) -> None:
     compare(build(*OWN_TRIGGERS[name]), random_epochs(sum(name.encode())))
 
 
+@pytest.mark.slow
 def test_panes_and_their_retractions_are_elements_to_a_users_trigger() -> None:
     then = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating(25)),)
     above = (FixedWindows(10), AfterWatermark(AfterProcessingTime(5), AfterCount(1)), retracting(25))
     compare(build(*above, then=then), random_epochs(11))
 
 
+@pytest.mark.slow
 def test_calendar_windows_fire() -> None:
     hour = 3_600_000_000
     start = instant(datetime(2018, 11, 3, tzinfo=UTC))  # clocks go forward at midnight of November 4

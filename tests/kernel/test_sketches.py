@@ -16,6 +16,8 @@ from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR, approx_distinct
 from headrace.model.expr import col
 from tests.kernel.folding import accumulator, gathered
 
+pytestmark = pytest.mark.slow
+
 N = 60_000
 ORDERS = {
     "random": np.random.default_rng(1).normal(size=N),

@@ -16,6 +16,8 @@ from headrace.observe.paper_figures import Box, Picture, Point, boxes, svg
 from scripts.figures import FOLDER, FigureError, file_name, main, pictures
 from scripts.paper_example import POINTS, clock
 
+pytestmark = pytest.mark.slow
+
 VALUES = {
     5: [],
     6: [51],

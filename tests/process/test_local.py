@@ -43,6 +43,7 @@ def test_files_become_the_windows_that_readers_see(tmp_path: Path) -> None:
     check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", [CLICKS, SESSIONS], ids=lambda pipeline: pipeline.name)
 def test_runs_that_restore_each_other_give_what_one_gives(tmp_path: Path, pipeline: Pipeline) -> None:
     once, often = tmp_path / "once", tmp_path / "often"
@@ -55,6 +56,7 @@ def test_runs_that_restore_each_other_give_what_one_gives(tmp_path: Path, pipeli
         assert read(pipeline, often.as_uri(), view, "main") == read(pipeline, once.as_uri(), view, "main")
 
 
+@pytest.mark.slow
 def test_a_replay_and_a_batch_go_the_same_way(tmp_path: Path) -> None:
     land(tmp_path)
     process(SESSIONS, tmp_path.as_uri(), local("first"), now=lambda: NOON)
@@ -65,6 +67,7 @@ def test_a_replay_and_a_batch_go_the_same_way(tmp_path: Path) -> None:
     assert current(CLICKS, tmp_path, "batch") == truth()
 
 
+@pytest.mark.slow
 def test_layers_of_current_are_folded(tmp_path: Path) -> None:
     land(tmp_path, last=20)
     process(CLICKS, tmp_path.as_uri(), local("many"))
@@ -89,6 +92,7 @@ def test_bad_and_late_records_are_told(tmp_path: Path) -> None:
     assert [(row["position"], row["reason"]) for row in dead] == [(1, "not a JSON object"), (2, "not UTF-8")]
 
 
+@pytest.mark.slow
 def test_an_audit_looks_at_the_same_rows(tmp_path: Path) -> None:
     land(tmp_path)
     pipeline = clicks(expectations=MODEST)

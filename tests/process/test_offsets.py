@@ -99,6 +99,7 @@ class Reader:
         return Catalog(self.store, "p")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", [(OWN,), (OWN, "other")])
 def test_a_manifest_does_not_repeat_the_names_of_files(inputs: tuple[str, ...]) -> None:
     reader = Reader(inputs=inputs)

@@ -15,6 +15,7 @@ from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 
 
+@pytest.mark.slow
 @given(wider_scenarios(), SCHEDULES)
 @settings(examples(30), suppress_health_check=list(HealthCheck))
 def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:

@@ -15,6 +15,8 @@ from scripts.land_scenarios import land, parts
 from tests.scenarios import answers
 from tests.scenarios.runs import FOLDER, NAMES, PIPELINES, current, panes, run, sent
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("files", [1, 12, 40])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
