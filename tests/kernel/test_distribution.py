@@ -129,9 +129,8 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
     return found
 
 
-@given(scenarios(), st.integers(1, 5), st.lists(st.integers(0, 30), max_size=3))
-@settings(examples(100), suppress_health_check=list(HealthCheck))
-def test_an_epoch_in_shares_and_parts_is_the_whole_one(scenario: Scenario, number: int, places: list[int]) -> None:
+def check_parts(scenario: Scenario, number: int, places: Sequence[int]) -> None:
+    """Whether the reference's panes come out, however an epoch is cut."""
     scenario = replace(scenario, pipeline=replace(scenario.pipeline, deduplicate=None))
     note(f"{scenario.pipeline!r}")
     expected = run_pipeline(scenario.pipeline, scenario.epochs)
@@ -142,3 +141,9 @@ def test_an_epoch_in_shares_and_parts_is_the_whole_one(scenario: Scenario, numbe
             own = left[place]
             assert [replace(p, values=()) for p in own] == [replace(p, values=()) for p in others], (own, others)
             assert all(same(a.values, b.values) for a, b in zip(own, others, strict=True)), (own, others)
+
+
+@given(scenarios(), st.integers(1, 5), st.lists(st.integers(0, 30), max_size=3))
+@settings(examples(100), suppress_health_check=list(HealthCheck))
+def test_an_epoch_in_shares_and_parts_is_the_whole_one(scenario: Scenario, number: int, places: list[int]) -> None:
+    check_parts(scenario, number, places)

@@ -33,11 +33,19 @@ _TAG_OF = {ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
 BLOCK = 1 << 15
 """Rows that are hashed at a time: few enough to stay in the processor's cache."""
 
+KEPT = np.uint64(2**64 - 1)
+"""The bits of a key's hash that count: fewer only in tests of keys whose hashes are equal."""
+
 _NAN = np.uint64(0x7FF8000000000000)
 
 
 def hashes(columns: Sequence[pa.Array]) -> Words:
     """The hash of the key in each row of ``columns``, of which there is one at least."""
+    return whole_hashes(columns) & KEPT
+
+
+def whole_hashes(columns: Sequence[pa.Array]) -> Words:
+    """As ``hashes``, for whoever takes values of one hash for one value."""
     blocks = [[column[i : i + BLOCK] for column in columns] for i in range(0, len(columns[0]), BLOCK)]
     return np.concatenate([_hashes(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
 

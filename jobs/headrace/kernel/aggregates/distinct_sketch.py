@@ -14,7 +14,7 @@ from headrace.kernel.aggregates.ordering import Bools, changes, in_order
 from headrace.kernel.aggregates.parts import Elements, Part
 from headrace.kernel.aggregates.sums import add
 from headrace.kernel.groups import Groups, Ints, of_ids, of_lists, to_lists
-from headrace.kernel.keys import hashes
+from headrace.kernel.keys import whole_hashes
 from headrace.model.expr import Expr
 
 HASHES = 512
@@ -39,7 +39,7 @@ class DistinctSketchPart(Part):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         values, known = groups.without_nulls(elements.value)
-        return _made((hashes([values]) >> np.uint64(1)).astype(np.int64), known)
+        return _made((whole_hashes([values]) >> np.uint64(1)).astype(np.int64), known)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         items, inner = groups.flattened(parts)

@@ -1,0 +1,231 @@
+"""No Python per row: an epoch of eight times the rows makes as many calls of functions, on built-in paths."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.distribute.local.epochs import LocalEngine
+from headrace.model.time import Instant, parse
+from headrace.pipeline import (
+    AfterCount,
+    AfterWatermark,
+    Aggregate,
+    Aggregation,
+    BoundedOutOfOrderness,
+    DataType,
+    Deduplicate,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    How,
+    Pipeline,
+    Sessions,
+    SlidingWindows,
+    WindowFn,
+    accumulating,
+    approx_distinct_of,
+    cast,
+    col,
+    collect_of,
+    count,
+    custom_of,
+    discarding,
+    distinct_of,
+    first_of,
+    last_of,
+    max_of,
+    mean_of,
+    min_of,
+    pairs_of,
+    quantile_of,
+    retracting,
+    sum_of,
+    top_of,
+    variance_of,
+)
+from headrace.pipeline.inputs import OWN
+from headrace.sources.landing import Landing
+from headrace.sources.planning import InputFile
+from headrace_snapshots.store import MemoryStore
+from tests.own_combiners import Span
+
+START = parse("2026-01-01T00:00:00Z")
+SECOND = 1_000_000
+ROWS = 2_000
+KEYS = 0.1
+"""As many keys as this share of the rows: whoever does something for each key is found as well."""
+
+SCHEMA = {
+    "id": DataType.INT,
+    "user": DataType.STRING,
+    "at": DataType.TIMESTAMP,
+    "v": DataType.INT,
+    "x": DataType.FLOAT,
+    "s": DataType.STRING,
+    "ok": DataType.BOOL,
+}
+FEW: Mapping[str, Aggregate] = {"n": count(), "total": sum_of(col("v"))}
+EVERY: Mapping[str, Aggregate] = {
+    "n": count(),
+    "total": sum_of(col("v")),
+    "weight": sum_of(col("x")),
+    "low": min_of(col("x")),
+    "high": max_of(col("s")),
+    "mean": mean_of(col("v")),
+    "spread": variance_of(col("v")),
+    "first": first_of(col("s")),
+    "last": last_of(col("v")),
+    "all": collect_of(col("v")),
+    "best": top_of(col("v"), 2),
+    "different": distinct_of(col("s")),
+    "about": approx_distinct_of(col("s")),
+    "median": quantile_of(col("x"), 0.5),
+    "pairs": pairs_of(col("v"), col("s"), "both"),
+}
+EARLY_AND_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
+
+
+def pipeline(
+    where: WindowFn, how: How, what: Mapping[str, Aggregate] = FEW, kind: FileFormat = FileFormat.PARQUET, **more: Any
+) -> Pipeline:
+    return Pipeline(
+        name="calls",
+        source=FileSource("landing", kind, SCHEMA),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(5 * SECOND)),
+        key={"user": col("user")},
+        where=where,
+        when=EARLY_AND_LATE,
+        how=how,
+        what=what,
+        **more,
+    )
+
+
+def table(rows: int, epoch: int) -> pa.Table:
+    """Records of one epoch; the keys are those of the epoch before, and times go on."""
+    keys, found = int(rows * KEYS), []
+    for i in range(rows):
+        at = START + epoch * 20 * SECOND + i * 20 * SECOND // rows
+        found.append(
+            {
+                "id": epoch * rows + i if i % 50 else epoch * rows,
+                "user": f"user {i * 7919 % keys:08}",
+                "at": at,
+                "v": i % 1000,
+                "x": i / 7,
+                "s": f"text {i % 3}",
+                "ok": i % 5 > 0,
+            }
+        )
+    columns = {name: [row[name] for row in found] for name in SCHEMA}
+    columns["at"] = pa.array(columns["at"], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.table(columns)
+
+
+def as_json(content: pa.Table) -> bytes:
+    lines = [{**row, "at": row["at"].isoformat()} for row in content.to_pylist()]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def as_csv(content: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    times = content["at"].cast(pa.string())
+    pyarrow.csv.write_csv(content.set_column(content.schema.get_field_index("at"), "at", times), sink)
+    return sink.getvalue()
+
+
+def as_parquet(content: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(content, sink)
+    return sink.getvalue()
+
+
+FORMATS: dict[FileFormat, Callable[[pa.Table], bytes]] = {
+    FileFormat.JSON: as_json,
+    FileFormat.CSV: as_csv,
+    FileFormat.PARQUET: as_parquet,
+}
+
+
+def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
+    """Calls of functions from Python that the last of some epochs makes, reading and storing included."""
+    store = MemoryStore()
+    engine = LocalEngine(tested, store, Landing(tested, store))
+    for epoch in range(epochs):
+        content = FORMATS[tested.source.format](table(rows, epoch))
+        info = store.write(f"landing/{epoch}", content)
+        files = {OWN: [InputFile(info.path, info.size, info.etag)]}
+        if epoch < epochs - 1:
+            engine.write(engine.compute(files, START), f"data/{epoch}")
+    called = 0
+
+    def count_calls(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal called
+        called += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count_calls)
+    try:
+        computed = engine.compute(files, Instant(START))
+        engine.write(computed, "data/last")
+    finally:
+        sys.setprofile(before)
+    assert computed.counts["accepted"] > 0.9 * rows
+    assert computed.stages[0].result is not None
+    assert len(computed.stages[0].result.emission.row) > 0.9 * rows * KEYS
+    return called
+
+
+TWO_STAGES = Aggregation(
+    {"total": col("total") % 100}, FixedWindows(60 * SECOND), EARLY_AND_LATE, retracting(60 * SECOND), {"n": count()}
+)
+PIPELINES = {
+    "json": pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), kind=FileFormat.JSON),
+    "csv": pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), kind=FileFormat.CSV),
+    "parquet": pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND)),
+    "filtered": pipeline(FixedWindows(10 * SECOND), discarding(0), filter=col("v") >= 0),
+    "sliding": pipeline(SlidingWindows(20 * SECOND, 10 * SECOND), retracting(60 * SECOND)),
+    "sessions": pipeline(Sessions(3 * SECOND), retracting(60 * SECOND)),
+    "every combiner": pipeline(FixedWindows(10 * SECOND), retracting(60 * SECOND), EVERY),
+    "every combiner over sessions": pipeline(Sessions(3 * SECOND), accumulating(60 * SECOND), EVERY),
+    "two stages": pipeline(FixedWindows(10 * SECOND), retracting(60 * SECOND), then=(TWO_STAGES,)),
+    "every combiner, withdrawn": pipeline(
+        FixedWindows(10 * SECOND),
+        retracting(60 * SECOND),
+        {"v": sum_of(col("v")), "x": sum_of(col("x")), "s": max_of(col("s"))},
+        then=(
+            Aggregation(
+                {"group": col("v") % 100}, FixedWindows(60 * SECOND), EARLY_AND_LATE, retracting(60 * SECOND), EVERY
+            ),
+        ),
+    ),
+    "duplicates": pipeline(
+        FixedWindows(10 * SECOND),
+        accumulating(60 * SECOND),
+        deduplicate=Deduplicate(cast(col("id"), DataType.STRING), 60 * SECOND),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PIPELINES)
+def test_calls_do_not_grow_with_rows(name: str) -> None:
+    calls_of(PIPELINES[name], ROWS)  # what is made once
+    few, many = (calls_of(PIPELINES[name], rows) for rows in (ROWS, 8 * ROWS))
+    assert many <= few + 200, (few, many)
+
+
+@pytest.mark.slow
+def test_what_users_write_is_called_for_each_row() -> None:
+    """As this count of calls notices."""
+    own = pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), {"span": custom_of(Span(), col("v"))})
+    assert calls_of(own, 8 * ROWS) > 4 * calls_of(own, ROWS)

@@ -1,0 +1,68 @@
+"""Keys whose hashes are equal are told apart: all that the kernel does, with a hash of three bits, and of none."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from headrace.conformance.command import Status, run_file
+from headrace.conformance.on_local import LocalExecutor
+from headrace.entrypoints.options import Executor
+from headrace.kernel import keys
+from headrace.reference import run_pipeline
+from tests.kernel.differential import check, run_on_kernel
+from tests.kernel.test_distribution import check_parts
+from tests.process.random_runs import SCHEDULES, Schedule
+from tests.process.random_runs import check as check_runs
+from tests.process.wider import wider_scenarios
+from tests.reference.scenarios import Scenario, scenarios
+from tests.reference.strategies import examples
+
+CASES = sorted((Path(__file__).parents[1] / "conformance/cases").glob("*.json"))
+
+
+@pytest.fixture(autouse=True, scope="module", params=[3, 0], ids=["3 bits", "0 bits"])
+def bits(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many bits the hash of a key has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "KEPT", np.uint64(0 if request.param == 0 else 7 << 61))
+        yield request.param
+
+
+def test_many_keys_share_a_hash(bits: int) -> None:
+    assert len(np.unique(keys.hashes([pa.array(range(1000))]))) == 2**bits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
+def test_conformance_cases_pass(file: Path) -> None:
+    results = run_file(file, LocalExecutor())
+    assert not [r.name for r in results if r.required and r.status is not Status.PASSED]
+
+
+@given(scenarios())
+@settings(examples(60), suppress_health_check=list(HealthCheck))
+def test_random_pipelines_give_what_the_reference_gives(scenario: Scenario) -> None:
+    pipeline = replace(scenario.pipeline, deduplicate=None)  # operators come behind it
+    note(f"{pipeline!r}")
+    expected = run_pipeline(pipeline, scenario.epochs)
+    for result, reference in zip(run_on_kernel(pipeline, scenario.epochs), expected, strict=True):
+        check(result, reference)
+
+
+@given(scenarios(), st.integers(1, 5), st.lists(st.integers(0, 30), max_size=3))
+@settings(examples(30), suppress_health_check=list(HealthCheck))
+def test_so_do_shares_and_parts(scenario: Scenario, number: int, places: list[int]) -> None:
+    check_parts(scenario, number, places)
+
+
+@pytest.mark.slow
+@given(wider_scenarios(), SCHEDULES)
+@settings(examples(15), suppress_health_check=list(HealthCheck))
+def test_so_do_runs_over_files(scenario: Scenario, schedule: Schedule) -> None:
+    check_runs(scenario, schedule, Executor.LOCAL)
