@@ -91,10 +91,12 @@ class AirflowApi:
         found = self._get("/api/v2/assets/events", source_dag_id=dag_id, source_run_id=run_id, order_by="timestamp")
         return [one["extra"] for one in found["asset_events"]]
 
-    def mark_success(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Say that a task was successful, as a person does in the UI; those behind it that failed run again."""
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Say that a task is a ``success`` or ``failed``, as a person does in the UI: one that runs is ended; behind a
+        success those that failed run again.
+        """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
-        self._authorised().patch(path, json={"new_state": "success"}).raise_for_status()
+        self._authorised().patch(path, json={"new_state": state}).raise_for_status()
 
     def pools(self) -> dict[str, int]:
         """The slots of every pool, by name."""

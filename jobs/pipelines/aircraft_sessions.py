@@ -10,6 +10,9 @@ Odd cases: a record without tail number is a dead letter (2,512, all of them can
 checked before the filter. Any other cancelled flight (no ``dep_time``; 5,743) is no leg and is filtered out. A leg
 whose ``air_time`` was not recorded (diverted, or never reported as landed; 1,175) is a leg but no timed leg and adds
 no minutes: a session without timed legs has 0 minutes, the sum of nothing, and ``timed_legs`` says so.
+
+A year is some hundred MB, so its executor is AUTO: no Spark is started for it. ``flights_departures`` reads the same
+files on Spark.
 """
 
 from datetime import timedelta
@@ -20,6 +23,7 @@ from headrace.pipeline import (
     BoundedOutOfOrderness,
     DataType,
     EventTime,
+    Executor,
     FileFormat,
     FileSource,
     Pipeline,
@@ -67,4 +71,5 @@ sessions = Pipeline(
         expect("column_values_to_be_between", column="air_minutes", min_value=0, max_value=24 * 60),
         expect("compound_columns_to_be_unique", column_list=["tailnum", "window_start"]),
     ),
+    executor=Executor.AUTO,
 )

@@ -1,11 +1,14 @@
-"""A real Airflow (migrate, api-server, scheduler, dag-processor) and real Spark applications, driven through REST."""
+"""A real Airflow (migrate, api-server, scheduler, dag-processor), real Spark applications and runs without Spark, driven
+through REST.
+"""
 
 import ipaddress
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 import psutil
@@ -19,20 +22,35 @@ from scripts.airflow_env import LocalAirflow, running, stop
 from tests.airflow.subprocesses import write_pipeline
 
 pytestmark = pytest.mark.airflow
+T = TypeVar("T")
 
 _DAG_SECONDS = 120
 _RUN_SECONDS = 900
 _PROCESS_SECONDS = 120
+LOCAL: dict[str, object] = {"executor": "local"}
+WAITS = """
+import os, signal, subprocess, sys
+if sys.argv[0].endswith("submit.py"):
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    with open("{file}.new", "w") as file:
+        file.write(f"{{os.getpid()}} {{child.pid}}")
+    os.rename("{file}.new", "{file}")
+    signal.pause()
+"""
 _ROLES = {"admin": "admin", "runs": "user", "looks": "viewer"}
 
 
 @pytest.fixture(scope="module")
 def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with three pipelines: one that works, one without a budget for dead letters, one that expects less."""
+    """A folder with pipelines: one that works, one without a budget for dead letters, one that expects less, and one
+    whose runs (not its DAGs) say who they are and then wait for ever.
+    """
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks")
     write_pipeline(folder, "strict", source="max_rejected=0,")
-    write_pipeline(folder, "modest", most=1)
+    write_pipeline(folder, "modest", most=1, options="executor=Executor.AUTO")
+    waiting = write_pipeline(folder, "waiting", options="executor=Executor.LOCAL")
+    waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
     return folder
 
 
@@ -89,28 +107,48 @@ def listening(process: psutil.Process) -> set[str]:
 
 def a_driver_runs() -> None:
     """Wait until a Spark driver is at work."""
-    Retrying(stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.1), retry=retry_if_result(lambda f: not f))(
-        drivers
+    until(drivers)
+
+
+def until(found: Callable[[], T]) -> T:
+    """What ``found`` gives as soon as that is something."""
+    patient = Retrying(
+        stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.1), retry=retry_if_result(lambda f: not f)
     )
+    return patient(found)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether that process runs."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def read_if_there(file: Path) -> str:
+    """The text of ``file``, nothing if there is none."""
+    return file.read_text() if file.exists() else ""
 
 
 def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirflow) -> None:
     store = open_store(airflow.root)
     land(store, "clicks", "a.jsonl", range(10))
-    first = run(airflow.api, "headrace_clicks_process")
+    first = run(airflow.api, "headrace_clicks_process", LOCAL)
     assert first.state == "success", log(airflow.api, first, "process")
+    assert "executor local: asked for" in log(airflow.api, first, "process")
     (event,) = airflow.api.asset_events(first.dag_id, first.run_id)
     assert set(event) == {"epoch", "snapshot", "rows", "watermark"}
     assert event["epoch"] == 0
     assert event["watermark"] == "2026-11-20T00:08:00Z"
 
     land(store, "clicks", "b.jsonl", range(10, 20))
-    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1})
+    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1, **LOCAL})
     assert second.state == "success", log(airflow.api, second, "process")
     (event,) = airflow.api.asset_events(second.dag_id, second.run_id)
     assert event["epoch"] == 1
 
-    nothing_new = run(airflow.api, "headrace_clicks_process")
+    nothing_new = run(airflow.api, "headrace_clicks_process", LOCAL)
     assert nothing_new.state == "success"
     assert nothing_new.tasks["publish"] == "skipped"
     assert airflow.api.asset_events(nothing_new.dag_id, nothing_new.run_id) == []
@@ -124,7 +162,7 @@ def test_a_failing_run_says_why_and_a_person_may_mark_it_as_successful(airflow: 
     assert "AirflowFailException: data" in text
     assert "max_rejected" in text
 
-    airflow.api.mark_success(ended.dag_id, ended.run_id, "process")
+    airflow.api.mark(ended.dag_id, ended.run_id, "process", "success")
     marked = airflow.api.wait_for_run(ended.dag_id, ended.run_id, _RUN_SECONDS)
     assert marked.tasks == {
         "preconditions": "success", "process": "success", "audit": "success", "publish": "skipped",
@@ -138,6 +176,7 @@ def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: Loc
     assert ended.tasks == {
         "preconditions": "success", "process": "success", "audit": "failed", "publish": "upstream_failed",
     }  # fmt: skip
+    assert "executor local: auto: " in log(airflow.api, ended, "process")
     assert "expect_column_values_to_be_between" in log(airflow.api, ended, "audit")
     assert airflow.api.asset_events(ended.dag_id, ended.run_id) == []
 
@@ -147,7 +186,8 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     newest, oldest = catalog.ancestry(catalog.head().refs["main"])
     assert (oldest.epoch, newest.epoch) == (0, 1)
 
-    recovered = run(airflow.api, "headrace_clicks_recover", {"snapshot": oldest.snapshot_id, "reason": "a test"})
+    going_back: dict[str, object] = {"snapshot": oldest.snapshot_id, "reason": "a test"}
+    recovered = run(airflow.api, "headrace_clicks_recover", {**going_back, **LOCAL})
     assert recovered.state == "success", log(airflow.api, recovered, "recover")
     (event,) = airflow.api.asset_events(recovered.dag_id, recovered.run_id)
     assert event["epoch"] == 1
@@ -157,10 +197,22 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
 
     backfilled = run(airflow.api, "headrace_clicks_backfill")
     assert backfilled.state == "success", log(airflow.api, backfilled, "replay")
+    assert "executor spark: the pipeline's own" in log(airflow.api, backfilled, "replay")
     (cut_over,) = airflow.api.asset_events(backfilled.dag_id, backfilled.run_id)
     assert cut_over["snapshot"] != event["snapshot"]
     assert cut_over["watermark"] == event["watermark"]
     assert cut_over["rows"]["input_files"] == 2
+
+
+def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: LocalAirflow, pipelines: Path) -> None:
+    airflow.api.wait_for_dag("headrace_waiting_process", _DAG_SECONDS)
+    run_id = airflow.api.trigger("headrace_waiting_process")
+    pids = [int(pid) for pid in until(lambda: read_if_there(pipelines / "pids")).split()]
+    assert [is_alive(pid) for pid in pids] == [True, True]
+    airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
+    until(lambda: not any(map(is_alive, pids)))
+    ended = airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS)
+    assert ended.tasks["process"] == "failed"
 
 
 def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:

@@ -18,7 +18,7 @@ from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.entrypoints.results import RunResult
-from headrace.pipeline import Pipeline
+from headrace.pipeline import Executor, Pipeline
 from headrace.pipeline.registry import resolve
 from tests.flights import flight_truth
 
@@ -34,7 +34,8 @@ FEBRUARY = (2,)
 
 
 def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, spark: SparkSession) -> RunResult:
-    return process(pipeline, root, RunOptions(name, files_per_epoch=files_per_epoch), spark=spark)
+    options = RunOptions(name, files_per_epoch=files_per_epoch, executor=Executor.SPARK)
+    return process(pipeline, root, options, spark=spark)
 
 
 def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
