@@ -1,5 +1,5 @@
-"""A real Airflow (migrate, api-server, scheduler, dag-processor), real Spark applications and runs without Spark, driven
-through REST.
+"""A real Airflow (migrate, api-server, scheduler, dag-processor), real Spark applications, and runs without Spark,
+driven through REST.
 """
 
 import ipaddress
