@@ -14,10 +14,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive figures test test-unit fuzz mutations check fmt clean
+.PHONY: help setup demo up down minio minio-stop archive figures test test-unit fuzz mutations images test-images images-remove check fmt clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
 
 setup: ## Install everything into .venv and the cache (again: only what changed)
 	scripts/setup.sh
@@ -61,6 +61,15 @@ fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in
 
 mutations: $(READY) ## Deliberate mistakes in the engine: the conformance cases must catch each of them
 	$(BIN)/python -m scripts.mutations
+
+images: $(READY) ## Build the images of docker/ without a Docker engine (needs root, buildah, debootstrap; ARGS="--base IMAGE": of your own)
+	$(BIN)/python -m scripts.images build $(ARGS)
+
+test-images: $(READY) ## Run pipelines inside the images, on both executors and on a cluster (after make images)
+	$(BIN)/python -m scripts.image_checks
+
+images-remove: ## Remove the images and what buildah keeps of them
+	$(BIN)/python -m scripts.images remove
 
 check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/ruff check .

@@ -29,11 +29,10 @@ Logs: ``FOLDER/master/log``, ``FOLDER/worker-N/log``, and of executors ``FOLDER/
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -44,9 +43,11 @@ import psutil
 import pyspark
 import tenacity
 
+from scripts import sessions
+
 LOOPBACK = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent
-_WAIT_SECONDS = 90.0
+_WAIT_SECONDS = 180.0
 _STOP_SECONDS = 20.0
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _MASTER_UI = re.compile(r"Bound MasterWebUI to \S+ and started at (http://\S+)")
@@ -77,12 +78,7 @@ class Node:
     @property
     def family(self) -> list[psutil.Process]:
         """Its living processes: itself, executors, their Python."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
-                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return sessions.family(self.process)
 
 
 class SparkCluster:
@@ -117,18 +113,18 @@ class SparkCluster:
 
     def add_workers(self, number: int = 1, *, cores: int = 1, memory_mb: int = 1024) -> list[Node]:
         """So many more workers, alive in the eyes of the master. Raises ClusterError."""
-        added = [self._start_worker(cores, memory_mb) for _ in range(number)]
-        self.workers += added
+        for _ in range(number):
+            self.workers.append(self._start_worker(cores, memory_mb))
         self._wait_for_workers()
-        return added
+        return self.workers[-number:]
 
     def kill(self, worker: Node) -> None:
         """End a worker, its executors and their Python by SIGKILL, and wait until the master counts it as dead."""
-        self._remove(worker, signal.SIGKILL)
+        self._remove(worker, politely=0)
 
     def stop(self, worker: Node) -> None:
         """End a worker politely, as an administrator would, and wait until the master counts it as dead."""
-        self._remove(worker, signal.SIGTERM)
+        self._remove(worker, politely=_STOP_SECONDS)
 
     def executors(self, worker: Node) -> list[psutil.Process]:
         """The JVMs of the executors that run on ``worker``."""
@@ -213,9 +209,9 @@ class SparkCluster:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.writelines(f"{name} {value}\n" for name, value in settings.items())
 
-    def _remove(self, worker: Node, how: signal.Signals) -> None:
+    def _remove(self, worker: Node, politely: float) -> None:
         self.workers.remove(worker)
-        _end_session(worker, how)
+        sessions.end(worker.process, politely=politely)
         self._wait_for_workers()
 
     def _wait_for_workers(self) -> None:
@@ -245,33 +241,15 @@ class SparkCluster:
         return [*self.workers, *([self._master] if self._master else [])]
 
     def _end(self) -> None:
-        for node in self._nodes():
-            _end_session(node, signal.SIGTERM)
-
-
-def _end_session(node: Node, how: signal.Signals) -> None:
-    """Signal the first process (by SIGKILL: all), and wait until no process of the session is left; those that take
-    too long are killed. Raises ClusterError when one does not end at all.
-    """
-    if how is signal.SIGTERM and node.process.poll() is None:
-        node.process.terminate()  # a worker ends its executors
-        with suppress(subprocess.TimeoutExpired):
-            node.process.wait(_STOP_SECONDS)
-    for attempt in _patiently():
-        with attempt:
-            left = node.family
-            for process in left:  # the first process comes first: it starts no others
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-            if left:
-                raise _NotYetError(f"processes of {node.folder.name} do not end: {[process.pid for process in left]}")
-    node.process.wait()
+        with ExitStack() as all_of_them:
+            for node in self._nodes():
+                all_of_them.callback(sessions.end, node.process)
 
 
 def _patiently() -> tenacity.Retrying:
     return tenacity.Retrying(
         stop=tenacity.stop_after_delay(_WAIT_SECONDS),
         wait=tenacity.wait_fixed(0.1),
-        retry=tenacity.retry_if_exception_type((_NotYetError, httpx.TransportError)),
+        retry=tenacity.retry_if_exception_type((_NotYetError, httpx.HTTPError, ValueError)),  # no JSON while it starts
         reraise=True,
     )

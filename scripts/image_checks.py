@@ -1,0 +1,347 @@
+"""``python -m scripts.image_checks``: run real pipelines inside the images that ``scripts.images`` built.
+
+No engine of containers is needed: commands run in a chroot, on this machine's network. What is checked: both images
+give the same results with both executors; Airflow finds the DAGs and no import error; a master and workers of the one
+image run an application that the other submits, from and to MinIO; nothing of this machine stayed in an image.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import tenacity
+
+from scripts import minio_server, sessions
+from scripts.images import CERTIFICATES, NAMES, REPOSITORY, ImagesError, buildah, exists, image, require
+
+USER = 50000
+PIPELINE = "/pipelines/flights_departures.py"
+BUCKET = "headrace"
+_ENTRYPOINT = ("/usr/bin/tini", "-s", "--", "headrace-entrypoint")
+_SMALL = {"HEADRACE_DRIVER_MEMORY": "1g", "HEADRACE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_OF_THIS_MACHINE = ("proxy", "cert", "index_url", "find_links")
+_LEFT_BY_A_BUILD = ("run/secrets/*", "root/.cache/*", "etc/pip.conf", "root/.config", "opt/uv", "opt/install.sh")
+
+
+class CheckFailedError(ImagesError):
+    """An image does not do what it is for; the message says which and what."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A file system made from an image; ``folder`` of this machine is /data in it, the pipelines are /pipelines."""
+
+    name: str
+    folder: Path
+
+    def start(self, *command: str, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
+        """``command`` through the image's entrypoint, in a session of its own, all it says in ``log``."""
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                self._command((*_ENTRYPOINT, *command), variables),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def run(self, *command: str, **variables: str) -> str:
+        """The standard output of ``command``, run through the image's entrypoint. Raises CheckFailedError."""
+        said = secrets.token_hex(4)  # files: on a busy machine buildah loses the end of what it passes on
+        redirected = ("sh", "-c", 'exec "$@" >"$0.out" 2>"$0.err"', f"/data/{said}", *_ENTRYPOINT, *command)
+        done = subprocess.run(self._command(redirected, variables), stdin=subprocess.DEVNULL, check=False)
+        output, errors = ((self.folder / f"{said}.{kind}").read_text() for kind in ("out", "err"))
+        if done.returncode != 0:
+            ends = f"{output[-4000:]}\n{errors[-8000:]}"
+            raise CheckFailedError(f"{self.name}: {' '.join(command)} ended with {done.returncode}:\n{ends}")
+        return output
+
+    def _command(self, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+        mounts = [f"{self.folder}:/data", f"{REPOSITORY / 'jobs' / 'pipelines'}:/pipelines:ro"]
+        options = [f"--volume={mount}" for mount in mounts]
+        # a chroot has a host name of its own that nothing resolves
+        options += [f"--env={name}={value}" for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", **variables}.items()]
+        return ["buildah", "run", "--isolation", "chroot", *options, self.name, "--", *command]
+
+
+@contextlib.contextmanager
+def container(name: str, folder: Path) -> Iterator[Container]:
+    """A container of the image of that name (one of NAMES), which goes afterwards."""
+    made = f"headrace-check-{name}-{secrets.token_hex(4)}"
+    buildah("from", "--pull-never", "--name", made, image(name))
+    try:
+        yield Container(made, folder)
+    finally:
+        buildah("rm", made)
+
+
+def check_results(containers: Sequence[Container]) -> None:
+    """Both executors of all images give the same rows."""
+    answers: dict[str, list[dict[str, Any]]] = {}
+    for one in containers:
+        for executor in ("local", "spark"):
+            _say(f"{one.name}: a run by the executor {executor}")
+            root = _new_folder(one.folder / f"{one.name}-{executor}")
+            _land(root.as_uri())
+            where = {"HEADRACE_ROOT": f"file:///data/{root.name}", **_SMALL}
+            one.run("headrace", "run", PIPELINE, "--executor", executor, **where)
+            answers[f"{one.name}, {executor}"] = _rows(one, **where)
+    _require_equal(answers)
+
+
+def check_airflow(airflow: Container) -> None:
+    """Airflow in the image finds the DAGs of the pipelines, and no import error."""
+    _say("Airflow's DAGs")
+    home = _new_folder(airflow.folder / "airflow")
+    (home / "logs").mkdir()
+    _give(home)
+    where = {"AIRFLOW_HOME": f"/data/{home.name}", "HEADRACE_PIPELINES": "/pipelines"}
+    airflow.run("airflow", "db", "migrate", **where)
+    airflow.run("airflow", "dags", "reserialize", **where)
+    airflow.run("airflow", "dags", "list-import-errors", **where)  # fails when there are any
+    listed = airflow.run("airflow", "dags", "list", "--output", "json", **where)
+    dags = {each["dag_id"] for each in json.loads(listed.splitlines()[-1])}  # after what it logs
+    missing = {f"headrace_flights_departures_{kind}" for kind in ("process", "recover", "backfill")} - dags
+    if missing:
+        raise CheckFailedError(f"Airflow has no DAG {', '.join(sorted(missing))}; it has {', '.join(sorted(dags))}")
+
+
+def check_cluster(spark: Container, airflow: Container) -> None:
+    """A master and two workers of the Spark image run what the Airflow image submits, with state in MinIO."""
+    _say("a cluster, and MinIO")
+    server = minio_server.start(spark.folder / "minio")
+    try:
+        s3 = server.environment()
+        print(spark.run("headrace-make-bucket", BUCKET=BUCKET, **s3).strip())
+        os.environ.update(s3)
+        _land(f"s3://{BUCKET}/root")
+        secret = {"SPARK_AUTH_SECRET": secrets.token_hex(32)}
+        with contextlib.ExitStack() as running:
+            master = _start_master(spark, secret, running)
+            for number in (1, 2):
+                _start_worker(spark, number, master, {**secret, **s3}, running)
+            _wait_for_workers(master, 2)
+            settings = (
+                f"spark.master {master.url}\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
+                f"spark.executor.memory 512m\nspark.driver.memory 1g\nspark.ui.enabled false\n{_s3a_jars(airflow)}"
+            )
+            root = f"s3://{BUCKET}/root"
+            application = ["process", "--pipeline", PIPELINE, "--root", root, "--run-id", "check"]
+            submitted = {**secret, **s3, "SPARK_DEFAULTS": settings}
+            airflow.run("spark-submit", "/opt/headrace/jobs/submit.py", *application, **submitted)
+            if not master.state()["completedapps"]:
+                raise CheckFailedError(f"no application ran on the cluster: {master.state()}")
+        rows = _rows(airflow, HEADRACE_ROOT=root, **s3)
+    finally:
+        minio_server.stop(server)
+    local = _new_folder(spark.folder / "beside-the-cluster")
+    _land(local.as_uri())
+    where = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
+    spark.run("headrace", "run", PIPELINE, "--executor", "local", **where)
+    _require_equal({"the cluster": rows, "the executor local": _rows(spark, **where)})
+
+
+def check_kubernetes(spark: Container) -> None:
+    """The command with which Spark on Kubernetes starts an executor gets as far as asking for its driver."""
+    _say("an executor of Kubernetes")
+    nobody = f"127.0.0.1:{_free_port()}"
+    variables = {
+        "SPARK_JAVA_OPT_0": "-Dspark.ui.enabled=false",
+        "SPARK_JAVA_OPT_1": "-Dspark.driver.port=1",
+        "SPARK_EXECUTOR_MEMORY": "256m",
+        "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@{nobody}",
+        "SPARK_EXECUTOR_ID": "1",
+        "SPARK_EXECUTOR_CORES": "1",
+        "SPARK_APPLICATION_ID": "spark-check",
+        "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_EXECUTOR_POD_NAME": "check-1",
+    }
+    try:
+        spark.run("executor", **variables)
+    except CheckFailedError as error:
+        if f"Failed to connect to /{nobody}" not in str(error):
+            raise
+    else:
+        raise CheckFailedError("an executor without a driver ended as if all was well")
+
+
+def check_traces(one: Container) -> None:
+    """Nothing of this machine's network stayed in the image, and it runs as nobody in particular."""
+    _say(f"{one.name}: traces of the build")
+    if one.run("id", "-u").strip() != str(USER):
+        raise CheckFailedError(f"{one.name} does not run as user {USER}")
+    variables = [line.partition("=")[0].lower() for line in one.run("env").splitlines()]
+    if mine := [name for name in variables if any(part in name for part in _OF_THIS_MACHINE)]:
+        raise CheckFailedError(f"{one.name} sets {', '.join(mine)}")
+    with _mounted(one) as root:
+        if left := [pattern for pattern in _LEFT_BY_A_BUILD if any(root.glob(pattern))]:
+            raise CheckFailedError(f"{one.name} holds what belongs to a build: {', '.join(left)}")
+        if CERTIFICATES.is_file() and _digest(root / CERTIFICATES.relative_to("/")) == _digest(CERTIFICATES):
+            print(f"{one.name} has the same CA certificates as this machine: whether one came from here cannot be told")
+
+
+@contextlib.contextmanager
+def _mounted(one: Container) -> Iterator[Path]:
+    told = subprocess.run(["buildah", "mount", one.name], capture_output=True, text=True, check=True).stdout
+    try:
+        yield Path(told.strip())
+    finally:
+        subprocess.run(["buildah", "umount", one.name], capture_output=True, check=True)
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Master:
+    """Where a master is."""
+
+    port: int
+    web_port: int
+
+    @property
+    def url(self) -> str:
+        """As applications and workers name it."""
+        return f"spark://127.0.0.1:{self.port}"
+
+    def state(self) -> dict[str, Any]:
+        """What it says of itself."""
+        answer = httpx.get(f"http://127.0.0.1:{self.web_port}/json/", timeout=10)
+        answer.raise_for_status()
+        state: dict[str, Any] = answer.json()
+        return state
+
+
+def _start_master(spark: Container, variables: Mapping[str, str], running: contextlib.ExitStack) -> Master:
+    master = Master(_free_port(), _free_port())
+    ports = {"SPARK_MASTER_PORT": str(master.port), "SPARK_MASTER_WEBUI_PORT": str(master.web_port)}
+    log = spark.folder / "master.log"
+    process = spark.start("master", log=log, SPARK_MASTER_HOST="127.0.0.1", **ports, **variables)
+    running.callback(sessions.end, process)
+    _wait_for_workers(master, 0, process, log)
+    return master
+
+
+def _start_worker(
+    spark: Container, number: int, master: Master, variables: Mapping[str, str], running: contextlib.ExitStack
+) -> None:
+    own = _new_folder(spark.folder / f"worker-{number}")
+    process = spark.start(
+        "worker",
+        log=spark.folder / f"worker-{number}.log",
+        SPARK_MASTER_URL=master.url,
+        SPARK_WORKER_CORES="1",
+        SPARK_WORKER_MEMORY="1g",
+        SPARK_WORKER_WEBUI_PORT=str(_free_port()),
+        SPARK_WORKER_DIR=f"/data/{own.name}",
+        SPARK_LOCAL_DIRS=f"/data/{own.name}",
+        **variables,
+    )
+    running.callback(sessions.end, process)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type((httpx.HTTPError, ValueError, CheckFailedError)),  # no JSON while it starts
+    stop=tenacity.stop_after_delay(300),
+    wait=tenacity.wait_fixed(0.5),
+    reraise=True,
+)
+def _wait_for_workers(
+    master: Master, number: int, process: "subprocess.Popen[bytes] | None" = None, log: Path | None = None
+) -> None:
+    if process is not None and log is not None and process.poll() is not None:
+        raise ImagesError(f"the master ended with {process.returncode}:\n{log.read_text(errors='replace')[-4000:]}")
+    if (alive := master.state()["aliveworkers"]) != number:
+        raise CheckFailedError(f"{alive} workers are alive, not {number}")
+
+
+def _s3a_jars(airflow: Container) -> str:
+    """The setting for the engine that reads s3a:// through Spark; goes with headrace.engine."""
+    program = "from headrace.engine.jvm import s3a_jars; print(*s3a_jars(), sep=',')"
+    return f"spark.jars {airflow.run('python', '-c', program).strip()}\n"
+
+
+def _land(root: str) -> None:
+    options = ["--root", root, "--instalment", "1", "--of", "20", "--files", "40"]
+    subprocess.run([sys.executable, "-m", "scripts.land_flights", *options], cwd=REPOSITORY, check=True)
+    if root.startswith("file://"):
+        _give(Path(root.removeprefix("file://")))
+
+
+def _rows(one: Container, **variables: str) -> list[dict[str, Any]]:
+    """All that readers see, in an order of its own."""
+    told = one.run("headrace", "read", PIPELINE, "--format", "json", **variables)
+    rows: list[dict[str, Any]] = json.loads(told)
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def _require_equal(answers: Mapping[str, list[dict[str, Any]]]) -> None:
+    (first, expected), *others = answers.items()
+    if not expected:
+        raise CheckFailedError(f"{first} gave no rows")
+    for name, rows in others:
+        if rows != expected:
+            raise CheckFailedError(f"{name} gave other rows than {first}: {len(rows)} and {len(expected)}")
+    print(f"the same {len(expected)} rows: {'; '.join(answers)}")
+
+
+def _new_folder(folder: Path) -> Path:
+    folder.mkdir()
+    _give(folder)
+    return folder
+
+
+def _give(folder: Path) -> None:
+    """Hand ``folder`` and all in it to the user of the images."""
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, USER, 0)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _say(what: str) -> None:
+    print(f"checking {what}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Exit code 0 when all checks pass."""
+    try:
+        require("buildah")
+        if missing := [image(name) for name in NAMES if not exists(image(name))]:
+            raise ImagesError(f"there is no image {' and no '.join(missing)}: run `make images`")
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-images-")))
+            _give(folder)
+            spark, airflow = (stack.enter_context(container(name, folder)) for name in NAMES)
+            for one in (spark, airflow):
+                check_traces(one)
+            check_kubernetes(spark)
+            check_airflow(airflow)
+            check_results((spark, airflow))
+            check_cluster(spark, airflow)
+    except (ImagesError, minio_server.MinioUnavailableError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("the images do what they are for")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

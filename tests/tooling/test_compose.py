@@ -1,0 +1,125 @@
+"""docker/compose.yaml: what the specification allows, pinned, without secrets; and every setting is told."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from scripts.images import VERSION
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCKER = REPOSITORY / "docker"
+CODE = ("jobs", "snapshots", "plugins", "dags", "scripts")
+SECRET = re.compile(r"PASSWORD|SECRET|FERNET_KEY|ROOT_USER|TOKEN")
+VARIABLE = re.compile(r"\$\{(\w+)(:?[-?+]?)([^}]*)\}")
+NAME = re.compile(r"(?<![A-Z_])HEADRACE_[A-Z_]*[A-Z]")  # not AIRFLOW_CONN_HEADRACE_API
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return (DOCKER / "compose.yaml").read_text()
+
+
+@pytest.fixture(scope="module")
+def services(text: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    return found
+
+
+def test_it_is_what_the_compose_specification_describes(text: str) -> None:
+    schema = json.loads((DOCKER / "compose-spec.json").read_text())
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    compose = yaml.safe_load(text)
+    assert [error.message for error in validator.iter_errors(compose)] == []
+    broken = {**compose, "services": {"postgres": {"image": "postgres", "healtcheck": {}}}}
+    assert not validator.is_valid(broken)
+
+
+def test_every_image_is_pinned(services: dict[str, dict[str, Any]]) -> None:
+    containerfile = (DOCKER / "Containerfile").read_text()
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", containerfile, re.MULTILINE)
+    for image in [base, *(service["image"] for service in services.values())]:
+        if image.startswith("headrace-"):
+            assert image.rpartition(":")[2] == VERSION
+        else:
+            # a registry, and a tag that names one release: 17.6-..., RELEASE.2025-09-07..., bookworm-20251229-...
+            assert re.fullmatch(r"docker\.io/[\w./-]+:\S*(\d+\.\d+|\d{4}-\d{2}-\d{2}|\d{8})\S*", image), image
+    assert not re.findall(r"^FROM (?!\$\{BASE\}|runtime|build|spark-packages)", containerfile, re.MULTILINE)
+
+
+def test_the_images_have_the_uv_that_set_up_has() -> None:
+    (in_image,) = re.findall(r"^ARG UV_VERSION=(\S+)$", (DOCKER / "Containerfile").read_text(), re.MULTILINE)
+    assert f"UV_VERSION={in_image} " in (REPOSITORY / "scripts" / "setup.sh").read_text()
+
+
+def test_no_secret_has_a_default_and_compose_refuses_to_start_without(text: str) -> None:
+    asked = VARIABLE.findall(text)
+    secrets = {name for name, _, _ in asked if SECRET.search(name)}
+    assert len(secrets) > 5
+    for name, operator, what in asked:
+        if name in secrets:
+            assert operator == ":?", name
+            assert ".env.example" in what
+        else:
+            assert operator == ":-", f"{name} has no default"
+    example = dict(line.split("=", 1) for line in lines(DOCKER / ".env.example"))
+    assert set(example) == secrets
+    assert set(example.values()) == {""}
+
+
+def test_no_secret_is_written_down(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        for variable, value in service.get("environment", {}).items():
+            if SECRET.search(variable):
+                assert VARIABLE.search(str(value)), f"{name}: {variable}"
+    for file in (DOCKER / "Containerfile", DOCKER / "install.sh"):
+        assert not SECRET.search(file.read_text())
+
+
+def test_ports_are_those_of_this_machine_only(services: dict[str, dict[str, Any]]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(ports) == 4
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert "ports" not in services["postgres"]
+
+
+def test_every_lasting_service_says_whether_it_is_healthy_and_who_needs_it_waits(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    once = {name for name, service in services.items() if service["restart"] == "no"}
+    assert once == {"bucket", "airflow-migration"}
+    for name, service in services.items():
+        assert ("healthcheck" in service) == (name not in once), name
+        for needed, how in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if needed in once else "service_healthy"
+            assert how["condition"] == wanted, f"{name} needs {needed}"
+
+
+def test_every_setting_of_headrace_is_told_and_none_that_is_not_there() -> None:
+    told = set(NAME.findall((REPOSITORY / "docs" / "settings.md").read_text()))
+    read = {name for file in python_files() for name in names_in(file)}
+    deployed = {name for file in DOCKER.iterdir() if file.is_file() for name in NAME.findall(file.read_text())}
+    makefile = set(NAME.findall((REPOSITORY / "Makefile").read_text()))
+    assert read | deployed | makefile == told
+
+
+def python_files() -> Iterator[Path]:
+    for folder in CODE:
+        yield from (REPOSITORY / folder).rglob("*.py")
+
+
+def names_in(file: Path) -> Iterator[str]:
+    """The variables that are a whole string of ``file``, as in ``os.environ["HEADRACE_X"]``."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
+            yield node.value
+
+
+def lines(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
