@@ -140,7 +140,9 @@ def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:
     (node,) = (info.path for info in reader.store.list("p/index/"))
     reader.store.delete(node)
     catalog = reader.newcomer()
-    restored = restore(catalog, catalog.claim("main", "next"), lambda manifest: manifest, lambda *_: [])
+    restored = restore(
+        catalog, catalog.claim("main", "next"), lambda manifest: manifest, lambda *_: None, lambda *_: []
+    )
     assert restored.claim.snapshot_id == ids[1]
     assert restored.warning is not None
     assert f"{node} is missing" in restored.warning

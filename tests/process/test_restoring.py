@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, restore
+from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, Verify, restore
 from headrace.errors import FixConfigError
 from headrace.pipeline.inputs import OWN
 from headrace.sources.planning import InputFile
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import FencedError, MissingSnapshotError
 from headrace_snapshots.format import files as format_files
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -83,7 +84,7 @@ class Line:
 
     def restore(self) -> Restored:
         catalog, claim = self.newcomer()
-        return restore(catalog, claim, lambda manifest: manifest, self.gone)
+        return restore(catalog, claim, lambda manifest: manifest, verified(catalog), self.gone)
 
     def main(self) -> str | None:
         return Catalog(self.store, "p").head().refs.get("main")
@@ -92,6 +93,15 @@ class Line:
 @pytest.fixture
 def line() -> Line:
     return Line()
+
+
+def verified(catalog: Catalog) -> Verify:
+    """As an executor does that keeps nothing."""
+
+    def whole(_: str, file: DataFile) -> None:
+        verify(catalog.store, file)
+
+    return whole
 
 
 def flip(store: MemoryStore, path: str) -> None:
@@ -174,7 +184,7 @@ def test_no_state_file_is_read_twice(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
     before = line.store.requests.snapshot()
-    restore(catalog, claim, lambda manifest: manifest, line.gone)
+    restore(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     manifests, entries = EPOCHS - 1, 4
     assert line.store.requests.since(before)["get"] <= EPOCHS + manifests + entries
 
@@ -205,7 +215,9 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
     line.catalog.fork("backfill", line.ids[3])
     flip(line.store, line.states[1].path)
     catalog = Catalog(line.store, "p")
-    restored = restore(catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, line.gone)
+    restored = restore(
+        catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, verified(catalog), line.gone
+    )
     assert restored.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
     assert line.main() == line.ids[3]
 
@@ -233,7 +245,7 @@ def test_a_store_that_does_not_answer_has_lost_nothing(line: Line) -> None:
     catalog = Catalog(faulty, "p")
     claim = catalog.claim("main", "next")
     with pytest.raises(StoreUnavailableError):
-        restore(catalog, claim, lambda manifest: manifest, line.gone)
+        restore(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     assert line.main() == line.ids[3]
 
 
@@ -242,7 +254,7 @@ def test_a_writer_that_was_replaced_does_not_move_the_branch(line: Line) -> None
     catalog, claim = line.newcomer()
     Catalog(line.store, "p").claim("main", "a third")
     with pytest.raises(FencedError):
-        restore(catalog, claim, lambda manifest: manifest, line.gone)
+        restore(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     assert line.main() == line.ids[3]
 
 
@@ -254,7 +266,7 @@ def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
         raise FixConfigError("the pipeline has changed")
 
     with pytest.raises(FixConfigError, match="has changed"):
-        restore(catalog, claim, changed, line.gone)
+        restore(catalog, claim, changed, verified(catalog), line.gone)
     assert line.main() == line.ids[3]
 
 

@@ -1,6 +1,8 @@
 """State rows for tests: of a stage whose rows hold strings, decimals and lists of panes, as random ones and as many."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import in_order
 from headrace.model.time import NEVER
+from headrace.pipeline import DataType, discarding
 from headrace.program import columns as c
 from headrace.state.layering import StateLayer
 from headrace.state.runs import Run
@@ -20,6 +23,10 @@ STAGE = CompiledStage(CLICKS.stages[0])
 """Of a key that is a string; its rows remember panes."""
 
 HOUR = 3_600_000_000
+
+_SOURCE = replace(CLICKS.source, schema={**CLICKS.source.schema, "user": DataType.INT})
+COUNTS = CompiledStage(replace(CLICKS, source=_SOURCE, how=discarding(timedelta(days=1))).stages[0])
+"""Of a key that is an integer, without panes: for many rows."""
 
 
 class Row(NamedTuple):
@@ -70,6 +77,30 @@ def _batch(stage: CompiledStage, keys: pa.Array, hashed: Any, rows: Sequence[Row
     }
     columns = [known.get(field.name, pa.nulls(len(rows), field.type)) for field in stage.state_schema]
     return in_order(pa.RecordBatch.from_arrays(columns, schema=stage.state_schema))
+
+
+def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch:
+    """Rows of the integer keys ``first`` to ``last``, exclusive: one window each, of a stage that counts."""
+    keys = np.arange(first, last, step)
+    start = (keys % 24) * HOUR
+    known = {
+        c.HASH: hashes([pa.array(keys)]),
+        "user": keys,
+        c.WINDOW_START: start,
+        c.WINDOW_END: start + HOUR,
+        c.EPOCH: np.full(len(keys), epoch),
+        c.STATUS: np.full(len(keys), c.OPEN, np.int32),
+        c.DUE_EVENT: start + HOUR,
+        c.DUE_TIME: np.full(len(keys), int(NEVER)),
+        c.HOLD: start + HOUR - 1,
+    }
+    order = np.argsort(known[c.HASH])
+    columns = {name: pa.array(values[order]) for name, values in known.items()}
+    filled = pa.array(keys[order])
+    others = {f.name: filled.cast(f.type) for f in COUNTS.state_schema if f.type != pa.bool_()}
+    schema = COUNTS.state_schema
+    nothing = {f.name: pa.nulls(len(keys), f.type) for f in schema}
+    return pa.RecordBatch.from_arrays([{**nothing, **others, **columns}[f.name] for f in schema], schema=schema)
 
 
 def layer(rows: pa.RecordBatch, epoch: int = 0, files: int = 1) -> StateLayer:

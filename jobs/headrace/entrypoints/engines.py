@@ -79,6 +79,9 @@ class ExecutorSide(Protocol):
     def engine(self) -> "Engine":
         """A fresh engine."""
 
+    def verify(self, table: str, file: DataFile) -> None:
+        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
+
     def audit_frames(self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int) -> tuple[Frame, Frame]:
         """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
 

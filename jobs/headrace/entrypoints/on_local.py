@@ -1,14 +1,19 @@
 """A run whose epochs are computed in its own process."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
 
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.entrypoints.frames import ArrowFrame, audit_frames
 from headrace.entrypoints.view_columns import ViewColumns
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
+from headrace.state.cache import default_cache
+from headrace.state.stored import state_schemas
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -24,6 +29,16 @@ class OnLocal:
     def engine(self) -> LocalEngine:
         """A fresh engine."""
         return LocalEngine(self.pipeline, self.store, self.landing)
+
+    def verify(self, table: str, file: DataFile) -> None:
+        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written; its rows are in the
+        cache then.
+        """
+        default_cache().check(self.store, file, self._schemas[table])
+
+    @cached_property
+    def _schemas(self) -> Mapping[str, pa.Schema]:
+        return state_schemas(self.pipeline)
 
     def audit_frames(
         self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int

@@ -18,6 +18,7 @@ from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import redacted
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
+from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -52,6 +53,10 @@ class OnSpark:
     def engine(self) -> EpochEngine:
         """A fresh engine."""
         return EpochEngine(self.spark, self.pipeline, self.store, self.landing)
+
+    def verify(self, table: str, file: DataFile) -> None:
+        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
+        verify(self.store, file)
 
     def audit_frames(
         self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int

@@ -277,6 +277,7 @@ class _Run:
                 self.catalog,
                 claim,
                 self.checked,
+                self.side.verify,
                 self._gone,
             )
             claim, head = restored.claim, restored.head

@@ -11,7 +11,8 @@ what is broken, and what came after is read again. Three things it does not do b
 * **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
 
 Only what a restore reads is verified: the manifest, the files of state, and the names of the input files that are not
-to be read again. The files of views are readers' matter.
+to be read again. The files of views are readers' matter. The executor says how a file of state is verified: one that
+it has verified before, and that has not been touched since, it need not read again.
 """
 
 import logging
@@ -23,7 +24,6 @@ from dataclasses import dataclass
 from headrace.entrypoints.recorded import progress_of
 from headrace.errors import FixDataError, RestoreError
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
-from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
@@ -31,6 +31,9 @@ from headrace_snapshots.format.manifest import Manifest
 _READERS = 8
 _NAMED = 3
 _logger = logging.getLogger(__name__)
+
+Verify = Callable[[str, DataFile], None]
+"""Of a table of state and one of its files: raises BrokenObjectError unless that is what was written."""
 
 Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
 """The paths of those files that a run from a manifest would not find as they were when they were read."""
@@ -61,16 +64,17 @@ def restore(
     catalog: Catalog,
     claim: Claim,
     checked: Callable[[Manifest], Manifest],
+    verify: Verify,
     gone: Gone,
 ) -> Restored:
     """Go on from the head of ``claim``, or from the newest whole snapshot below it.
 
     ``checked`` raises when the pipeline cannot go on from a manifest. Raises BelowPublishedError, InputGoneError,
-    FencedError, and what the two callables raise.
+    FencedError, and what the callables raise.
     """
     if claim.snapshot_id is None:
         return Restored(claim, None)
-    files = _Restorable(catalog)
+    files = _Restorable(catalog, verify)
     broken: list[Link] = []
     whole: Manifest | None = None
     for link in catalog.lineage(claim.snapshot_id):
@@ -97,21 +101,22 @@ def restore(
 
 
 class _Restorable:
-    """What a restore reads: state files, each read at most once however many snapshots name it; offsets."""
+    """What a restore reads: state files, each verified once however many snapshots name it; offsets."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, verify: Verify) -> None:
+        self._catalog, self._verify = catalog, verify
         self._found: dict[str, BrokenObjectError | None] = {}
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
-        tables = (layers for name, layers in manifest.tables.items() if name != "current")
-        files = [file for layers in tables for layer in layers for file in layer.files]
-        if not (known := self._known(files)):
+        tables = {name: layers for name, layers in manifest.tables.items() if name != "current"}
+        named = {file.path: (name, file) for name, layers in tables.items() for each in layers for file in each.files}
+        if not (known := self._known(named)):
+            unread = [each for path, each in named.items() if path not in self._found]
             with ThreadPoolExecutor(_READERS) as pool:
-                unread = [file for file in files if file.path not in self._found]
-                self._found |= dict(zip((file.path for file in unread), pool.map(self._problem, unread), strict=True))
-            known = self._known(files)
+                found = list(pool.map(self._problem, unread))
+            self._found |= dict(zip((file.path for _, file in unread), found, strict=True))
+            known = self._known(named)
         return known or self._offsets_problem(manifest)
 
     def _offsets_problem(self, manifest: Manifest) -> list[BrokenObjectError]:
@@ -121,12 +126,12 @@ class _Restorable:
             return [error]
         return []
 
-    def _known(self, files: Iterable[DataFile]) -> list[BrokenObjectError]:
-        return [problem for file in files if (problem := self._found.get(file.path)) is not None]
+    def _known(self, paths: Iterable[str]) -> list[BrokenObjectError]:
+        return [problem for path in paths if (problem := self._found.get(path)) is not None]
 
-    def _problem(self, file: DataFile) -> BrokenObjectError | None:
+    def _problem(self, named: tuple[str, DataFile]) -> BrokenObjectError | None:
         try:
-            verify(self._catalog.store, file)
+            self._verify(*named)
         except BrokenObjectError as error:
             return error
         return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.groups import truths
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import Hashes, hashes_of, lookup, newest, rows_of, told
+from headrace.kernel.state import Hashes, distinct, hashes_of, lookup, newest, rows_of, there, told
 from headrace.model.time import NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
@@ -41,7 +41,7 @@ class Layers:
         wanted = [touched, *(run.due(clocks) for run in self.runs if run.is_due(clocks))]
         if heard:
             wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in self.runs]
-        return lookup(self.stage, [run.rows for run in self.runs], np.unique(np.concatenate(wanted)))
+        return lookup(self.stage, [run.rows for run in self.runs], distinct(wanted))
 
     def next_due(self, watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
         """Lower bounds of the next watermark and the next processing time at which some window wants an activation,
@@ -57,7 +57,7 @@ class Layers:
         if not holding:
             return watermark
         wanted = [hashes_of(rows, _holds_below(rows, watermark)) for rows in holding]
-        found = np.unique(np.concatenate(wanted))
+        found = distinct(wanted)
         rows = newest(self.stage, [rows_of(run.rows, found) for run in self.runs])
         is_open = pc.equal(rows.column(c.STATUS), c.OPEN)
         earliest = pc.min(rows.column(c.HOLD).filter(is_open)).as_py()
@@ -70,7 +70,7 @@ class Layers:
         gone = expired(self.layers, watermark)
         left = self.layers[gone:]
         if changes is not None and not left:  # there is nothing that a row could say to be gone
-            changes = changes.filter(pc.not_equal(changes.column(c.STATUS), c.DELETED))
+            changes = there(changes)
         if changes is None or not changes.num_rows:
             return replace(self, layers=left), LayerChange(expired=gone)
         layers = put_on_top(left, self._layer(changes, epoch))

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.groups import Ints
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import newest, together
+from headrace.kernel.state import newest, there, together
 from headrace.program import columns as c
 from headrace.state.groups import Hashes
 from headrace.state.layering import StateLayer
@@ -28,7 +27,7 @@ def merge_layers(stage: CompiledStage, layers: Sequence[StateLayer], *, is_lowes
     for pieces in _ranges([run.rows for layer in layers for run in layer.runs], c.WINDOW_START):
         rows = newest(stage, pieces)
         if is_lowest:
-            rows = rows.filter(pc.not_equal(rows.column(c.STATUS), c.DELETED))
+            rows = there(rows)
         if rows.num_rows:
             yield rows
 

@@ -1,12 +1,17 @@
 """Layers of a snapshot, opened for a part of the keys."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import NEVER, Instant
+from headrace.pipeline.graph import Pipeline
 from headrace.state.cache import LayerCache
 from headrace.state.groups import WHOLE, Part
+from headrace.state.ids import RememberedIds
 from headrace.state.layering import StateLayer
+from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import ObjectStore
 
@@ -33,3 +38,12 @@ def open_rows(
     expires = NEVER if stored.expires is None else Instant(stored.expires)
     filled = tuple(run for run in runs if run.rows.num_rows)
     return StateLayer(filled, stored.first_epoch, stored.last_epoch, expires)
+
+
+def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
+    """What a row is of each table that holds state."""
+    stages = (CompiledStage(stage) for stage in pipeline.stages)
+    schemas = dict(zip(state_tables(pipeline), (stage.state_schema for stage in stages), strict=True))
+    if pipeline.deduplicate is not None:
+        schemas[IDS] = RememberedIds(pipeline.deduplicate, pipeline.schema).schema
+    return schemas

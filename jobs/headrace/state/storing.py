@@ -57,11 +57,11 @@ def _collected(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     size = 0
     for piece in pieces:
         for part in _cut(piece):
-            held.append(part)
-            size += part.nbytes
-            if size >= RUN_BYTES:
+            if held and size + part.nbytes > RUN_BYTES:
                 yield _together(held)
                 held, size = [], 0
+            held.append(part)
+            size += part.nbytes
     if held:
         yield _together(held)
 

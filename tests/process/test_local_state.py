@@ -1,0 +1,144 @@
+"""State of runs without a JVM: restored from cache or store, verified before that, and merged beside the epochs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.distribute.local.epochs import LocalEngine
+from headrace.entrypoints.on_local import OnLocal
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.entrypoints.recorded import progress_of
+from headrace.pipeline import Pipeline
+from headrace.sources.landing import Landing
+from headrace.state.cache import default_cache
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import LocalStore, ObjectStore, open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.clicks import CLICKS, FILES, SESSIONS, land, truth
+from tests.process.test_local import NOON, current, local
+
+MANY = 35
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own for each test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("HEADRACE_CACHE", str(folder))
+    default_cache.cache_clear()
+    return folder
+
+
+def lose_the_cache(folder: Path) -> None:
+    for file in folder.glob("*.arrow"):
+        file.unlink()
+    default_cache.cache_clear()
+
+
+def keep_the_cache(_: Path) -> None:
+    default_cache.cache_clear()  # as a process does that begins
+
+
+CACHE = pytest.mark.parametrize("lose", [lose_the_cache, keep_the_cache])
+
+
+def head_of(root: Path, pipeline: Pipeline = CLICKS) -> Manifest:
+    catalog = Catalog(open_store(root.as_uri()), pipeline.name)
+    return catalog.manifest(catalog.head().refs["main"])
+
+
+def state_files(manifest: Manifest) -> list[tuple[str, DataFile]]:
+    named = manifest.tables.items()
+    return [(name, file) for name, layers in named if name != "current" for each in layers for file in each.files]
+
+
+def restored(store: ObjectStore, manifest: Manifest) -> LocalEngine:
+    """What a run does before its first epoch."""
+    landing = Landing(CLICKS, store)
+    side = OnLocal(CLICKS, store, landing)
+    for table, file in state_files(manifest):
+        side.verify(table, file)
+    engine = side.engine()
+    engine.restore(manifest.epoch, progress_of(Catalog(store, CLICKS.name), manifest), manifest.tables)
+    return engine
+
+
+def data_requests(store: ObjectStore, manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of requests for data files that a restore makes."""
+    seen: list[str] = []
+    find = LocalStore._find
+
+    def noted(self: LocalStore, kind: str, path: str, operation: Callable[[Path], object]) -> object:
+        if path.endswith(".parquet"):
+            seen.append(kind)
+        return find(self, kind, path, operation)
+
+    monkeypatch.setattr(LocalStore, "_find", noted)
+    restored(store, manifest)
+    monkeypatch.undo()
+    return seen
+
+
+def test_a_restore_reads_state_once_and_then_not_at_all(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path)
+    process(CLICKS, tmp_path.as_uri(), local("first"))
+    store, manifest = open_store(tmp_path.as_uri()), head_of(tmp_path)
+    files = len(state_files(manifest))
+    assert files == FILES
+    for expected in (["stat"] * files, ["get", "stat"] * files, ["stat"] * files):
+        with monkeypatch.context() as patched:
+            assert sorted(data_requests(store, manifest, patched)) == sorted(expected)
+        if expected == ["stat"] * files:
+            lose_the_cache(cache)
+        monkeypatch.setenv("HEADRACE_CACHE", str(cache))
+        default_cache.cache_clear()
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(bytes(data))
+
+
+@CACHE
+@pytest.mark.parametrize("damage", [Path.unlink, flip])
+def test_a_broken_state_file_costs_a_replay_and_nothing_else(
+    tmp_path: Path, cache: Path, damage: Callable[[Path], None], lose: Callable[[Path], None]
+) -> None:
+    land(tmp_path, 0, 4)
+    process(CLICKS, tmp_path.as_uri(), local("first"), now=lambda: NOON)
+    broken = tmp_path / head_of(tmp_path).tables["state"][-1].files[0].path
+    damage(broken)
+    lose(cache)
+    land(tmp_path, 4, 5)
+    result = process(CLICKS, tmp_path.as_uri(), local("after"), now=lambda: NOON)
+    assert result.epochs == (3, 4)
+    (warning,) = result.warnings
+    assert broken.name in warning
+    assert "fell back to snapshot" in warning
+    assert current(CLICKS, tmp_path) == truth()
+    check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+
+
+@pytest.mark.parametrize("pipeline", [CLICKS, SESSIONS], ids=lambda pipeline: pipeline.name)
+def test_merges_change_nothing_however_often_a_run_begins(tmp_path: Path, cache: Path, pipeline: Pipeline) -> None:
+    once, often = tmp_path / "once", tmp_path / "often"
+    land(once, 0, MANY)
+    process(pipeline, once.as_uri(), local("whole"), now=lambda: NOON)
+    for file in range(0, MANY, 5):
+        land(often, file, min(file + 5, MANY))
+        process(pipeline, often.as_uri(), local(f"run-{file}"), now=lambda: NOON)
+        (lose_the_cache if file % 2 else keep_the_cache)(cache)
+    for root in (once, often):
+        manifest = head_of(root, pipeline)
+        assert len(manifest.tables["state"]) < 16
+        assert manifest.tables["state"][0].last_epoch - manifest.tables["state"][0].first_epoch >= 15
+        check_catalog(open_store(root.as_uri()), pipeline.name)
+    for view in ("panes", "current"):
+        assert read(pipeline, often.as_uri(), view, "main") == read(pipeline, once.as_uri(), view, "main")
