@@ -17,6 +17,7 @@ from headrace.entrypoints.recorded import progress_of
 from headrace.entrypoints.results import RunResult
 from headrace.pipeline import FixedWindows, Pipeline
 from headrace.sources.landing import Landing
+from headrace.state.cache import default_cache
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.layers import FANOUT
@@ -125,6 +126,11 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Execu
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store))
     progress = progress_of(catalog_of(tmp_path), head)
     flip(damaged)
+    engine.restore(head.epoch, progress, head.tables)  # from what was verified as it came into the cache
+    for file in default_cache().folder.glob("*.arrow"):
+        file.unlink()
+    default_cache.cache_clear()
+    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store))
     with pytest.raises(BrokenObjectError, match=damaged.name):
         engine.restore(head.epoch, progress, head.tables)
 

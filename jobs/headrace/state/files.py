@@ -63,5 +63,5 @@ def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema) 
 
 def decoded(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a Parquet file, as ``schema`` says."""
-    table = pq.read_table(pa.BufferReader(data), use_threads=False)
+    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     return together(schema, table.select(schema.names).cast(schema).to_batches())

@@ -15,8 +15,8 @@ from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
-RUN_BYTES = 64 * 1024 * 1024
-"""What the rows of one file take in memory, about: as much is held while it is written, and while it is read."""
+RUN_BYTES = 32 * 1024 * 1024
+"""What the rows of one file take in memory: three times as much is held while it is written, or read."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,115 @@
+"""Memory does not grow with state: what may be allocated is limited, and state is ten times that."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+MEGABYTE = 1024 * 1024
+SCALE = int(os.environ.get("HEADRACE_SCALE", "1"))
+"""8: files and ranges of their real size."""
+
+ROWS = 1_300_000 * SCALE
+ALLOWED = 22 * SCALE * MEGABYTE
+
+WRITE = """
+import pickle, sys
+from pathlib import Path
+from headrace.state import storing
+from headrace.state.cache import LayerCache
+from headrace.state.storing import put_runs
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.store import LocalStore
+from tests.state.rows import many
+
+folder, rows, scale = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+storing.RUN_BYTES = storing.RUN_BYTES * scale // 8
+store, cache = LocalStore(folder / "root"), LayerCache(folder / "written", 10**12)
+layers = []
+for epoch in range(4):  # the first has all keys, those behind it every eighth
+    step = 8 if epoch else 1
+    pieces = (many(first, min(first + rows // 8, rows), step, epoch) for first in range(epoch, rows, rows // 8))
+    files = []
+    for number, piece in enumerate(pieces):
+        files += [each.file for each in put_runs(store, cache, f"{epoch}-{number}", [piece])]
+    layers.append(Layer(tuple(files), sum(file.rows for file in files), epoch, epoch))
+(folder / "layers").write_bytes(pickle.dumps(layers))
+"""
+"""Files of a layer cover all hashes each here, so that a merge has all of them open at once."""
+
+WORK = """
+import pickle, resource, sys
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+from headrace.kernel.keys import hashes
+from headrace.model.time import Instant
+from headrace.program import columns as c
+from headrace.program.firing import Clocks
+from headrace.state import merging, storing
+from headrace.state.cache import LayerCache
+from headrace.state.groups import WHOLE
+from headrace.state.layers import Layers
+from headrace.state.merging import merge_layers
+from headrace.state.stored import open_layer
+from headrace.state.storing import put_runs
+from headrace_snapshots.store import LocalStore, MemoryStore
+from tests.state.rows import COUNTS, many
+
+folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
+storing.RUN_BYTES = storing.RUN_BYTES * scale // 8
+merging.RANGE_BYTES = merging.RANGE_BYTES * scale // 8
+store, cache = LocalStore(folder / "root"), LayerCache(folder / "working", 10**12)
+stored = pickle.loads((folder / "layers").read_bytes())
+
+
+def allocated():
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmData"].split()[0]) * 1024
+
+
+# what libraries allocate once: threads, buffers, modules
+warm, written = MemoryStore(), LayerCache(folder / "warm", 10**12)
+(few,) = put_runs(warm, written, "few", [many(0, 1000)])
+LayerCache(folder / "warmer", 10**12).run(warm, few.file, COUNTS.state_schema)
+
+before = allocated()
+resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, before + allowed))
+layers = Layers(COUNTS, tuple(open_layer(cache, store, COUNTS, layer, WHOLE) for layer in stored))
+size = sum(run.rows.nbytes for run in layers.runs)
+assert size > 10 * allowed, size
+touched = hashes([pa.array(np.arange(0, rows, rows // 1000))])
+found = layers.lookup(touched, Clocks(Instant(0), Instant(0), Instant(0), Instant(0)))
+assert found.num_rows >= 1000
+merged = [each.file for each in put_runs(store, cache, "merged", merge_layers(COUNTS, layers.layers, is_lowest=True))]
+assert sum(file.rows for file in merged) == rows, merged
+print(size // 2**20, (allocated() - before) // 2**20)
+try:
+    np.ones(allowed, np.uint8)
+except MemoryError:
+    print("limited")
+"""
+
+
+def run(program: str, folder: Path, *arguments: int) -> str:
+    # what is free is given back, so that the limit is on what is in use
+    malloc = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    environment = {**os.environ, **malloc}
+    command = [sys.executable, "-c", program, str(folder), *map(str, arguments)]
+    done = subprocess.run(command, check=False, timeout=600, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_a_state_of_ten_times_what_may_be_allocated_is_opened_looked_up_and_merged(tmp_path: Path) -> None:
+    try:
+        run(WRITE, tmp_path, ROWS, SCALE)
+        shutil.rmtree(tmp_path / "written")
+        assert "limited" in run(WORK, tmp_path, ROWS, SCALE, ALLOWED)
+    finally:
+        shutil.rmtree(tmp_path)
