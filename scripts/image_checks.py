@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,7 @@ class Container:
 
     def _command(self, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
         mounts = [f"{self.folder}:/data", f"{REPOSITORY / 'jobs' / 'pipelines'}:/pipelines:ro"]
-        options = [f"--volume={mount}" for mount in mounts]
-        # a chroot has a host name of its own that nothing resolves
+        options = ["--hostname=localhost", *(f"--volume={mount}" for mount in mounts)]  # another name nothing resolves
         options += [f"--env={name}={value}" for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", **variables}.items()]
         return ["buildah", "run", "--isolation", "chroot", *options, self.name, "--", *command]
 
@@ -211,6 +210,8 @@ class Master:
 
     port: int
     web_port: int
+    processes: "dict[Path, subprocess.Popen[bytes]]" = field(default_factory=dict)
+    """Its own and those of its workers, by their logs."""
 
     @property
     def url(self) -> str:
@@ -229,9 +230,9 @@ def _start_master(spark: Container, variables: Mapping[str, str], running: conte
     master = Master(_free_port(), _free_port())
     ports = {"SPARK_MASTER_PORT": str(master.port), "SPARK_MASTER_WEBUI_PORT": str(master.web_port)}
     log = spark.folder / "master.log"
-    process = spark.start("master", log=log, SPARK_MASTER_HOST="127.0.0.1", **ports, **variables)
-    running.callback(sessions.end, process)
-    _wait_for_workers(master, 0, process, log)
+    master.processes[log] = spark.start("master", log=log, SPARK_MASTER_HOST="127.0.0.1", **ports, **variables)
+    running.callback(sessions.end, master.processes[log])
+    _wait_for_workers(master, 0)
     return master
 
 
@@ -239,9 +240,10 @@ def _start_worker(
     spark: Container, number: int, master: Master, variables: Mapping[str, str], running: contextlib.ExitStack
 ) -> None:
     own = _new_folder(spark.folder / f"worker-{number}")
-    process = spark.start(
+    log = spark.folder / f"worker-{number}.log"
+    master.processes[log] = spark.start(
         "worker",
-        log=spark.folder / f"worker-{number}.log",
+        log=log,
         SPARK_MASTER_URL=master.url,
         SPARK_WORKER_CORES="1",
         SPARK_WORKER_MEMORY="1g",
@@ -250,7 +252,7 @@ def _start_worker(
         SPARK_LOCAL_DIRS=f"/data/{own.name}",
         **variables,
     )
-    running.callback(sessions.end, process)
+    running.callback(sessions.end, master.processes[log])
 
 
 @tenacity.retry(
@@ -259,11 +261,12 @@ def _start_worker(
     wait=tenacity.wait_fixed(0.5),
     reraise=True,
 )
-def _wait_for_workers(
-    master: Master, number: int, process: "subprocess.Popen[bytes] | None" = None, log: Path | None = None
-) -> None:
-    if process is not None and log is not None and process.poll() is not None:
-        raise ImagesError(f"the master ended with {process.returncode}:\n{log.read_text(errors='replace')[-4000:]}")
+def _wait_for_workers(master: Master, number: int) -> None:
+    for log, process in master.processes.items():
+        if process.poll() is not None:
+            raise ImagesError(
+                f"{log.name}: it ended with {process.returncode}\n{log.read_text(errors='replace')[-6000:]}"
+            )
     if (alive := master.state()["aliveworkers"]) != number:
         raise CheckFailedError(f"{alive} workers are alive, not {number}")
 

@@ -34,7 +34,7 @@ def hold(batches):
     released = (folder / "go").exists
     tenacity.Retrying(
         retry=tenacity.retry_if_result(lambda there: not there),
-        stop=tenacity.stop_after_delay(120),
+        stop=tenacity.stop_after_delay(400),
         wait=tenacity.wait_fixed(0.05),
     )(released)
     for batch in batches:
@@ -84,13 +84,13 @@ def running_on(tasks: Path) -> set[str]:
 def wait_until(condition: Callable[[], bool]) -> None:
     tenacity.Retrying(
         retry=tenacity.retry_if_result(lambda there: not there),
-        stop=tenacity.stop_after_delay(120),
+        stop=tenacity.stop_after_delay(240),
         wait=tenacity.wait_fixed(0.1),
     )(condition)
 
 
 def finished(job: "subprocess.Popen[str]") -> list[str]:
-    output, errors = job.communicate(timeout=240)
+    output, errors = job.communicate(timeout=300)
     assert job.returncode == 0, errors[-8000:]
     return output.splitlines()
 
