@@ -4,6 +4,7 @@ Each class has a stable ``code`` (for machines: result objects, exit codes, Airf
 people) that says what is wrong, where, and what to do. Codes are only ever added. No message contains a secret.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -13,6 +14,14 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "headrace"
     remedy: ClassVar[str] = "give_up"
     exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> "tuple[Callable[..., HeadraceError], tuple[object, ...], dict[str, object]]":
+        """Pickled as it is, whatever its class is made of: it crosses processes."""
+        return _as_it_was, (type(self), *self.args), self.__dict__
+
+
+def _as_it_was(kind: type[HeadraceError], *arguments: object) -> HeadraceError:
+    return kind.__new__(kind, *arguments)
 
 
 class FixConfigError(HeadraceError):

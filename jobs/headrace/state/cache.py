@@ -37,8 +37,8 @@ MAX_FILES = 10_000
 
 _FREE_SHARE = 4
 _OPEN = 4096
-_READERS = 2
-"""Objects that are read at a time: each is in memory whole, and decoded."""
+_DECODED = 2
+"""Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
 
 _ENDING = ".arrow"
 _UNNAMED = "unnamed"
@@ -59,7 +59,7 @@ class LayerCache:
         self._unnamed = folder / _UNNAMED
         self._open: OrderedDict[str, Run] = OrderedDict()
         self._lock = threading.Lock()
-        self._reading = threading.BoundedSemaphore(_READERS)
+        self._decoding = threading.BoundedSemaphore(_DECODED)
         self._grown: int | None = None
         with _errors(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,11 +71,7 @@ class LayerCache:
         Raises BrokenObjectError for an object that is not what was written.
         """
         found = self._opened(file, schema)
-        if found is not None:
-            return found
-        with self._reading:
-            found = self._opened(file, schema)
-            return self._read(store, file, schema, None) if found is None else found
+        return self._read(store, file, schema, None) if found is None else found
 
     def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> None:
         """Make sure that the object of ``file`` is what was written, and that its rows are here.
@@ -89,8 +85,7 @@ class LayerCache:
         found = open_run(self._path(file), schema)
         if found is not None and found[1] == _notes(store, file, info.etag):
             self._remember(file, found[0])
-            return
-        with self._reading:
+        else:
             self._read(store, file, schema, info.etag)
 
     def enter(self, store: ObjectStore, file: DataFile, run: Run, info: ObjectInfo) -> Run:
@@ -98,7 +93,9 @@ class LayerCache:
         return self._enter(file, run, _notes(store, file, info.etag))
 
     def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> Run:
-        return self._enter(file, Run(decoded(verify(store, file), schema)), _notes(store, file, etag))
+        data = verify(store, file)
+        with self._decoding:
+            return self._enter(file, Run(decoded(data, schema)), _notes(store, file, etag))
 
     def _enter(self, file: DataFile, run: Run, notes: dict[str, str]) -> Run:
         with _errors(self.folder):
@@ -163,11 +160,23 @@ def default_cache() -> LayerCache:
     """The cache of this process: in the folder HEADRACE_CACHE (``${XDG_CACHE_HOME:-~/.cache}/headrace/state`` if it is
     not set), limited to HEADRACE_CACHE_BYTES (20 GB, but no more than a quarter of what the disk has free for it).
     """
-    stated, base = os.environ.get(FOLDER_VARIABLE), os.environ.get("XDG_CACHE_HOME")
-    folder = Path(stated) if stated else (Path(base) if base else Path.home() / ".cache") / "headrace" / "state"
+    folder = _folder()
     found = LayerCache(folder, 0)
     found.limit_bytes = _limit(folder)
     return found
+
+
+def _folder() -> Path:
+    if stated := os.environ.get(FOLDER_VARIABLE):
+        return Path(stated)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "headrace" / "state"
+    try:
+        return Path.home() / ".cache" / "headrace" / "state"
+    except RuntimeError as error:
+        raise CacheFolderError(
+            f"this user has no home folder for the cache of state: set {FOLDER_VARIABLE} to a folder on a local disk"
+        ) from error
 
 
 def _limit(folder: Path) -> int:

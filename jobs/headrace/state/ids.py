@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.delta import Fate
 from headrace.kernel.keys import grouped, hashes
-from headrace.kernel.state import no_rows, rows_of, together
+from headrace.kernel.state import distinct, no_rows, rows_of, together
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Schema
 from headrace.model.time import MIN_INSTANT, Instant
@@ -57,7 +57,7 @@ class RememberedIds:
         again = np.zeros(len(at), np.bool_)
         ids = judged[c.ID].take(pa.array(counts))
         hashed = hashes([ids])
-        known = self._alive(np.unique(hashed))
+        known = self._alive(distinct([hashed]))
         both = grouped(
             np.concatenate([known.column(c.HASH).to_numpy(), hashed]), [pa.concat_arrays([known.column(c.ID), ids])]
         )

@@ -58,7 +58,8 @@ class Layers:
             return watermark
         wanted = [hashes_of(rows, _holds_below(rows, watermark)) for rows in holding]
         found = distinct(wanted)
-        rows = newest(self.stage, [rows_of(run.rows, found) for run in self.runs])
+        looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
+        rows = newest(self.stage, [rows_of(run.rows.select(looked_at), found) for run in self.runs])
         is_open = pc.equal(rows.column(c.STATUS), c.OPEN)
         earliest = pc.min(rows.column(c.HOLD).filter(is_open)).as_py()
         return watermark if earliest is None else Instant(min(earliest, watermark))

@@ -1,0 +1,31 @@
+"""Errors that cross processes arrive as what they were."""
+
+import pickle
+
+import pytest
+
+from headrace.errors import FixDataError, HeadraceError
+from headrace.sources.errors import FileColumnsError, LargeFileError, UnreadableFileError
+from headrace.sources.planning import VanishedFileError
+from headrace_snapshots.format.codec import BrokenObjectError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FixDataError("wrong"),
+        HeadraceError(),
+        BrokenObjectError("s3://bucket/file is missing: restore it"),
+        UnreadableFileError("landing/1.csv", "its header is not UTF-8"),
+        FileColumnsError("landing/1.csv", "its header names column a 2 times"),
+        LargeFileError("landing/1.csv", 3_000_000_000),
+        VanishedFileError("landing/1.csv"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_pickled_as_it_is(error: HeadraceError) -> None:
+    error.add_note("seen in share 3")
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert (str(found), found.args, vars(found)) == (str(error), error.args, vars(error))
+    assert (found.code, found.__notes__) == (error.code, ["seen in share 3"])
