@@ -24,7 +24,7 @@ setup: ## Install everything into .venv and the cache (again: only what changed)
 	@touch $(READY)
 
 # What the other targets stand on: setup, again when what it installs has changed.
-$(READY): uv.lock pyproject.toml scripts/setup.sh jobs/headrace/engine/s3a_jars.lock
+$(READY): uv.lock pyproject.toml scripts/setup.sh
 	scripts/setup.sh
 	@touch $@
 

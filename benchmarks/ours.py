@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from benchmarks.data import land
 from benchmarks.runs import Measured, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload, pipeline
-from headrace.engine.session import spark_session
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.session import spark_session
+from headrace.distribute.spark.types import SparkSession
 from headrace.entrypoints.options import MAIN, Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import CURRENT, files
@@ -85,7 +85,7 @@ def _session(run: Run) -> SparkSession:
     conf = {"spark.driver.memory": run.memory, "spark.local.dir": str(run.work / "spark")}
     if run.event_log is not None:
         conf |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": run.event_log.as_uri()}
-    return spark_session("headrace benchmark", root_uri=run.work.as_uri(), cores=run.cores, conf=conf)
+    return spark_session("headrace benchmark", cores=run.cores, conf=conf)
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:

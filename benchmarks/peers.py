@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.data import land, paths
 from benchmarks.runs import Measured, Run, Stopwatch
 from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, RESULTS, SIZE, Side, Workload
-from headrace.engine.jvm import driver_java_options
+from headrace.distribute.spark.jvm import driver_java_options
 from headrace.model.time import instant
 
 _SCHEMA = "user bigint, at timestamp, amount bigint"

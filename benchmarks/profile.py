@@ -27,8 +27,8 @@ from benchmarks.ours import Commits
 from benchmarks.runs import timed
 from benchmarks.throughput import common_arguments
 from benchmarks.workloads import Side, Workload, pipeline
-from headrace.engine.session import spark_session
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.session import spark_session
+from headrace.distribute.spark.types import SparkSession
 from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace_snapshots.format.manifest import Manifest
@@ -108,7 +108,7 @@ def main() -> None:
             "spark.sql.debug.maxToStringFields": "1000",
             **dict(setting.partition("=")[::2] for setting in given.conf),
         }
-        spark = spark_session("headrace profile", root_uri=root.as_uri(), cores=given.cores, conf=conf)
+        spark = spark_session("headrace profile", cores=given.cores, conf=conf)
         _run(spark, given, source, root)
         spark.stop()
         (log,) = [path for path in logs.iterdir() if not path.name.startswith(".")]

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from scripts import land_flights, minio_server, spark_jars
+from scripts import land_flights, minio_server
 from scripts.airflow_api import NotReadyError
 from scripts.airflow_env import ADMIN, REPOSITORY, LocalAirflow, LocalAirflowError, stop
 
@@ -110,7 +110,6 @@ def demonstrate(store: str, instalments: int, clock: Stopwatch, stack: ExitStack
 
 def start_minio(stack: ExitStack) -> str:
     """A MinIO with one bucket whose keys are in this process's environment from now on; the root in it."""
-    spark_jars.ensure()
     server = minio_server.start(FOLDER / "minio")
     stack.callback(minio_server.stop, server)
     os.environ.update(server.environment())

@@ -133,7 +133,7 @@ def check_cluster(spark: Container, airflow: Container) -> None:
             _wait_for_workers(master, 2)
             settings = (
                 f"spark.master {master.url}\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
-                f"spark.executor.memory 512m\nspark.driver.memory 1g\nspark.ui.enabled false\n{_s3a_jars(airflow)}"
+                f"spark.executor.memory 512m\nspark.driver.memory 1g\nspark.ui.enabled false\n"
             )
             root = f"s3://{BUCKET}/root"
             application = ["process", "--pipeline", PIPELINE, "--root", root, "--run-id", "check"]
@@ -269,12 +269,6 @@ def _wait_for_workers(master: Master, number: int) -> None:
             )
     if (alive := master.state()["aliveworkers"]) != number:
         raise CheckFailedError(f"{alive} workers are alive, not {number}")
-
-
-def _s3a_jars(airflow: Container) -> str:
-    """The setting for the engine that reads s3a:// through Spark; goes with headrace.engine."""
-    program = "from headrace.engine.jvm import s3a_jars; print(*s3a_jars(), sep=',')"
-    return f"spark.jars {airflow.run('python', '-c', program).strip()}\n"
 
 
 def _land(root: str) -> None:

@@ -24,7 +24,7 @@ import urllib3
 from minio import Minio
 from minio.error import MinioException
 
-from headrace.engine.jvm import cache_folder
+from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError, RetryError
 
 RELEASE = "RELEASE.2025-09-07T16-13-09Z"

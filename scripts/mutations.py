@@ -232,10 +232,10 @@ def _file(name: str) -> Path:
 
 def _spark() -> SparkSession:
     environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    from headrace.engine.session import spark_session
+    from headrace.distribute.spark.session import spark_session
 
     conf = {"spark.log.level": "ERROR", "spark.driver.memory": "2g"}
-    return spark_session("headrace mutations", root_uri="file:///", conf=conf)
+    return spark_session("headrace mutations", conf=conf)
 
 
 def main() -> int:

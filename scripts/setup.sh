@@ -49,6 +49,4 @@ python=$(find_python)
 check_java
 uv=$(find_uv "$python")
 "$uv" sync --frozen || fail "uv could not install what uv.lock names (its message is above)"
-.venv/bin/python -m scripts.spark_jars || printf 'setup: WARNING: %s\n' \
-  "Spark will not read or write s3:// (reason above); everything on file:// works. Run make setup again later." >&2
 printf 'setup: done. Next: make demo\n'

@@ -1,7 +1,7 @@
 """Builds the class-data archive with which Spark's JVM starts in half the time; optional, it changes no result.
 
-One archive per JDK and Spark version, in the cache; ``headrace.engine.jvm.driver_java_options`` finds it there. The JVM
-writes it at the end of a real run of a shipped pipeline, so it holds the classes that runs load.
+One archive per JDK and Spark version, in the cache; ``distribute.spark.jvm.driver_java_options`` finds it there. The
+JVM writes it at the end of a real run of a shipped pipeline, so it holds the classes that runs load.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headrace.engine.jvm import ARCHIVE_VARIABLE, cached_archive
+from headrace.distribute.spark.jvm import ARCHIVE_VARIABLE, cached_archive
 from headrace.errors import FixConfigError, GiveUpError
 from scripts.land_flights import land
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from headrace.engine.types import SparkSession
+    from headrace.distribute.spark.types import SparkSession
 
 settings.register_profile("unit", max_examples=10, deadline=None)  # for quick feedback; all of them in make test
 
@@ -33,7 +33,6 @@ LONGEST_FIRST = (
     "tests/observe/test_paper_figures.py",
     "tests/process/test_crash.py",
     "tests/scenarios/test_spark.py",
-    "tests/process/test_requests.py",
     "tests/audit/test_run_audit.py",
 )
 
@@ -47,12 +46,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A small local session, as applications have it."""
-    from headrace.engine.session import spark_session
+    from headrace.distribute.spark.session import spark_session
 
     folder = tmp_path_factory.mktemp("spark")
     session = spark_session(
         "headrace tests",
-        root_uri=f"file://{folder}",
         cores=2,
         conf={
             "spark.driver.memory": "3g",
@@ -63,13 +61,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def small(spark: "SparkSession") -> "SparkSession":
-    """A session of the same application for many epochs of a few hundred rows: interpreted, in two partitions."""
-    from headrace.engine.session import interpreting
-
-    session = interpreting(spark)
-    session.conf.set("spark.sql.shuffle.partitions", "2")
-    return session

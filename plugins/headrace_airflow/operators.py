@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from headrace.engine.jvm import LOOPBACK, driver_java_options, is_local, log_options, new_log, s3a_jars
+from headrace.distribute.spark.jvm import LOOPBACK, driver_java_options, is_local, log_options, new_log
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import Action, RunResult, read, redacted
 from headrace.errors import FixConfigError
@@ -136,7 +136,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> Ended:
         """Submit submit.py to Spark, and wait."""
-        self._prepare_jvm(where, run_id, self._master())
+        self._prepare_jvm(run_id, self._master())
         self.application_args = arguments
         self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
@@ -145,13 +145,8 @@ class HeadraceOperator(SparkSubmitOperator):
             return Ended(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
         return Ended(True, self._exit_code(), "")
 
-    def _prepare_jvm(self, where: str, run_id: str, master: str) -> None:
-        """What depends on the worker: its class-data archive, a file for what Spark says, and jars of its own for
-        s3a:// where that is read.
-        """
-        reads = (where, *(each.source.path for each in self.registered.pipeline.inputs))
-        if any(uri.startswith("s3://") for uri in reads):
-            self.jars = ",".join(str(jar) for jar in s3a_jars())
+    def _prepare_jvm(self, run_id: str, master: str) -> None:
+        """What depends on the worker: its class-data archive, and a file for what Spark says."""
         log = new_log(run_id)
         self.log.info("what Spark says goes to a file on this worker: %s", log)
         options = " ".join(part for part in (driver_java_options(), log_options(log)) if part)

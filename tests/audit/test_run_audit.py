@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.engine.types import DataFrame, SparkSession
+from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.entrypoints.audit import run_audit
 from headrace.entrypoints.audit_store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.jvm import java_home
+from headrace.distribute.spark.jvm import java_home
 from tests.cli.deployments import PIPELINE_FILE
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.conformance.command import Status, run_file
 from headrace.conformance.on_spark import SparkExecutor
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.types import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.types import SparkSession
 from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read

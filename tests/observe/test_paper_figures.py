@@ -10,7 +10,7 @@ import pytest
 from headrace.conformance.cases import Case
 from headrace.conformance.on_reference import ReferenceExecutor
 from headrace.conformance.replay import Replay
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.types import SparkSession
 from headrace.model.panes import Timing
 from headrace.observe.paper_figures import Box, Picture, Point, boxes, svg
 from scripts.figures import FOLDER, FigureError, file_name, main, pictures
@@ -95,11 +95,7 @@ def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents:
 def test_spark_gives_the_same_figures(spark: SparkSession) -> None:
     from headrace.conformance.on_spark import SparkExecutor
 
-    interpreting = spark.newSession()  # the same application: many queries over a few rows, each run once
-    interpreting.conf.set("spark.sql.codegen.wholeStage", "false")
-    interpreting.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    interpreting.conf.set("spark.sql.shuffle.partitions", "1")
-    found = {number: svg(picture) for number, picture in pictures(SparkExecutor(interpreting)).items()}
+    found = {number: svg(picture) for number, picture in pictures(SparkExecutor(spark)).items()}
     assert {number: numbers(document) for number, document in found.items()} == VALUES
     assert [n for n, document in found.items() if document != (FOLDER / file_name(n)).read_text("utf-8")] == []
 

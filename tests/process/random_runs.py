@@ -52,13 +52,15 @@ SCHEDULES = st.builds(
 )
 
 
-def check(scenario: Scenario, schedule: Schedule, executor: Executor, spark: Any = None) -> None:
-    """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay."""
+def check(scenario: Scenario, schedule: Schedule, executors: Sequence[Executor], spark: Any = None) -> None:
+    """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay.
+    ``executors`` take turns.
+    """
     pipeline = scenario.pipeline
     note(f"{pipeline!r}")
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        landed = run(scenario, root, schedule, executor, spark)
+        landed = run(scenario, root, schedule, executors, spark)
         catalog = Catalog(open_store(root.as_uri()), pipeline.name)
         head = catalog.head().refs.get("main")
         if head is None:  # nothing landed, nothing was due
@@ -73,7 +75,7 @@ def check(scenario: Scenario, schedule: Schedule, executor: Executor, spark: Any
             _check_accounts(manifest, result)
         _check_side_outputs(pipeline, root, expected)
         if schedule.mode is Mode.MICRO_BATCH:
-            replayed = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executor)
+            replayed = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
             process(pipeline, root.as_uri(), replayed, spark=spark)
             for again, once in zip(panes(pipeline, root, "again", len(recorded)), found, strict=True):
                 assert_same(again, once)
@@ -137,7 +139,7 @@ def _ends(window: Window | None) -> tuple[int | None, int | None]:
 
 
 def run(
-    scenario: Scenario, root: Path, schedule: Schedule, executor: Executor, spark: Any
+    scenario: Scenario, root: Path, schedule: Schedule, executors: Sequence[Executor], spark: Any
 ) -> Mapping[str, Sequence[Record]]:
     """Lands the records of each epoch as a file for each input and runs now and then; records by file."""
     pipeline, epochs = scenario.pipeline, scenario.epochs
@@ -160,7 +162,7 @@ def run(
                 mode=schedule.mode,
                 files_per_epoch=None if is_batch else 1,
                 signals=tuple(epoch.signals),
-                executor=executor,
+                executor=executors[number % len(executors)],
             )
             process(pipeline, root.as_uri(), options, spark=spark, now=lambda: moment(clock))  # noqa: B023 - run at once
     return landed

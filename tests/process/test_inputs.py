@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.intake import DeadLetterBudgetError
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.reading import read
 from headrace.model.time import Instant, instant, render, to_datetime
@@ -37,6 +36,7 @@ from headrace.pipeline import (
     sum_of,
 )
 from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
+from headrace.sources.budgets import DeadLetterBudgetError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

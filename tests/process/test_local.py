@@ -13,7 +13,7 @@ import pytest
 
 from headrace.distribute.limits import LargeEpochError, columns_fit
 from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import ChangedExecutorError, process
+from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
 from headrace.model.expr import DataType, col
 from headrace.model.watermarks import Punctuated
@@ -103,17 +103,9 @@ def test_an_audit_looks_at_the_same_rows(tmp_path: Path) -> None:
     assert result.published == result.snapshot
 
 
-def test_state_of_the_other_executor_is_refused(tmp_path: Path) -> None:
-    land(tmp_path)
-    process(CLICKS, tmp_path.as_uri(), local("first"))
-    land(tmp_path, FILES, FILES + 1)
-    with pytest.raises(ChangedExecutorError, match="--executor local"):
-        process(CLICKS, tmp_path.as_uri(), RunOptions("second"))
-
-
 def test_spark_code_of_a_pipeline_needs_spark(tmp_path: Path) -> None:
     land(tmp_path)
-    function = SparkFunction("tests.engine.spark_transforms:words", CLICKS.source.schema, deterministic=True)
+    function = SparkFunction("tests.spark.spark_transforms:words", CLICKS.source.schema, deterministic=True)
     pipeline = replace(CLICKS, source=replace(CLICKS.source, transform=function))
     with pytest.raises(Exception, match="--executor spark"):
         process(pipeline, tmp_path.as_uri(), local("first"))

@@ -6,8 +6,7 @@ CI runs a seeded part; ``make fuzz EXAMPLES=1000`` runs as many fresh ones as on
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.types import SparkSession
 from headrace.pipeline import Executor
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
@@ -19,7 +18,7 @@ from tests.reference.strategies import examples
 @given(wider_scenarios(), SCHEDULES)
 @settings(examples(30), suppress_health_check=list(HealthCheck))
 def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
-    check(scenario, schedule, Executor.LOCAL)
+    check(scenario, schedule, [Executor.LOCAL])
 
 
 @pytest.mark.spark
@@ -28,4 +27,4 @@ def test_runs_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, sc
 def test_runs_on_spark_give_what_the_reference_gives(
     spark: SparkSession, scenario: Scenario, schedule: Schedule
 ) -> None:
-    check(scenario, schedule, Executor.SPARK, interpreting(spark))
+    check(scenario, schedule, [Executor.SPARK, Executor.LOCAL], spark)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.session import interpreting
-from headrace.engine.types import SparkSession
+from headrace.distribute.spark.types import SparkSession
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
@@ -23,7 +22,7 @@ def processed(name: str, root: Path, spark: SparkSession, now: datetime) -> Answ
     """What readers see after one run at ``now``, a file an epoch."""
     pipeline = PIPELINES[name]
     options = RunOptions(f"run-{now:%H%M}", files_per_epoch=1, publish=True)
-    result = process(pipeline, root.as_uri(), options, spark=interpreting(spark), now=lambda: now)
+    result = process(pipeline, root.as_uri(), options, spark=spark, now=lambda: now)
     assert result.published == result.snapshot
     return rows(pipeline, read(pipeline, root.as_uri()).to_pylist())
 

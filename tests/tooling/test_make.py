@@ -27,7 +27,7 @@ def test_each_of_the_two_commands_of_the_readme_does_all_the_set_up(tmp_path: Pa
     section = (REPOSITORY / "README.md").read_text().partition("## Two commands")[2]
     commands = re.findall(r"^\$ make (\w+)", section.partition("```console")[2].partition("```")[0], re.MULTILINE)
     assert commands == ["demo", "test"]
-    for name in ("Makefile", "uv.lock", "pyproject.toml", "scripts/setup.sh", "jobs/headrace/engine/s3a_jars.lock"):
+    for name in ("Makefile", "uv.lock", "pyproject.toml", "scripts/setup.sh"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
     for command in commands:

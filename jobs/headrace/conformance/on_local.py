@@ -49,9 +49,9 @@ class _OnLocal:
             is_batch=is_batch,
         )
         dropped = {
-            "late": sum(stepped.late for stepped in done),
-            "closed": sum(stepped.closed for stepped in done),
-            "retraction": sum(stepped.dropped_retractions for stepped in done),
+            "late": sum(stepped.accounting.late for stepped in done),
+            "closed": sum(stepped.outcome.closed for stepped in done),
+            "retraction": sum(stepped.outcome.dropped_retractions for stepped in done),
         }
         return EpochOutcome(emitted(done[-1].result), dropped)
 

@@ -51,6 +51,10 @@ class StageClocks:
         )
         return step, replace(after, percentiles=reached)
 
+    def with_output(self, output_watermark: Instant) -> "StageClocks":
+        """These, with another output watermark."""
+        return replace(self, output_watermark=output_watermark)
+
 
 @dataclass(frozen=True)
 class Moved:

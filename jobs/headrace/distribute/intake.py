@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.records import FileRecords
+from headrace.distribute.records import Records
 from headrace.kernel.groups import Ints
 from headrace.model.time import Instant
 from headrace.model.watermarks import SplitFacts
@@ -34,7 +34,7 @@ class Said:
 
 def said(
     pipeline: Pipeline,
-    records: FileRecords,
+    records: Records,
     clocks: Mapping[str, SourceClock],
     processing_time: Instant,
     percentiles: Iterable[float],
@@ -97,7 +97,7 @@ def _joined(left: SplitFacts, right: SplitFacts) -> SplitFacts:
     )
 
 
-def _ahead(name: str, records: FileRecords, facts: Facts) -> list[Ahead]:
+def _ahead(name: str, records: Records, facts: Facts) -> list[Ahead]:
     """Names the first of the records that are ahead, if there are any."""
     if facts.first_ahead is None:
         return []
@@ -107,7 +107,7 @@ def _ahead(name: str, records: FileRecords, facts: Facts) -> list[Ahead]:
     return [Ahead(name, facts.ahead, found["file"], found["position"], at)]
 
 
-def _shown(records: FileRecords, rows: Ints) -> tuple[str, ...]:
+def _shown(records: Records, rows: Ints) -> tuple[str, ...]:
     found = records.of(rows)
     reasons = records.columns[c.REJECT].take(pa.array(rows)).to_pylist()
     places = zip(found["file"].to_pylist(), found["position"].to_pylist(), reasons, strict=True)

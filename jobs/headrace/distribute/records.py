@@ -3,7 +3,7 @@ epoch, or a share of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +37,9 @@ class Records(Protocol):
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
         """Which records are dead letters."""
+
+    def inputs(self) -> NDArray[np.str_]:
+        """The name of the input of each record."""
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
@@ -122,14 +125,16 @@ def read_records(
     files: Sequence[tuple[str, InputFile]],
     processing_time: Instant,
 ) -> FileRecords | None:
-    """The records of ``files``, judged for the first stage; None if there are none. Raises UnreadableFileError where a
-    source says FAIL.
+    """The records of ``files``, judged for the first stage; None if there are none. Of an input that goes through a
+    user's own code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
     inputs = {given.name: given for given in pipeline.inputs}
     read: list[ReadFile] = []
     parts: list[dict[str, pa.Array]] = []
     for name, file in files:
         found = read_one(pipeline, landing, inputs[name], file)
+        if inputs[name].source.transform is not None and found.records is not None:
+            found = replace(found, records=_unparsed(found.records, inputs[name]))
         if len(found):
             read.append(found)
             parts.append(_judged(pipeline, stage, inputs[name], found, processing_time))
@@ -147,6 +152,13 @@ def read_one(pipeline: Pipeline, landing: Landing, given: Input, file: InputFile
         if given.source.on_unreadable is OnUnreadable.FAIL:
             raise
         return ReadFile(given.name, file.path, unreadable=error.reason)
+
+
+def _unparsed(records: Scanned, given: Input) -> Scanned:
+    rows = np.flatnonzero(valid(records.unparsed))
+    columns = {name: pa.nulls(len(rows), ARROW_TYPES[kind]) for name, kind in given.source.columns.items()}
+    reasons = records.unparsed.take(pa.array(rows))
+    return Scanned(columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]))
 
 
 def _judged(

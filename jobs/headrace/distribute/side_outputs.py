@@ -8,12 +8,13 @@ import pyarrow.compute as pc
 
 from headrace.distribute.records import Records
 from headrace.kernel.delta import Fate
-from headrace.kernel.groups import Ints
+from headrace.kernel.groups import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import timestamps
 from headrace.kernel.types import TIMESTAMP
 from headrace.kernel.windows import Assigned
 from headrace.program import columns as c
+from headrace.sources.as_json import as_json
 
 
 def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epoch: int) -> pa.RecordBatch | None:
@@ -60,7 +61,22 @@ def rejected_rows(records: Records, epoch: int) -> pa.RecordBatch | None:
     return _dead_letters(found, records.columns[c.REJECT].take(pa.array(dead)), epoch)
 
 
-def rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int) -> pa.RecordBatch:
+def dead_panes(
+    stage: CompiledStage, above: int, panes: Mapping[str, pa.Array], judged: Mapping[str, pa.Array], epoch: int
+) -> pa.RecordBatch | None:
+    """Of the ``panes`` of aggregation ``above`` those that ``stage``, as they are ``judged`` for it, cannot take."""
+    reasons = judged[c.REJECT]
+    dead = np.flatnonzero(valid(reasons))
+    if not len(dead):
+        return None
+    shown = {name: panes[name] for name in stage.stage.schema}
+    shown["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
+    if stage.stage.withdrawable:
+        shown["is_retraction"] = pc.less(panes[c.SIGN], 0)
+    return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch)
+
+
+def _rejected_panes(above: int, reasons: pa.Array, raw: pa.Array, epoch: int) -> pa.RecordBatch:
     """Panes of aggregation ``above`` that the next one cannot take, as ``rejected_rows`` gives them. They have no
     file.
     """

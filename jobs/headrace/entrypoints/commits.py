@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.entrypoints.engines import Computed, Engine, TableChange
+from headrace.distribute.epoch import Computed
+from headrace.entrypoints.engines import Engine
 from headrace.entrypoints.recorded import signals_to_json
 from headrace.entrypoints.view_columns import ViewColumns
-from headrace.model.time import NEVER, Instant
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint
-from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.codec import JSON
@@ -56,7 +55,6 @@ class Committer:
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._counted_scans = engine.scan_requests.snapshot()
         self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
@@ -94,14 +92,12 @@ class Committer:
     def _commit(self, computed: Computed) -> None:
         catalog = self.catalog
         started = time.monotonic()
-        snapshot_id = catalog.new_snapshot_id()
-        prefix = catalog.data_prefix(computed.epoch, snapshot_id)
-        written = self.engine.write(computed, prefix)
         parent = self.head
-        current = self._current_layers(parent, computed.epoch, written, prefix)
+        written = self.engine.write(computed, {} if parent is None else parent.tables)
+        current = self._current_layers(parent, computed, written)
         logs = self._logs(parent, computed, written)
         manifest = Manifest(
-            snapshot_id=snapshot_id,
+            snapshot_id=computed.attempt.snapshot_id,
             pipeline=self.engine.pipeline.name,
             fingerprint=self.fingerprint,
             branch=self.claim.branch,
@@ -115,7 +111,7 @@ class Committer:
                 **self._signals(parent, computed),
                 "executor": self.engine.executor,
             },
-            tables={**self._state_layers(parent, computed, written), "current": current},
+            tables={**written.tables, "current": current},
             logs=logs,
             counts=computed.counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
@@ -134,38 +130,21 @@ class Committer:
         return {"signals": heard, "signals_of": self.request if heard else before}
 
     def _requests(self, written: Written) -> dict[str, int]:
-        """Requests since the manifest before (so with that one's commit), and one put per data file, made by tasks.
-
-        ``spark_...``: what Spark itself asked S3 for since then, by now perhaps for the next epoch too.
-        """
+        """Requests since the manifest before (so with that one's commit), those of tasks elsewhere among them."""
         made = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        scans = self.engine.scan_requests.since(self._counted_scans)
-        self._counted_scans = {kind: self._counted_scans[kind] + n for kind, n in scans.items()}
-        return {**made, "put": made["put"] + self.engine.unseen_puts(written), **scans}
+        return {kind: count + written.requests.get(kind, 0) for kind, count in made.items()}
 
-    def _state_layers(
-        self, parent: Manifest | None, computed: Computed, written: Written
-    ) -> dict[str, tuple[Layer, ...]]:
-        tables = dict(zip(state_tables(self.engine.pipeline), written.state, strict=True))
-        added = dict(zip(tables, (stage.state for stage in computed.stages), strict=True))
-        if self.engine.pipeline.deduplicate is not None:
-            tables[IDS], added[IDS] = written.ids, computed.remembered
-        return {
-            name: _after(() if parent is None else parent.tables[name], added[name], files)
-            for name, files in tables.items()
-        }
-
-    def _current_layers(self, parent: Manifest | None, epoch: int, written: Written, prefix: str) -> tuple[Layer, ...]:
+    def _current_layers(self, parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]
         if not written.panes:
             return layers
-        layers = (*layers, _layer(written.panes, epoch, epoch))
+        layers = (*layers, _layer(written.panes, computed.epoch, computed.epoch))
         start = plan_merge([layer.rows for layer in layers])
         if start is None:
             return layers
-        files = self.engine.fold_current(layers[start:], prefix, bottom=start == 0)
-        return (*layers[:start], *([_layer(files, layers[start].first_epoch, epoch)] if files else []))
+        files = self.engine.fold_current(layers[start:], computed.attempt.prefix, bottom=start == 0)
+        return (*layers[:start], *([_layer(files, layers[start].first_epoch, computed.epoch)] if files else []))
 
     def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
         logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
@@ -186,11 +165,5 @@ class Committer:
         return logs
 
 
-def _layer(files: tuple[DataFile, ...], first: int, last: int, expires: Instant = NEVER) -> Layer:
-    return Layer(files, sum(file.rows for file in files), first, last, None if expires == NEVER else int(expires))
-
-
-def _after(layers: tuple[Layer, ...], added: TableChange, files: tuple[DataFile, ...]) -> tuple[Layer, ...]:
-    """The layers of a table behind an epoch that ``added`` to it and wrote ``files``."""
-    kept = layers[added.expired : len(layers) - added.replaces]
-    return (*kept, _layer(files, *added.epochs, added.expires)) if added.adds else kept
+def _layer(files: tuple[DataFile, ...], first: int, last: int) -> Layer:
+    return Layer(files, sum(file.rows for file in files), first, last)

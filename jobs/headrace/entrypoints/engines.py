@@ -1,9 +1,10 @@
-"""What a run asks of the executor that computes its epochs (``headrace.engine``, ``headrace.distribute.local``)."""
+"""What a run asks of the executor that computes its epochs (``headrace.distribute``)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from headrace.distribute.epoch import Attempts, Computed
 from headrace.entrypoints.audit_frames import Frame
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
@@ -18,66 +19,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TableChange(Protocol):
-    """What an epoch does to a table of layers: the ``expired`` oldest go; if it ``adds`` one, be it without rows, that
-    comes in place of the ``replaces`` newest and holds the rows of ``epochs``.
-    """
-
-    @property
-    def adds(self) -> bool: ...
-    @property
-    def replaces(self) -> int: ...
-    @property
-    def expired(self) -> int: ...
-    @property
-    def epochs(self) -> tuple[int, int]: ...
-    @property
-    def expires(self) -> Instant: ...
-
-
-class ComputedStage(Protocol):
-    """What an epoch did to a stage."""
-
-    @property
-    def state(self) -> TableChange: ...
-
-
-class Computed(Protocol):
-    """One epoch, computed and held in memory: what it found, and where it has come."""
-
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def files(self) -> ByInput: ...
-    @property
-    def stages(self) -> Sequence[ComputedStage]: ...
-    @property
-    def remembered(self) -> TableChange: ...
-    @property
-    def progress(self) -> Progress: ...
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-    @property
-    def timings(self) -> Mapping[str, float]: ...
-    @property
-    def signals(self) -> Sequence[Signal]: ...
-
-
-class ScanRequests(Protocol):
-    """Requests to stores that are not made through the store port."""
-
-    def snapshot(self) -> Mapping[str, int]:
-        """Every kind and its count so far."""
-
-    def since(self, previous: Mapping[str, int]) -> Mapping[str, int]:
-        """Every kind and how many were made after ``previous``."""
-
-
 class ExecutorSide(Protocol):
     """What a run has of its executor, while it lasts."""
 
-    def engine(self) -> "Engine":
-        """A fresh engine."""
+    def engine(self, attempts: Attempts) -> "Engine":
+        """A fresh engine, whose epochs get their names from ``attempts``."""
 
     def verify(self, table: str, file: DataFile) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
@@ -111,9 +57,6 @@ class Engine(Protocol):
     def landing(self) -> Landing: ...
     @property
     def progress(self) -> Progress: ...
-    @property
-    def scan_requests(self) -> ScanRequests: ...
-
     def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[Layer]]) -> None:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
 
@@ -127,17 +70,14 @@ class Engine(Protocol):
         *,
         is_last: bool = False,
         signals: Sequence[Signal] = (),
-    ) -> Any:
-        """The next epoch (a ``Computed``)."""
+    ) -> Computed:
+        """The next epoch."""
 
-    def write(self, computed: Any, prefix: str) -> Written:
-        """Store what an epoch that it computed changed under ``prefix``."""
+    def write(self, computed: Any, tables: Mapping[str, Sequence[Layer]]) -> Written:
+        """Store what an epoch that it computed changed in ``tables``."""
 
     def fold_current(self, layers: Sequence[Layer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
         """Merge layers of ``current``; retractions go when nothing is below."""
-
-    def unseen_puts(self, written: Any) -> int:
-        """How many of the puts of an epoch were not made through this process's store."""
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
         """``run`` for a thread of its own, beside the epoch being computed."""

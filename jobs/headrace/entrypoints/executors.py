@@ -42,11 +42,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Work:
-    """What a run has before it, in bytes: files that it is to read, state that it goes on from; who wrote that."""
+    """What a run has before it, in bytes: files that it is to read, state that it goes on from."""
 
     input: int
     state: int = 0
-    written_by: Executor | None = None
 
     @classmethod
     def behind(cls, head: Manifest | None, input_bytes: int) -> "Work":
@@ -55,7 +54,7 @@ class Work:
             return cls(input_bytes)
         layers = [layer for name, some in head.tables.items() if name != "current" for layer in some]
         state = stored_bytes(file for layer in layers for file in layer.files)
-        return cls(input_bytes, state, Executor(head.progress["executor"]))
+        return cls(input_bytes, state)
 
 
 def choose(pipeline: Pipeline, asked: Executor | None, work: Callable[[], Work], because: str = "") -> Choice:
@@ -73,8 +72,6 @@ def fitting(pipeline: Pipeline, work: Work, bounds: Bounds) -> Choice:
     """What AUTO takes for ``work`` of ``pipeline``."""
     if functions := pipeline.spark_functions:
         return Choice(Executor.SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
-    if work.written_by is not None:  # as long as each executor has a form of state of its own
-        return Choice(work.written_by, f"auto: the state to go on from was written by executor {work.written_by}")
     for size, bound, what, variable in (
         (work.input, bounds.input, "new input", INPUT),
         (work.state, bounds.state, "state", STATE),
@@ -117,7 +114,7 @@ def work_of_audit(catalog: Catalog, published: str | None, head: str) -> Work:
     """What an audit of (``published``, ``head``] has before it: no state, but rows to look at."""
     manifest = catalog.manifest(head)
     panes, current, _ = audited_files(catalog, published, manifest)
-    return Work(stored_bytes([*panes, *current]), written_by=Executor(manifest.progress["executor"]))
+    return Work(stored_bytes([*panes, *current]))
 
 
 def audited_files(

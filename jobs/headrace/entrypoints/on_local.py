@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.entrypoints.frames import ArrowFrame, audit_frames
 from headrace.entrypoints.view_columns import ViewColumns
@@ -26,9 +27,9 @@ class OnLocal:
     store: ObjectStore
     landing: Landing
 
-    def engine(self) -> LocalEngine:
-        """A fresh engine."""
-        return LocalEngine(self.pipeline, self.store, self.landing)
+    def engine(self, attempts: Attempts) -> LocalEngine:
+        """A fresh engine, whose epochs get their names from ``attempts``."""
+        return LocalEngine(self.pipeline, self.store, self.landing, attempts)
 
     def verify(self, table: str, file: DataFile) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written; its rows are in the

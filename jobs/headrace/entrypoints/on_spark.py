@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from traceback import format_exception
 
-from headrace.engine.epochs import EpochEngine
-from headrace.engine.errors import SparkStoppedError, spark_errors
-from headrace.engine.jvm import new_log
-from headrace.engine.plan import Plan
-from headrace.engine.reader import read_files
-from headrace.engine.session import is_submitted, spark_session
-from headrace.engine.types import DataFrame, SparkSession
-from headrace.engine.views import changed_current
+from headrace.distribute.epoch import Attempts
+from headrace.distribute.spark.engine import SparkEngine
+from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
+from headrace.distribute.spark.jvm import new_log
+from headrace.distribute.spark.session import is_submitted, spark_session
+from headrace.distribute.spark.types import SparkSession
+from headrace.entrypoints.frames import ArrowFrame, audit_frames
 from headrace.entrypoints.report import Listener
 from headrace.entrypoints.results import redacted
+from headrace.entrypoints.view_columns import ViewColumns
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
-from headrace_snapshots.datafiles import verify
+from headrace.state.cache import default_cache
+from headrace.state.stored import state_schemas
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -47,27 +48,24 @@ class OnSpark:
             self._log = None if is_submitted() else new_log(self.run_id)
             self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
             name = f"headrace {self.pipeline.name}"
-            self._own = spark_session(name, root_uri=self.store.uri, source_uris=self.landing.uris, log=self._log)
+            self._own = spark_session(name, log=self._log)
         return self._own
 
-    def engine(self) -> EpochEngine:
-        """A fresh engine."""
-        return EpochEngine(self.spark, self.pipeline, self.store, self.landing)
+    def engine(self, attempts: Attempts) -> SparkEngine:
+        """A fresh engine, whose epochs get their names from ``attempts``."""
+        return SparkEngine(self.spark, self.pipeline, self.store, self.landing, attempts)
 
     def verify(self, table: str, file: DataFile) -> None:
-        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
-        verify(self.store, file)
+        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written; its rows are in the
+        cache then, which the tasks on this host share.
+        """
+        default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
 
     def audit_frames(
         self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int
-    ) -> tuple[DataFrame, DataFrame]:
+    ) -> tuple[ArrowFrame, ArrowFrame]:
         """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
-        plan = Plan(self.pipeline.stages[-1])
-
-        def stored(named: Sequence[DataFile]) -> DataFrame:
-            return read_files(self.spark, self.store, named, plan.pane_schema)
-
-        return stored(panes), changed_current(plan, stored(current), since)
+        return audit_frames(self.store, ViewColumns.of(self.pipeline), panes, current, since)
 
     def errors(self) -> AbstractContextManager[None]:
         """What Spark raises inside becomes a typed error."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from headrace.distribute.epoch import Attempt
 from headrace.entrypoints.audit import check_expectations, run_audit
 from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.entrypoints.commits import Committer
@@ -37,7 +38,6 @@ from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.looking import instead_of_input
 from headrace.sources.planning import Offsets
 from headrace.sources.progress import Progress
-from headrace.state.errors import LostStateError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -45,19 +45,11 @@ from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
-MAX_RESTORES = 3
-
 
 class ChangedPipelineError(FixConfigError):
     """The state of the snapshot was made by another definition of the pipeline."""
 
     code = "config.changed_pipeline"
-
-
-class ChangedExecutorError(FixConfigError):
-    """The state of the snapshot was written by the other executor, in a form of its own."""
-
-    code = "config.changed_executor"
 
 
 class ChangedCodeError(FixConfigError):
@@ -176,12 +168,6 @@ class _Run:
     def checked(self, manifest: Manifest) -> Manifest:
         """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
         check_unchanged(self.pipeline, manifest)
-        written_by = manifest.progress["executor"]
-        if self.executor is not Executor.AUTO and self.executor != written_by:
-            raise ChangedExecutorError(
-                f"the state of snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) was written by executor "
-                f"{written_by}, and {self.executor} cannot go on from it: run with --executor {written_by}"
-            )
         if changed := changed_code(self.pipeline, manifest.code):
             what = (
                 f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
@@ -271,35 +257,26 @@ class _Run:
             self.listener.committed(manifest)
 
         sweep = self.options.full_sweep
-        for attempt in range(MAX_RESTORES + 1):
-            counted = self.store.requests.snapshot()
-            restored = restore(
-                self.catalog,
-                claim,
-                self.checked,
-                self.side.verify,
-                self._gone,
-            )
-            claim, head = restored.claim, restored.head
-            if restored.warning is not None:
-                self.warn(restored.warning)
-                committed[:] = [done for done in committed if head is not None and done.epoch <= head.epoch]
-                sweep = True  # files that a full sweep had found are below the mark of older snapshots too
-            files = self._listed(head, sweep) if self._replay is None else {}
-            committer = Committer(
-                self.side.engine(), self.catalog, claim, head, on_commit, request=self.options.request, counted=counted
-            )
-            try:
-                self._epochs(committer, files, len(committed))
-                committer.drain()
-                break
-            except LostStateError:
-                if attempt == MAX_RESTORES:
-                    raise
-            finally:
-                committer.close()
-            claim = replace(claim, snapshot_id=None if committer.head is None else committer.head.snapshot_id)
+        counted = self.store.requests.snapshot()
+        restored = restore(self.catalog, claim, self.checked, self.side.verify, self._gone)
+        claim, head = restored.claim, restored.head
+        if restored.warning is not None:
+            self.warn(restored.warning)
+            sweep = True  # files that a full sweep had found are below the mark of older snapshots too
+        files = self._listed(head, sweep) if self._replay is None else {}
+        engine = self.side.engine(self._attempt)
+        request = self.options.request
+        committer = Committer(engine, self.catalog, claim, head, on_commit, request=request, counted=counted)
+        try:
+            self._epochs(committer, files)
+            committer.drain()
+        finally:
+            committer.close()
         return committed
+
+    def _attempt(self, epoch: int) -> Attempt:
+        snapshot_id = self.catalog.new_snapshot_id()
+        return Attempt(snapshot_id, self.catalog.data_prefix(epoch, snapshot_id))
 
     def _listed(self, head: Manifest | None, sweep: bool) -> ByInput:
         """The files to read after ``head``: those of the first look if they are still what it would find."""
@@ -309,7 +286,7 @@ class _Run:
             return looked[1]
         return self._new_files(head, sweep)
 
-    def _epochs(self, committer: Committer, files: ByInput, done: int) -> None:
+    def _epochs(self, committer: Committer, files: ByInput) -> None:
         engine, head = committer.engine, committer.head
         engine.restore(-1 if head is None else head.epoch, self._progress(head), {} if head is None else head.tables)
         if self._replay is not None:
@@ -320,8 +297,8 @@ class _Run:
             self._batch(committer, files)
             return
         self.listener.planned(counted(files))
-        limit = self.options.max_epochs
-        signals = () if done else self._unheard(head)
+        done, limit = 0, self.options.max_epochs
+        signals = self._unheard(head)
         while limit is None or done < limit:
             clock = instant(self.now())
             batch, files = self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)

@@ -1,6 +1,6 @@
 """An epoch's elements, aggregated per (key, window) before they meet the state, and what became of the others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -52,6 +52,27 @@ class Accounting:
     max_event_time: Instant | None = None
     min_accepted: Instant | None = None
     max_accepted: Instant | None = None
+
+    @classmethod
+    def of_all(cls, shares: "Iterable[Accounting]") -> "Accounting":
+        """Of the whole whose ``shares`` these are."""
+        counts = list(shares)
+        rows: dict[Fate, int] = {}
+        for count in counts:
+            for fate, number in count.rows.items():
+                rows[fate] = rows.get(fate, 0) + number
+        return cls(
+            rows=rows,
+            late=sum(count.late for count in counts),
+            late_retractions=sum(count.late_retractions for count in counts),
+            max_event_time=_most([count.max_event_time for count in counts]),
+            min_accepted=min((each.min_accepted for each in counts if each.min_accepted is not None), default=None),
+            max_accepted=_most([count.max_accepted for count in counts]),
+        )
+
+
+def _most(times: Sequence[Instant | None]) -> Instant | None:
+    return max((at for at in times if at is not None), default=None)
 
 
 @dataclass(frozen=True)

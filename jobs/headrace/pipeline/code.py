@@ -34,6 +34,11 @@ def changed_code(pipeline: Pipeline, recorded: Mapping[str, str]) -> list[str]:
     return [name for name, digest in code_of(pipeline).items() if recorded.get(name) != digest]
 
 
+def modules_of(value: Any) -> set[str]:
+    """The names of the modules that define own objects and Spark functions anywhere in ``value``, as in a pipeline."""
+    return {module.__name__ for module, _ in _own(value)}
+
+
 def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
     """The modules and names of Spark functions, and of classes of own objects, anywhere in ``value``."""
     if isinstance(value, SparkFunction):

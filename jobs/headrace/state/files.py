@@ -18,9 +18,11 @@ FILE_BYTES = 128 * 1024 * 1024
 _BATCH_ROWS = 512 * 1024
 
 
-def put_rows(store: ObjectStore, name: str, rows: pa.RecordBatch | None) -> tuple[DataFile, ...]:
-    """``rows`` as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. Files of rows that have
-    a hash, by which they then are in order, say their key groups.
+def put_rows(
+    store: ObjectStore, name: str, rows: pa.RecordBatch | None, groups: tuple[int, int] | None = None
+) -> tuple[DataFile, ...]:
+    """``rows`` as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. They say their key
+    groups: those of their rows if these have a hash, by which they then are in order, else ``groups``.
     """
     if rows is None or not rows.num_rows:
         return ()
@@ -31,9 +33,9 @@ def put_rows(store: ObjectStore, name: str, rows: pa.RecordBatch | None) -> tupl
     for part, data, count in parquet_files(batches):
         path = f"{name}-{part}.parquet"
         store.write(path, data)
-        groups = None if hashes is None else groups_of(hashes[done : done + count])
+        own = groups if hashes is None else groups_of(hashes[done : done + count])
         done += count
-        files.append(DataFile(path, count, len(data), hashlib.sha256(data).hexdigest(), groups))
+        files.append(DataFile(path, count, len(data), hashlib.sha256(data).hexdigest(), own))
     return tuple(files)
 
 

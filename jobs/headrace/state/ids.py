@@ -70,9 +70,10 @@ class RememberedIds:
     def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
         rows = together(self.schema, [rows_of(run.rows, wanted) for layer in self.layers for run in layer.runs])
-        return rows.filter(pa.array(self._counts(rows)))
+        return rows.filter(pa.array(self.counts(rows)))
 
-    def _counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    def counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Which stored rows are not forgotten."""
         return ~self._is_beyond(rows.column(_AT).to_numpy())
 
     def _is_beyond(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -92,7 +93,7 @@ class RememberedIds:
             return replace(self, layers=left, watermark=watermark), LayerChange(expired=gone)
         layers = put_on_top(left, self._layer(found, epoch))
         # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
-        merged = partial(merge_ids, self.schema, [layers[-1]], self._counts)
+        merged = partial(merge_ids, self.schema, [layers[-1]], self.counts)
         change = LayerChange(layers[-1], len(left) + 1 - len(layers), gone, merged)
         return replace(self, layers=layers, watermark=watermark), change
 

@@ -70,11 +70,11 @@ class Layers:
         """
         gone = expired(self.layers, watermark)
         left = self.layers[gone:]
-        if changes is not None and not left:  # there is nothing that a row could say to be gone
+        if changes is not None and not left:
             changes = there(changes)
         if changes is None or not changes.num_rows:
             return replace(self, layers=left), LayerChange(expired=gone)
-        layers = put_on_top(left, self._layer(changes, epoch))
+        layers = put_on_top(left, self.layer(changes, epoch))
         is_lowest, top = len(layers) == 1, layers[-1]
         merged = partial(merge_layers, self.stage, [top], is_lowest=is_lowest)
         return replace(self, layers=layers), LayerChange(top, len(left) + 1 - len(layers), gone, merged)
@@ -83,7 +83,8 @@ class Layers:
         """With ``stored`` in place of the layer of the same epochs, whose rows it holds; if there is none, as it is."""
         return replace(self, layers=with_stored(self.layers, stored))
 
-    def _layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
+    def layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
+        """What ``epoch`` changed, as a layer."""
         there = pc.not_equal(rows.column(c.STATUS), c.DELETED)
         latest = pc.max(rows.column(c.WINDOW_END).filter(there)).as_py()
         expires = self.stage.expiry(None if latest is None else Instant(latest))

@@ -1,23 +1,19 @@
 """The files that one epoch stored, by table: the same for every executor."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import DataFile, Layer
 
 
 @dataclass(frozen=True)
 class Written:
-    """Files of one epoch by table; no files where there were no rows. ``state`` has one entry for each stage, ``ids``
-    are of records that duplicates are told by.
+    """What is stored of one epoch. ``tables``: the layers of each table of state behind it; the others are files of the
+    epoch, none where there were no rows. ``requests`` were not made through this process's stores.
     """
 
-    state: tuple[tuple[DataFile, ...], ...]
-    ids: tuple[DataFile, ...]
-    panes: tuple[DataFile, ...]
-    late: tuple[DataFile, ...]
-    rejected: tuple[DataFile, ...]
-
-    @property
-    def files(self) -> int:
-        """How many files these are."""
-        return sum(len(part) for part in (*self.state, self.ids, self.panes, self.late, self.rejected))
+    tables: Mapping[str, tuple[Layer, ...]]
+    panes: tuple[DataFile, ...] = ()
+    late: tuple[DataFile, ...] = ()
+    rejected: tuple[DataFile, ...] = ()
+    requests: Mapping[str, int] = field(default_factory=dict)

@@ -10,31 +10,27 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.clocks import Moved, StageClocks, moved
+from headrace.distribute.epoch import Attempts, Computed
 from headrace.distribute.intake import Said, check, said
 from headrace.distribute.limits import columns_fit
 from headrace.distribute.local.operator import NOTHING, Operator, Stepped, run_stages
 from headrace.distribute.records import FileRecords, in_arrival_order, read_records
-from headrace.distribute.side_outputs import late_rows, rejected_panes, rejected_rows
+from headrace.distribute.side_outputs import dead_panes, late_rows, rejected_rows
+from headrace.distribute.views import newest_records
 from headrace.errors import FixConfigError
-from headrace.kernel.delta import Accounting, AggregatedBundle, Fate, aggregate
+from headrace.kernel.delta import AggregatedBundle, Fate, aggregate
 from headrace.kernel.elements import judge
-from headrace.kernel.groups import valid
-from headrace.kernel.keys import grouped, hashes
-from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import elements_in_order
-from headrace.kernel.types import TIMESTAMP
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
 from headrace.program import columns as c
-from headrace.sources.as_json import as_json
 from headrace.sources.clock import SourceClock
-from headrace.sources.landing import ByInput, Landing, counted
+from headrace.sources.landing import ByInput, Landing
 from headrace.sources.planning import advance
 from headrace.sources.progress import InputProgress, Progress
 from headrace.state.cache import default_cache
@@ -54,19 +50,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class NoRequests:
-    """Nothing goes past the store port."""
-
-    def snapshot(self) -> dict[str, int]:
-        """No kind at all."""
-        return {}
-
-    def since(self, previous: Mapping[str, int]) -> dict[str, int]:
-        """No kind at all."""
-        del previous
-        return {}
-
-
 class LocalTransformError(FixConfigError):
     """A pipeline names Spark code of its own, which needs Spark."""
 
@@ -83,33 +66,20 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Computed:
-    """One epoch, computed and held in memory: what it found, where it has come, and the rows that ``write`` will
-    store. ``stages`` has one entry for each stage of the pipeline; ``signals`` are those that it heard.
-    """
+class LocalComputed(Computed):
+    """An epoch whose rows are held in memory, for ``write`` to store them."""
 
-    epoch: int
-    files: ByInput
-    taken: Taken
-    remembered: LayerChange
-    stages: tuple[Stepped, ...]
-    progress: Progress
-    counts: Mapping[str, int]
-    timings: Mapping[str, float] = field(default_factory=dict)
-    signals: tuple[Signal, ...] = ()
-
-    @property
-    def accounting(self) -> Accounting:
-        """That of the records of the source."""
-        return self.stages[0].accounting
+    taken: Taken = field(kw_only=True)
+    remembered: LayerChange = field(kw_only=True)
+    stepped: tuple[Stepped, ...] = field(kw_only=True)
 
 
 class LocalEngine:
     """The state of one pipeline in this process."""
 
-    def __init__(self, pipeline: Pipeline, store: ObjectStore, landing: Landing) -> None:
+    def __init__(self, pipeline: Pipeline, store: ObjectStore, landing: Landing, attempts: Attempts) -> None:
         _refuse_spark_code(pipeline)
-        self.pipeline, self.store, self.landing = pipeline, store, landing
+        self.pipeline, self.store, self.landing, self.attempts = pipeline, store, landing, attempts
         self.operators = [Operator(stage) for stage in pipeline.stages]
         self.inputs = {each.name: InputProgress() for each in pipeline.inputs}
         self.ids = None
@@ -144,12 +114,6 @@ class LocalEngine:
         return tuple(open_rows(self.cache, self.store, schema, layer) for layer in stored)
 
     executor = "local"
-    scan_requests = NoRequests()
-
-    def unseen_puts(self, written: Written) -> int:
-        """All of them are made through this process's store."""
-        del written
-        return 0
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
         """``run`` itself."""
@@ -166,7 +130,7 @@ class LocalEngine:
         *,
         is_last: bool = False,
         signals: Sequence[Signal] = (),
-    ) -> Computed:
+    ) -> LocalComputed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf behind it, and a first epoch is a batch. ``signals`` came since the
         epoch before. Raises LargeEpochError for more than Arrow's columns hold.
@@ -174,7 +138,9 @@ class LocalEngine:
         with columns_fit():
             return self._compute(files, processing_time, is_last, signals)
 
-    def _compute(self, files: ByInput, processing_time: Instant, is_last: bool, signals: Sequence[Signal]) -> Computed:
+    def _compute(
+        self, files: ByInput, processing_time: Instant, is_last: bool, signals: Sequence[Signal]
+    ) -> LocalComputed:
         started = time.monotonic()
         self._let_go_of_what_is_stored()
         epoch = self.epoch + 1
@@ -183,7 +149,7 @@ class LocalEngine:
         read = time.monotonic()
         wanted = self.operators[0].compiled.trigger.percentiles
         clocks = moved(self._clocks(), taken.said, now, wanted, is_last=is_last)
-        stages = run_stages(
+        stepped = run_stages(
             self.operators,
             epoch,
             taken.bundle,
@@ -200,14 +166,15 @@ class LocalEngine:
             seen = None if taken.records is None else taken.records.columns
             self.ids, remembered = self.ids.after(epoch, seen, self.progress.watermark)
         finished = time.monotonic()
-        return Computed(
+        return LocalComputed(
+            attempt=self.attempts(epoch),
             epoch=epoch,
             files=files,
+            stages=tuple(each.outcome for each in stepped),
+            progress=self.progress,
             taken=taken,
             remembered=remembered,
-            stages=stages,
-            progress=self.progress,
-            counts=_counts(files, stages),
+            stepped=stepped,
             timings={"read_seconds": read - started, "fire_seconds": finished - read},
             signals=tuple(signals),
         )
@@ -255,35 +222,38 @@ class LocalEngine:
             ahead=taken.said.ahead,
         )
 
-    def write(self, computed: Computed, prefix: str) -> Written:
-        """Store what ``computed`` changed under ``prefix``: a put for each table that has rows."""
+    def write(self, computed: LocalComputed, tables: Mapping[str, Sequence[StoredLayer]]) -> Written:
+        """Store what ``computed`` changed: a put for each table that has rows. ``tables`` are those before it."""
 
-        def table(rows: pa.RecordBatch | None, name: str) -> tuple[DataFile, ...]:
-            return put_rows(self.store, f"{prefix}/{name}-00000-0", rows)
+        def put(rows: pa.RecordBatch | None, name: str) -> tuple[DataFile, ...]:
+            return put_rows(self.store, f"{computed.attempt.prefix}/{name}-00000-0", rows)
 
         def layer(change: LayerChange, name: str) -> tuple[DataFile, ...]:
-            files, top = put_layer(self.store, self.cache, f"{prefix}/{name}-00000-0", change)
+            files, top = put_layer(self.store, self.cache, f"{computed.attempt.prefix}/{name}-00000-0", change)
             if top is not None:
                 self._stored.put((name, top))
             return files
 
-        last, records = computed.stages[-1], computed.taken.records
+        last, records = computed.stepped[-1], computed.taken.records
         late = None
         rejected = []
         if records is not None:
             late = late_rows(self.operators[0].compiled, records, computed.taken.bundle.late, computed.epoch)
             rejected.append(rejected_rows(records, computed.epoch))
-        rejected += [self._rejected_panes(computed, number) for number in range(1, len(computed.stages))]
+        rejected += [self._rejected_panes(computed, number) for number in range(1, len(computed.stepped))]
         dead = [rows for rows in rejected if rows is not None]
+        changes: dict[str, LayerChange] = dict(
+            zip(state_tables(self.pipeline), (stage.state for stage in computed.stepped), strict=True)
+        )
+        if self.ids is not None:
+            changes[IDS] = computed.remembered
         return Written(
-            state=tuple(
-                layer(stage.state, name)
-                for name, stage in zip(state_tables(self.pipeline), computed.stages, strict=True)
-            ),
-            ids=layer(computed.remembered, IDS),
-            panes=table(last.result.panes() if last.result else None, "panes"),
-            late=table(late, "late"),
-            rejected=table(pa.concat_batches(dead) if dead else None, "rejected"),
+            tables={
+                name: _after(tables.get(name, ()), change, layer(change, name)) for name, change in changes.items()
+            },
+            panes=put(last.result.panes() if last.result else None, "panes"),
+            late=put(late, "late"),
+            rejected=put(pa.concat_batches(dead) if dead else None, "rejected"),
         )
 
     def _let_go_of_what_is_stored(self) -> None:
@@ -297,19 +267,13 @@ class LocalEngine:
                 operator = self.operators[names.index(name)]
                 operator.layers = operator.layers.with_stored(layer)
 
-    def _rejected_panes(self, computed: Computed, number: int) -> pa.RecordBatch | None:
+    def _rejected_panes(self, computed: LocalComputed, number: int) -> pa.RecordBatch | None:
         """Of the aggregation ``number`` the panes above it whose key is NULL there."""
-        above = computed.stages[number - 1].result
+        above = computed.stepped[number - 1].result
         if above is None or not computed.stages[number].accounting.rows.get(Fate.REJECTED):
             return None
         compiled, panes = self.operators[number].compiled, elements_in_order([above])
-        reasons = judge(compiled, panes)[c.REJECT]
-        dead = np.flatnonzero(valid(reasons))
-        shown = {name: panes[name] for name in compiled.stage.schema}
-        shown["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
-        if compiled.stage.withdrawable:
-            shown["is_retraction"] = pc.less(panes[c.SIGN], 0)
-        return rejected_panes(number, reasons.take(pa.array(dead)), as_json(shown, dead), computed.epoch)
+        return dead_panes(compiled, number, panes, judge(compiled, panes), computed.epoch)
 
     def fold_current(self, layers: Sequence[StoredLayer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
         """Merge layers of ``current``: of every (key, window) the newest record; retractions go when nothing is
@@ -323,20 +287,6 @@ class LocalEngine:
         return put_rows(self.store, f"{prefix}/current-00000-0", rows)
 
 
-def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatch:
-    """The newest record of each (key, window), retraction or not."""
-    order = np.lexsort([panes.column(name).to_numpy() for name in ("sequence", "epoch")])
-    rows = panes.take(pa.array(order))
-    keys = [rows.column(name) for name in stage.keys]
-    window = [
-        rows.column(name).cast(pa.int64()).fill_null(int(MIN_INSTANT)).to_numpy()
-        for name in ("window_start", "window_end")
-    ]
-    groups = grouped(hashes(keys), keys, *window)
-    last = groups.offsets[1:] - 1
-    return rows.take(pa.array(last if groups.order is None else groups.order[last]))
-
-
 def _refuse_spark_code(pipeline: Pipeline) -> None:
     named = [each.source.transform for each in pipeline.inputs]
     named += [stage.aggregation.transform for stage in pipeline.stages]
@@ -348,27 +298,10 @@ def _refuse_spark_code(pipeline: Pipeline) -> None:
             )
 
 
-def _counts(files: ByInput, stages: tuple[Stepped, ...]) -> dict[str, int]:
-    """Rows by what became of them: records at the source, drops at any stage, panes of the last one."""
-    fates = stages[0].accounting.rows
-    last = stages[-1].result
-    panes = {f"panes_{name}": getattr(last.counts, name) if last else 0 for name in ("early", "on_time", "late")}
-    return {
-        "input_files": counted(files),
-        "input_bytes": sum(file.size for some in files.values() for file in some),
-        "records": sum(fates.values()),
-        "accepted": fates.get(Fate.ACCEPTED, 0),
-        "rejected": fates.get(Fate.REJECTED, 0),
-        "filtered": fates.get(Fate.FILTERED, 0),
-        "in_no_window": fates.get(Fate.NOWHERE, 0),
-        "duplicates": fates.get(Fate.DUPLICATE, 0),
-        "late_dropped": stages[0].late + fates.get(Fate.FORGOTTEN, 0),
-        "late_panes_dropped": sum(stage.late for stage in stages[1:]),
-        "rejected_panes": sum(stage.accounting.rows.get(Fate.REJECTED, 0) for stage in stages[1:]),
-        "closed_dropped": sum(stage.closed for stage in stages),
-        "retractions_dropped": sum(stage.dropped_retractions for stage in stages),
-        "panes": sum(panes.values()),
-        **panes,
-        "retractions": last.counts.retractions if last else 0,
-        "state_rows": sum(stage.result.changes.num_rows for stage in stages if stage.result),
-    }
+def _after(layers: Sequence[StoredLayer], change: LayerChange, files: tuple[DataFile, ...]) -> tuple[StoredLayer, ...]:
+    """The layers of a table behind an epoch that did ``change`` to it and stored ``files``."""
+    kept = tuple(layers[change.expired : len(layers) - change.replaces])
+    if not change.adds:
+        return kept
+    expires = None if change.expires == NEVER else int(change.expires)
+    return (*kept, StoredLayer(files, sum(file.rows for file in files), *change.epochs, expires))

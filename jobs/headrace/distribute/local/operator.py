@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headrace.distribute.clocks import StageClocks
+from headrace.distribute.epoch import StageOutcome
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
@@ -31,20 +32,12 @@ class Stepped:
     state: LayerChange
 
     @property
-    def late(self) -> int:
-        """Elements dropped because their window had expired (an element in each of its windows)."""
-        return self.accounting.late
-
-    @property
-    def closed(self) -> int:
-        """Elements dropped because their window was closed."""
-        counts = self.result.counts if self.result else None
-        return 0 if counts is None else counts.dropped - counts.dropped_retractions
-
-    @property
-    def dropped_retractions(self) -> int:
-        """Retractions whose window was expired or closed (9.1)."""
-        return self.accounting.late_retractions + (self.result.counts.dropped_retractions if self.result else 0)
+    def outcome(self) -> StageOutcome:
+        """Its counts."""
+        result = self.result
+        return StageOutcome(
+            self.accounting, result.counts if result else None, result.changes.num_rows if result else 0
+        )
 
 
 @dataclass

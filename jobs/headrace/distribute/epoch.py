@@ -1,0 +1,91 @@
+"""An epoch once it is computed, as an engine gives it to the commit; and its counts, which are the same everywhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.kernel.delta import Accounting, Fate
+from headrace.kernel.step import Counts
+from headrace.model.triggers import Signal
+from headrace.sources.landing import ByInput, counted
+from headrace.sources.progress import Progress
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at an epoch: the id that its snapshot will have, and below what its files are stored."""
+
+    snapshot_id: str
+    prefix: str
+
+
+Attempts = Callable[[int], Attempt]
+"""A new attempt at the epoch of that number."""
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """What an epoch did to a stage: what became of the elements that came to it, and of its windows (None: none was
+    looked at); how many rows of state it changed.
+    """
+
+    accounting: Accounting
+    counts: Counts | None
+    changed: int
+
+    @property
+    def closed(self) -> int:
+        """Elements dropped because their window was closed."""
+        return 0 if self.counts is None else self.counts.dropped - self.counts.dropped_retractions
+
+    @property
+    def dropped_retractions(self) -> int:
+        """Retractions whose window was expired or closed (9.1)."""
+        return self.accounting.late_retractions + (0 if self.counts is None else self.counts.dropped_retractions)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it heard."""
+
+    attempt: Attempt
+    epoch: int
+    files: ByInput
+    stages: tuple[StageOutcome, ...]
+    progress: Progress
+    timings: Mapping[str, float] = field(default_factory=dict)
+    signals: tuple[Signal, ...] = ()
+
+    @property
+    def accounting(self) -> Accounting:
+        """That of the records of the source."""
+        return self.stages[0].accounting
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows by what became of them: records at the source, drops at any stage, panes of the last one."""
+        return _counts(self.files, self.stages)
+
+
+def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
+    fates = stages[0].accounting.rows
+    last = stages[-1].counts or Counts()
+    panes = {f"panes_{name}": getattr(last, name) for name in ("early", "on_time", "late")}
+    return {
+        "input_files": counted(files),
+        "input_bytes": sum(file.size for some in files.values() for file in some),
+        "records": sum(fates.values()),
+        "accepted": fates.get(Fate.ACCEPTED, 0),
+        "rejected": fates.get(Fate.REJECTED, 0),
+        "filtered": fates.get(Fate.FILTERED, 0),
+        "in_no_window": fates.get(Fate.NOWHERE, 0),
+        "duplicates": fates.get(Fate.DUPLICATE, 0),
+        "late_dropped": stages[0].accounting.late + fates.get(Fate.FORGOTTEN, 0),
+        "late_panes_dropped": sum(stage.accounting.late for stage in stages[1:]),
+        "rejected_panes": sum(stage.accounting.rows.get(Fate.REJECTED, 0) for stage in stages[1:]),
+        "closed_dropped": sum(stage.closed for stage in stages),
+        "retractions_dropped": sum(stage.dropped_retractions for stage in stages),
+        "panes": sum(panes.values()),
+        **panes,
+        "retractions": last.retractions,
+        "state_rows": sum(stage.changed for stage in stages),
+    }

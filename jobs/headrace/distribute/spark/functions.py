@@ -1,0 +1,71 @@
+"""A user's own Spark code, named ``module:function``: found, called, and held to what it declares."""
+
+from collections.abc import Callable
+
+from pyspark.sql import functions as f
+
+from headrace.distribute.spark.travelling import travels
+from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkColumn
+from headrace.errors import FixConfigError
+from headrace.pipeline.folders import imported
+from headrace.pipeline.sources import SparkFunction
+
+
+class SparkFunctionError(FixConfigError):
+    """A named Spark function that is not there, fails, or does not give what it declares."""
+
+    code = "config.spark_function"
+
+
+def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
+    """What ``function`` makes of ``rows``: the columns of theirs that start with ``_``, then those that it declares.
+
+    Raises SparkFunctionError.
+    """
+    ours = [name for name in rows.columns if name.startswith("_")]
+    try:
+        found = _resolve(function)(rows)
+    except SparkFunctionError:
+        raise
+    except Exception as error:
+        raise SparkFunctionError(f"Spark function {function.name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(found, DataFrame):
+        raise SparkFunctionError(f"Spark function {function.name} gives {type(found).__name__}, not a DataFrame")
+    lost = [name for name in ours if name not in found.columns]
+    if lost:
+        raise SparkFunctionError(
+            f"Spark function {function.name} loses column {lost[0]}: columns that start with _ say where a record is "
+            f"from; add columns with withColumn or select('*', ...), and drop only your own"
+        )
+    for name, kind in function.returns.items():
+        if name not in found.columns:
+            raise SparkFunctionError(f"Spark function {function.name} declares column {name}, and does not give it")
+        type_found = found.schema[name].dataType
+        if type_found != SPARK_TYPES[kind]:
+            raise SparkFunctionError(
+                f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
+                f"{SPARK_TYPES[kind].simpleString()}, and gives {type_found.simpleString()}; cast it"
+            )
+    return found.select(*map(_column, ours), *map(_column, function.returns))
+
+
+def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
+    module_name, _, name = function.name.partition(":")
+    try:
+        module = imported(module_name, function.package)
+    except Exception as error:
+        raise SparkFunctionError(
+            f"Spark function {function.name}: module {module_name} cannot be imported ({type(error).__name__}: "
+            f"{error}); put it beside the pipeline's file, or install it"
+        ) from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise SparkFunctionError(f"Spark function {function.name}: module {module_name} has no function {name}")
+    travels(module.__name__)  # with its own functions for rows
+    result: Callable[[DataFrame], object] = found
+    return result
+
+
+def _column(name: str) -> SparkColumn:
+    """The column called ``name``, whatever characters it has."""
+    return f.col(f"`{name.replace('`', '``')}`")

@@ -1,0 +1,136 @@
+"""The Spark session, the same everywhere: UTC, ANSI, small plans. Secrets never enter Spark's configuration."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from headrace.distribute.spark.errors import starting
+from headrace.distribute.spark.jvm import LOOPBACK, driver_java_options
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BACKGROUND_POOL = "background"
+"""The FAIR pool of jobs that write snapshots while the next epoch computes."""
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    # the plan of an epoch is what it is, and its exchanges have the partitions that it says
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # blobs of 16 MB: a few of them fill a batch
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+    "spark.python.daemon.module": "headrace.distribute.spark.daemon",
+}
+
+
+def spark_session(
+    app_name: str,
+    *,
+    cores: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> SparkSession:
+    """The session of a Headrace application.
+
+    Under spark-submit the master is the one submitted to, else ``local[cores]`` (default: all of the machine's).
+    ``conf`` overrides anything. What a JVM that is started here says goes to ``log``, or to this process's own output.
+    Raises JvmRefusedError, SparkStartError.
+    """
+    settings = dict(_CONF)
+    # tasks run the Python that the driver runs, unless a cluster has its own
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not is_submitted():
+        settings |= _launch_conf(cores)
+    settings |= conf or {}
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    _silence_python()
+    with starting(log):
+        if log is not None:
+            _launch(settings, log)
+        return builder.getOrCreate()
+
+
+def tasks_of(spark: SparkSession) -> int:
+    """How many tasks of an epoch run beside each other: as many as the application has cores, or TASKS_VARIABLE."""
+    stated = os.environ.get(TASKS_VARIABLE)
+    return max(1, int(stated) if stated else spark.sparkContext.defaultParallelism)
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process, and the JVM before it."""
+    return _SUBMITTED in os.environ
+
+
+def _launch(settings: Mapping[str, str], log: Path) -> None:
+    """Start the JVM with all its output in ``log``, unless there is one."""
+    if SparkContext._gateway is None and not is_submitted():
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        with log.open("ab") as output:
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+DRIVER_MEMORY = "HEADRACE_DRIVER_MEMORY"
+"""Variable of the driver's memory (1g if it is not set), where Headrace starts the JVM itself."""
+
+TASKS_VARIABLE = "HEADRACE_TASKS"
+"""Variable of how many tasks of an epoch run beside each other (default: the application's cores)."""
+
+
+def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, R]:
+    """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
+
+    def pooled(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            # the typing of pyspark forgets that None clears a property
+            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+    return pooled
+
+
+def _launch_conf(cores: int | None) -> dict[str, str]:
+    """What only counts before the JVM starts."""
+    settings = {
+        "spark.master": f"local[{cores or '*'}]",
+        "spark.driver.memory": os.environ.get(DRIVER_MEMORY, "1g"),
+        **LOOPBACK,
+    }
+    options = driver_java_options()
+    if options:
+        settings["spark.driver.extraJavaOptions"] = options
+    return settings
+
+
+def _silence_python() -> None:
+    """PySpark prints every failed query to stderr as JSON with its Java stack, and py4j a traceback for every
+    connection that a dead JVM leaves; the typed error says it in a line.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger("py4j").addHandler(logging.NullHandler())

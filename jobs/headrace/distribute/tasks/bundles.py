@@ -1,0 +1,86 @@
+"""The elements that one task has for a stage, on their way to the tasks that hold its keys.
+
+Mostly they are aggregated first: a share's delta stands for its elements. Where the order of arrival counts in the
+stage, and tasks above hold elements that arrived in turns, the elements travel themselves, each with its place.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.delta import AggregatedBundle, Fate, aggregate
+from headrace.kernel.elements import Columns
+from headrace.kernel.keys import hashes
+from headrace.kernel.stage import CompiledStage
+from headrace.model.time import Instant
+from headrace.program import columns as c
+from headrace.state.groups import part_of, parts
+
+_PLACE = "_place_"
+_SHARE_BITS = 40
+_UNUSED = frozenset({c.SPLIT, c.MARK, c.ID, c.SEEN, c.REJECT, c.ADMITTED})
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle aggregated, and what of it goes to which part."""
+
+    aggregated: AggregatedBundle = field(default_factory=AggregatedBundle)
+    parts: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+
+
+def bundle(
+    stage: CompiledStage,
+    judged: Columns,
+    order: Columns | None,
+    watermark: Instant,
+    behind: Instant,
+    *,
+    share: int,
+    number: int,
+) -> Bundle:
+    """``judged`` rows as share number ``share`` of the elements of an epoch, for ``number`` parts of the keys of
+    ``stage``, under its old ``watermark``; ``behind`` is that of its output. ``order``: columns by which rows of all
+    shares are in order, None if that of the shares is enough.
+    """
+    aggregated = aggregate(stage, judged, watermark, behind, place=share << _SHARE_BITS)
+    if aggregated.delta is None:
+        return Bundle(aggregated)
+    if order is None:
+        hashed = aggregated.delta.column(c.HASH).to_numpy()
+        spans = {part: own.span(hashed) for part, own in enumerate(parts(number))}
+        cut = {part: aggregated.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
+        return Bundle(aggregated, {part: rows for part, rows in cut.items() if rows.num_rows})
+    return Bundle(aggregated, _travelling(stage, judged, order, number))
+
+
+def _travelling(stage: CompiledStage, judged: Columns, order: Columns, number: int) -> dict[int, pa.RecordBatch]:
+    takes_part = pc.and_(judged[c.REJECT].is_null(), pc.and_(judged[c.ADMITTED], judged[c.EVENT_TIME].is_valid()))
+    if c.SEEN in judged:
+        takes_part = pc.and_(takes_part, pc.equal(judged[c.SEEN].fill_null(int(Fate.ACCEPTED)), int(Fate.ACCEPTED)))
+    rows = {name: values for name, values in judged.items() if name not in _UNUSED}
+    rows |= {f"{_PLACE}{name}": values for name, values in order.items()}
+    taken = pa.RecordBatch.from_pydict(rows).filter(takes_part)
+    own = part_of(hashes([taken.column(name) for name in stage.keys]), number)
+    return {int(part): taken.filter(pa.array(own == part)) for part in np.unique(own)}
+
+
+def delta_of(
+    stage: CompiledStage, shares: Iterable[pa.RecordBatch | None], watermark: Instant, behind: Instant
+) -> pa.RecordBatch | None:
+    """The delta of one part out of the ``shares`` of all tasks above, in their order; None if there is nothing."""
+    rows = [share for share in shares if share is not None and share.num_rows]
+    if not rows:
+        return None
+    whole = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
+    places = [(name, "ascending") for name in whole.schema.names if name.startswith(_PLACE)]
+    if not places:
+        return whole
+    whole = whole.take(pc.sort_indices(whole, sort_keys=places))
+    columns = {name: whole.column(name) for name in whole.schema.names if not name.startswith(_PLACE)}
+    columns[c.REJECT] = pa.nulls(whole.num_rows, pa.string())
+    columns[c.ADMITTED] = pa.repeat(pa.scalar(True), whole.num_rows)
+    return aggregate(stage, columns, watermark, behind).delta

@@ -1,0 +1,206 @@
+"""The driver of an epoch whose work is done by tasks: it tells them what to do, and puts together what they found.
+
+It holds no rows: clocks, and which files the layers of state are in. ``compute`` is called from one thread, epoch by
+epoch; ``write`` and ``fold_current`` may run beside it in another.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.distribute.clocks import StageClocks
+from headrace.distribute.epoch import Attempts, Computed
+from headrace.distribute.intake import check
+from headrace.distribute.tasks.exchange import hear
+from headrace.distribute.tasks.fold import FoldPlan
+from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound
+from headrace.distribute.tasks.outcome import Outcome
+from headrace.distribute.tasks.plan import EpochPlan, shares
+from headrace.distribute.tasks.work import Work
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.triggers import Signal
+from headrace.pipeline.graph import Pipeline
+from headrace.sources.clock import SourceClock
+from headrace.sources.landing import ByInput
+from headrace.sources.planning import advance
+from headrace.sources.progress import InputProgress, Progress
+from headrace.state.tables import IDS, state_tables
+from headrace.state.written import Written
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.layers import plan_merge
+
+MAX_RUNS = 3
+"""How often an epoch is run before a disagreement of its tasks is an error."""
+
+
+class Runner(Protocol):
+    """Where tasks run."""
+
+    @property
+    def parts(self) -> int:
+        """How many parts keys are held in."""
+
+    @property
+    def shares(self) -> int:
+        """How many tasks read input."""
+
+    def pickled(self, pipeline: Pipeline) -> bytes:
+        """``pipeline`` so that tasks can load it."""
+
+    def epoch(self, plan: EpochPlan) -> Iterable[pa.RecordBatch]:
+        """What the tasks of the last level say."""
+
+    def fold(self, plan: FoldPlan) -> Iterable[pa.RecordBatch]:
+        """What the tasks of a fold say."""
+
+
+@dataclass(frozen=True)
+class TasksComputed(Computed):
+    """An epoch whose files are stored."""
+
+    written: Written = field(kw_only=True)
+
+
+class TasksEngine:
+    """The state of one pipeline between epochs, held by files; ``attempts`` gives each epoch a name."""
+
+    def __init__(self, work: Work, attempts: Attempts, runner: Runner) -> None:
+        self.work, self.attempts, self.runner = work, attempts, runner
+        self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
+        self.inputs = {each.name: InputProgress() for each in self.pipeline.inputs}
+        self.clocks = tuple(StageClocks() for _ in self.pipeline.stages)
+        self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
+        self.progress = Progress()
+        self.epoch = -1
+        self._pickled = runner.pickled(self.pipeline)
+
+    def _table_names(self) -> list[str]:
+        return [*state_tables(self.pipeline), *([IDS] if self.pipeline.deduplicate is not None else [])]
+
+    def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[Layer]]) -> None:
+        """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
+        self.epoch, self.progress = epoch, progress
+        self.inputs |= progress.inputs
+        self.tables = {name: tuple(tables.get(name, ())) for name in self._table_names()}
+        inputs = [progress.watermark, *progress.output_watermarks]
+        outputs = progress.output_watermarks or [MIN_INSTANT] * len(self.clocks)
+        self.clocks = tuple(
+            StageClocks(watermark, progress.processing_time, output)
+            for watermark, output in zip_longest(inputs[: len(outputs)], outputs, fillvalue=MIN_INSTANT)
+        )
+        sources = self._source_clocks().values()
+        wanted = self.work.stages[0].trigger.percentiles
+        percentiles = {q: min(clock.percentile(q) for clock in sources) for q in wanted}
+        self.clocks = (replace(self.clocks[0], percentiles=percentiles), *self.clocks[1:])
+
+    def has_due(self, processing_time: Instant) -> bool:
+        """Whether some window may want an activation at ``processing_time`` without new input."""
+        return self.progress.due_time <= processing_time
+
+    def compute(
+        self, files: ByInput, processing_time: Instant, *, is_last: bool = False, signals: Sequence[Signal] = ()
+    ) -> TasksComputed:
+        """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
+        ``is_last``, the watermark goes to +inf behind it, and a first epoch is a batch. ``signals`` came since the
+        epoch before. Its files are stored when it returns.
+        """
+        started = time.monotonic()
+        attempt = self.attempts(self.epoch + 1)
+        plan = EpochPlan(
+            pipeline=self._pickled,
+            root=self.store.uri,
+            prefix=attempt.prefix,
+            epoch=self.epoch + 1,
+            processing_time=Instant(max(self.progress.processing_time, processing_time)),
+            shares=shares(self.pipeline, files, self.runner.shares),
+            parts=self.runner.parts,
+            clocks=self._source_clocks(),
+            stages=self.clocks,
+            tables=self.tables,
+            merges=self._merges(),
+            signals=tuple(signals),
+            is_last=is_last,
+        )
+        outcome = Outcome(plan, self.work, self._levels(plan))
+        check(self.pipeline, plan.epoch, outcome.said)
+        self.clocks, self.tables = outcome.clocks, outcome.tables()
+        self.progress = self._come_to(files, outcome)
+        self.epoch = plan.epoch
+        return TasksComputed(
+            attempt=attempt,
+            epoch=plan.epoch,
+            files=files,
+            stages=outcome.outcomes(),
+            progress=self.progress,
+            timings={"compute_seconds": time.monotonic() - started},
+            signals=plan.signals,
+            written=Written(self.tables, outcome.panes, outcome.late, outcome.rejected, outcome.requests()),
+        )
+
+    def _source_clocks(self) -> dict[str, SourceClock]:
+        return {each.name: SourceClock.of(each.event_time, self.inputs[each.name]) for each in self.pipeline.inputs}
+
+    def _merges(self) -> dict[str, int]:
+        planned = {name: plan_merge([layer.rows for layer in layers]) for name, layers in self.tables.items()}
+        return {name: start for name, start in planned.items() if start is not None}
+
+    def _levels(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
+        """What the tasks of each level passed on, of all jobs of the epoch."""
+        levels: tuple[tuple[Passed, ...], ...] = ()
+        for stages in self.work.jobs():
+            if stages.start:
+                panes = [each.found.elements for each in levels[-1] if isinstance(each.found, StageFound)]
+                elements = tuple(file for files in panes for file in files)
+                plan = replace(plan, first_stage=stages.start, above=levels[-1], elements=elements)
+            levels = (*levels, *self._run(plan))
+        return levels
+
+    def _run(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
+        for run in range(1, MAX_RUNS + 1):
+            above = Above.of(hear(self.runner.epoch(plan)))
+            error = None if above.error is None else above.error.error()
+            if error is None:
+                return above.history(0)
+            if not isinstance(error, DisagreementError) or run == MAX_RUNS:
+                raise error
+        raise AssertionError("unreachable")
+
+    def _come_to(self, files: ByInput, outcome: Outcome) -> Progress:
+        for each in self.pipeline.inputs:
+            name, clock = each.name, outcome.moved.inputs[each.name]
+            offsets = advance(self.inputs[name].offsets, files.get(name, ()), each.source.look_back)
+            self.inputs[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+        accounting, together = outcome.outcomes()[0].accounting, outcome.moved.together
+        due_event, due_time = outcome.due
+        return Progress(
+            inputs=dict(self.inputs),
+            watermark=self.clocks[0].watermark,
+            processing_time=self.clocks[0].processing_time,
+            output_watermarks=tuple(clocks.output_watermark for clocks in self.clocks),
+            due_event=due_event,
+            due_time=Instant(min(due_time, together.idle_deadline)),
+            min_event_time=accounting.min_accepted,
+            max_event_time=accounting.max_accepted,
+            held_back_by=None if outcome.plan.is_last else together.held_back_by,
+            ahead=outcome.said.ahead,
+        )
+
+    def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
+        """What the tasks have stored."""
+        del tables
+        return computed.written
+
+    def fold_current(self, layers: Sequence[Layer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
+        """Merge layers of ``current``: of every (key, window) the newest record; retractions go when nothing is
+        below.
+        """
+        files = tuple(file for layer in layers for file in layer.files)
+        plan = FoldPlan(self._pickled, self.store.uri, prefix, files, self.runner.parts, bottom)
+        above = Above.of(hear(self.runner.fold(plan)))
+        if above.error is not None:
+            raise above.error.error()
+        return tuple(file for each in above.passed if isinstance(each.found, Folded) for file in each.found.files)

@@ -1,0 +1,63 @@
+"""Layers of the view ``current`` merged, a part of the keys at a time."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.distribute.tasks.exchange import say
+from headrace.distribute.tasks.found import Failure, Files, Folded, Passed
+from headrace.distribute.tasks.work import file_name, work_of
+from headrace.distribute.views import newest_records
+from headrace.errors import HeadraceError, RetryError
+from headrace.kernel.keys import hashes
+from headrace.state.files import put_rows, read_rows
+from headrace.state.groups import part_of
+from headrace.state.groups import parts as cut
+
+
+@dataclass(frozen=True)
+class FoldPlan:
+    """``files`` to merge into new ones below ``prefix`` of the store at ``root``. ``bottom``: nothing lies below them,
+    and retractions go.
+    """
+
+    pipeline: bytes
+    root: str
+    prefix: str
+    files: Files
+    parts: int
+    bottom: bool
+
+
+def fold_level(plan: FoldPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the parts become whose ``numbers`` the first column has."""
+    for batch in numbers:
+        for part in batch.column(0).to_pylist():
+            error: Failure | None = None
+            files: Files = ()
+            work = work_of(plan.pipeline, plan.root)
+            before = work.requests()
+            try:
+                files = _fold(plan, part)
+            except RetryError:
+                raise
+            except HeadraceError as raised:
+                error = Failure.of(raised)
+            passed = Passed(Folded(files), error=error, requests=work.requests_since(before))
+            yield from say(part, 1, passed, passed.content, {})
+
+
+def _fold(plan: FoldPlan, part: int) -> Files:
+    work, own = work_of(plan.pipeline, plan.root), cut(plan.parts)[part]
+    stage = work.stages[-1]
+    files = [file for file in plan.files if own.overlaps(file.groups)]
+    rows = read_rows(work.store, files, stage.pane_schema)
+    if not all(own.holds(file.groups) for file in files):
+        keys = [rows.column(name) for name in stage.keys]
+        rows = rows.filter(pa.array(part_of(hashes(keys), plan.parts) == part))
+    rows = newest_records(stage, rows)
+    if plan.bottom:
+        rows = rows.filter(pc.invert(rows.column("is_retraction")))
+    return put_rows(work.store, file_name(plan.prefix, "current", part), rows, (own.first, own.last))

@@ -1,0 +1,67 @@
+"""Duplicates told apart: a task for each part of the ids sees all records of an id (semantics 12.10)."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headrace.distribute.clocks import moved
+from headrace.distribute.intake import together
+from headrace.distribute.side_outputs import late_rows
+from headrace.distribute.tasks.bundles import bundle
+from headrace.distribute.tasks.found import Above, Files, IdsFound, ShareFound, Stored
+from headrace.distribute.tasks.map_side import Bundles
+from headrace.distribute.tasks.shipped import ShippedRecords
+from headrace.distribute.tasks.tables import gone_from, merged_from, open_table, put_table
+from headrace.distribute.tasks.work import Task
+from headrace.model.time import Instant
+from headrace.program import columns as c
+from headrace.state.ids import RememberedIds
+from headrace.state.merging import merge_ids
+from headrace.state.tables import IDS
+
+
+def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tuple[IdsFound, Bundles]:
+    """What becomes of ``rows``, the records of a part of the ids, and those that count for each part of the keys."""
+    plan, work = task.plan, task.work
+    first, deduplicate = work.stages[0], work.pipeline.deduplicate
+    assert deduplicate is not None
+    known = RememberedIds(deduplicate, work.pipeline.schema, (), plan.stages[0].watermark)
+    known = replace(known, layers=open_table(task, IDS, known.schema))
+    merged = _merged(task, known, above)
+    if not rows:
+        return IdsFound(merged=merged), {}
+    records = ShippedRecords.arrived(task, rows)
+    records = records.having({c.SEEN: known.seen(records.columns)})
+    order, judged = records.places if first.is_ordered else None, records.judged
+    made = bundle(first, judged, order, plan.stages[0].watermark, task.behind(), share=task.number, number=plan.parts)
+    late = late_rows(first, records, made.aggregated.late, plan.epoch)
+    return (
+        IdsFound(
+            accounting=made.aggregated.accounting,
+            ids=_remembered(task, known, judged, above),
+            merged=merged,
+            late=task.put("late", late),
+        ),
+        made.parts,
+    )
+
+
+def _watermark(task: Task, above: Above) -> Instant:
+    """That behind the epoch."""
+    plan = task.plan
+    found = together(each.found.said for each in above.passed if isinstance(each.found, ShareFound))
+    wanted = task.work.stages[0].trigger.percentiles
+    return moved(plan.clocks, found, plan.processing_time, wanted, is_last=plan.is_last).watermark
+
+
+def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array], above: Above) -> Stored:
+    _, change = replace(known, layers=()).after(task.plan.epoch, judged, _watermark(task, above))
+    files, _ = put_table(task, IDS, change.merged())
+    return Stored(files, change.expires) if files else Stored()
+
+
+def _merged(task: Task, known: RememberedIds, above: Above) -> Files:
+    start = merged_from(task, IDS, gone_from(task.plan.tables[IDS], _watermark(task, above)))
+    if start is None:
+        return ()
+    return put_table(task, f"{IDS}-merged", merge_ids(known.schema, known.layers[start:], known.counts))[0]

@@ -1,0 +1,108 @@
+"""The map side: a share of an epoch's input read, judged, and aggregated for the keys of the first stage, or sent to
+the tasks that tell duplicates.
+
+Records of an input that goes through a user's own Spark code are only read here (``read_rows``), but for those that do
+not parse; what that code makes of the others comes back (``map_rows``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.distribute.intake import said
+from headrace.distribute.records import FileRecords, read_one, read_records
+from headrace.distribute.side_outputs import late_rows, rejected_rows
+from headrace.distribute.tasks.bundles import bundle
+from headrace.distribute.tasks.found import ShareFound
+from headrace.distribute.tasks.shipped import PLACE, ShippedRecords, in_arrival_order, places, takes_part, travelling
+from headrace.distribute.tasks.work import Task
+from headrace.kernel.delta import aggregate
+from headrace.kernel.elements import Columns
+from headrace.kernel.keys import hashes
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expr import Schema
+from headrace.program import columns as c
+from headrace.sources.judging import judged
+from headrace.sources.scanned import Scanned
+from headrace.state.groups import part_of
+
+Bundles = Mapping[int, pa.RecordBatch]
+
+
+def map_share(task: Task) -> tuple[ShareFound, Bundles]:
+    """What a share gives, and rows for each part of the level below: of the ids where duplicates are told, else of the
+    keys. Raises UnreadableFileError where a source says FAIL.
+    """
+    plan, work = task.plan, task.work
+    files = plan.shares[task.number]
+    records = read_records(work.pipeline, work.stages[0], work.landing, files, plan.processing_time)
+    if records is None:
+        return ShareFound(), {}
+    return _mapped(task, records, records.columns, places(records, task.number))
+
+
+def read_rows(task: Task, name: str) -> Iterator[pa.RecordBatch]:
+    """The records of input ``name`` in a share, for a user's own Spark code: those that parse, with their ``PLACE``."""
+    work = task.work
+    given = next(each for each in work.pipeline.inputs if each.name == name)
+    for number, (of, file) in enumerate(task.plan.shares[task.number]):
+        found = read_one(work.pipeline, work.landing, given, file).records if of == name else None
+        if found is None:
+            continue
+        position = pa.array(found.position)
+        place = [pa.repeat(pa.scalar(at, pa.int64()), len(position)) for at in (task.number, number)]
+        rows = pa.RecordBatch.from_pydict({**dict(zip(PLACE, (*place, position), strict=True)), **found.columns})
+        yield rows.filter(found.unparsed.is_null())
+
+
+def map_rows(task: Task, name: str, batches: Iterable[pa.RecordBatch]) -> tuple[ShareFound, Bundles]:
+    """What ``batches`` give, which a user's own code made of records of input ``name``."""
+    plan, work = task.plan, task.work
+    given = next(each for each in work.pipeline.inputs if each.name == name)
+    rows = in_arrival_order(pa.concat_batches(list(batches)))
+    columns = typed(rows, given.source.columns)
+    place = {each: rows.column(each) for each in PLACE}
+    parsed = Scanned(columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw)
+    found = judged(work.pipeline, work.stages[0], given, parsed, plan.processing_time)
+    return _mapped(task, ShippedRecords(task, {**found, **place}), found, place)
+
+
+def _no_raw(rows: object) -> pa.Array:
+    raise NotImplementedError("what a user's code made has no text of its own")
+
+
+def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
+    """Columns of Spark's as those of ``schema``."""
+    return {name: rows.column(name).cast(ARROW_TYPES[kind]) for name, kind in schema.items()}
+
+
+def _mapped(
+    task: Task, records: FileRecords | ShippedRecords, judged: Columns, place: Columns
+) -> tuple[ShareFound, Bundles]:
+    plan, work = task.plan, task.work
+    first = work.stages[0]
+    found = said(work.pipeline, records, plan.clocks, plan.processing_time, first.trigger.percentiles)
+    rejected = task.put("rejected", rejected_rows(records, plan.epoch))
+    if work.pipeline.deduplicate is not None:
+        counts = takes_part(judged)
+        others = {name: values.filter(pa.array(~counts)) for name, values in judged.items()}
+        accounting = aggregate(first, others, plan.stages[0].watermark).accounting
+        rows = travelling(judged, place, counts)
+        return ShareFound(found, accounting, (), rejected), _by_hash(rows, [c.ID], plan.parts)
+    made = bundle(
+        first,
+        judged,
+        place if work.arrives_in_turns else None,
+        plan.stages[0].watermark,
+        task.behind(),
+        share=task.number,
+        number=plan.parts,
+    )
+    late = task.put("late", late_rows(first, records, made.aggregated.late, plan.epoch))
+    return ShareFound(found, made.aggregated.accounting, late, rejected), made.parts
+
+
+def _by_hash(rows: pa.RecordBatch, names: list[str], number: int) -> Bundles:
+    part = part_of(hashes([rows.column(name) for name in names]), number)
+    return {int(each): rows.filter(pa.array(part == each)) for each in np.unique(part)}

@@ -1,0 +1,167 @@
+"""What the tasks of an epoch found, put together: the clocks behind it, the layers of its tables, its files."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.distribute.clocks import Moved, StageClocks, moved
+from headrace.distribute.epoch import StageOutcome
+from headrace.distribute.intake import Said, together
+from headrace.distribute.tasks.found import Files, IdsFound, PanesFound, Passed, ShareFound, StageFound, Stored
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.stages import entering, output_of
+from headrace.distribute.tasks.tables import gone_from
+from headrace.distribute.tasks.work import Work
+from headrace.kernel.delta import Accounting
+from headrace.kernel.step import Counts
+from headrace.model.time import NEVER, Instant
+from headrace.state.tables import IDS, state_tables
+from headrace_snapshots.format.files import Layer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An epoch whose tasks, level by level, passed on what is in ``levels``."""
+
+    plan: EpochPlan
+    work: Work
+    levels: Sequence[tuple[Passed, ...]]
+
+    @cached_property
+    def shares(self) -> list[ShareFound]:
+        """Those of the input."""
+        return [each.found for each in self.levels[0] if isinstance(each.found, ShareFound)]
+
+    @cached_property
+    def ids(self) -> list[IdsFound]:
+        """The parts of the ids, none where duplicates are not told."""
+        return [each.found for each in self.levels[1] if isinstance(each.found, IdsFound)]
+
+    @cached_property
+    def stages(self) -> list[list[StageFound]]:
+        """The parts of each stage."""
+        found = [[each.found for each in level if isinstance(each.found, StageFound)] for level in self.levels]
+        return [level for level in found if level]
+
+    @property
+    def _stage_levels(self) -> list[tuple[Passed, ...]]:
+        return [level for level in self.levels if isinstance(level[0].found, StageFound)]
+
+    @cached_property
+    def made(self) -> dict[int, list[PanesFound]]:
+        """What users' own code made of panes, by the stage that they came to."""
+        found, stage = {}, 0
+        for level in self.levels:
+            panes = [each.found for each in level if isinstance(each.found, PanesFound)]
+            if panes:
+                found[stage] = panes
+            stage += isinstance(level[0].found, StageFound)
+        return found
+
+    @cached_property
+    def said(self) -> Said:
+        """What all records say."""
+        return together(share.said for share in self.shares)
+
+    @cached_property
+    def moved(self) -> Moved:
+        """The clocks of the inputs behind the epoch."""
+        wanted = self.work.stages[0].trigger.percentiles
+        return moved(self.plan.clocks, self.said, self.plan.processing_time, wanted, is_last=self.plan.is_last)
+
+    @cached_property
+    def clocks(self) -> tuple[StageClocks, ...]:
+        """Those of the stages behind the epoch."""
+        found = []
+        for number, stage in enumerate(self.work.stages):
+            above = self._stage_levels[number - 1] if number else self.levels[0]
+            _, after = entering(self.plan, self.work, number, above)
+            output = output_of(stage, after.watermark, [part.hold for part in self.stages[number]])
+            found.append(after.with_output(output))
+        return tuple(found)
+
+    @property
+    def due(self) -> tuple[Instant, Instant]:
+        """Lower bounds of the watermark and the processing time at which some window wants to be looked at."""
+        parts = [part for stage in self.stages for part in stage]
+        return min(part.due_event for part in parts), min(part.due_time for part in parts)
+
+    def outcomes(self) -> tuple[StageOutcome, ...]:
+        """What became of each stage."""
+        read = [found.accounting for found in self.shares] + [found.accounting for found in self.ids]
+        accounted = [Accounting.of_all(read)]
+        for number, stage in enumerate(self.stages[:-1], 1):
+            made = [panes.accounting for panes in self.made.get(number, ())]
+            accounted.append(Accounting.of_all([*(part.below for part in stage), *made]))
+        return tuple(
+            StageOutcome(accounting, _sum(part.counts for part in stage), sum(part.changed for part in stage))
+            for accounting, stage in zip(accounted, self.stages, strict=True)
+        )
+
+    def tables(self) -> dict[str, tuple[Layer, ...]]:
+        """The layers of the tables behind the epoch."""
+        found = {}
+        for table, clocks, stage in zip(state_tables(self.work.pipeline), self.clocks, self.stages, strict=True):
+            tops, merged = [part.state for part in stage], [part.merged for part in stage]
+            found[table] = self._layers(table, clocks.watermark, tops, merged)
+        if self.work.pipeline.deduplicate is not None:
+            tops, merged = [part.ids for part in self.ids], [part.merged for part in self.ids]
+            found[IDS] = self._layers(IDS, self.clocks[0].watermark, tops, merged)
+        return found
+
+    def _layers(
+        self, table: str, watermark: Instant, tops: Sequence[Stored], merged: Sequence[Files]
+    ) -> tuple[Layer, ...]:
+        old, start = self.plan.tables[table], self.plan.merges.get(table)
+        gone = gone_from(old, watermark)
+        left = list(old[gone:])
+        if start is not None and (begin := max(start, gone)) < len(old):
+            files = tuple(file for part in merged for file in part)
+            left = [*old[gone:begin], *_layer(files, old[begin:], old[begin].first_epoch, old[-1].last_epoch)]
+        files = tuple(file for top in tops for file in top.files)
+        return (*left, *_layer(files, [top for top in tops if top.files], self.plan.epoch, self.plan.epoch))
+
+    @property
+    def panes(self) -> Files:
+        """Of the last stage."""
+        return tuple(file for part in self.stages[-1] for file in part.panes)
+
+    @property
+    def late(self) -> Files:
+        """Late records."""
+        late = [found.late for found in self.shares] + [found.late for found in self.ids]
+        return tuple(file for files in late for file in files)
+
+    @property
+    def rejected(self) -> Files:
+        """Dead letters: records, then panes."""
+        panes = [part.rejected for stage in self.stages for part in stage]
+        panes += [each.rejected for made in self.made.values() for each in made]
+        return tuple(file for files in [*(found.rejected for found in self.shares), *panes] for file in files)
+
+    def requests(self) -> dict[str, int]:
+        """Those of all tasks."""
+        return summed(each.requests for level in self.levels for each in level)
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by kind, added up."""
+    found: dict[str, int] = {}
+    for count in counts:
+        for kind, number in count.items():
+            found[kind] = found.get(kind, 0) + number
+    return found
+
+
+def _layer(files: Files, of: "Sequence[Stored | Layer]", first: int, last: int) -> list[Layer]:
+    if not files:
+        return []
+    ends = [part.expires for part in of]
+    known = [int(end) for end in ends if end is not None and end != NEVER]
+    expires = max(known) if len(known) == len(ends) else None
+    return [Layer(files, sum(file.rows for file in files), first, last, expires)]
+
+
+def _sum(counts: Iterable[Counts | None]) -> Counts | None:
+    found = [each for each in counts if each is not None]
+    return Counts(**summed(vars(each) for each in found)) if found else None

@@ -1,0 +1,65 @@
+"""Panes on their way through a user's own Spark code to the stage below: stored by the tasks of the stage above, read
+again as rows, and what the code made of them as the elements of a stage.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.distribute.side_outputs import dead_panes
+from headrace.distribute.tasks.bundles import bundle
+from headrace.distribute.tasks.found import PanesFound
+from headrace.distribute.tasks.map_side import Bundles, typed
+from headrace.distribute.tasks.work import Task
+from headrace.kernel.elements import judge
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.step import StageResult
+from headrace.kernel.types import ARROW_TYPES
+from headrace.program import columns as c
+from headrace_snapshots.datafiles import verify
+
+ORDER = "_order_"
+"""Columns by which panes are in the order in which they are emitted begin so."""
+
+
+def leaving(result: StageResult) -> pa.RecordBatch:
+    """The panes of a part of a stage as elements, with their order."""
+    order = {f"{ORDER}{name}": values for name, values in result.order().items()}
+    return pa.RecordBatch.from_pydict({**result.elements(), **order}, schema=leaving_schema(result.stage))
+
+
+def leaving_schema(stage: CompiledStage) -> pa.Schema:
+    """The columns of ``leaving``."""
+    own = stage.stage
+    columns = {name: ARROW_TYPES[kind] for name, kind in {**own.key_types, **own.pane_schema}.items()}
+    long = pa.int64()
+    order = {"moment": long, c.WINDOW_END: long, c.WINDOW_START: long}
+    order |= {name: ARROW_TYPES[kind] for name, kind in own.key_types.items()}
+    order["sequence"] = long
+    places = {f"{ORDER}{name}": kind for name, kind in order.items()}
+    return pa.schema([*columns.items(), (c.EVENT_TIME, long), (c.SIGN, long), *places.items()])
+
+
+def read_panes(task: Task) -> Iterator[pa.RecordBatch]:
+    """The panes in file number ``task.number`` of those that the plan names."""
+    data = verify(task.work.store, task.plan.elements[task.number])
+    yield from pq.read_table(pa.BufferReader(data), use_threads=False).combine_chunks().to_batches()
+
+
+def map_panes(task: Task, batches: Iterable[pa.RecordBatch]) -> tuple[PanesFound, Bundles]:
+    """``batches``, which a user's own code made of panes, as elements of the first stage of the plan."""
+    plan, work, number = task.plan, task.work, task.plan.first_stage
+    stage = work.stages[number]
+    rows = pa.concat_batches(list(batches))
+    by = [name for name in rows.schema.names if name.startswith(ORDER)]
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by]))
+    elements = typed(rows, stage.stage.schema)
+    elements |= {name: rows.column(name).cast(pa.int64()) for name in (c.EVENT_TIME, c.SIGN)}
+    judged = judge(stage, elements)
+    order: Mapping[str, pa.Array] | None = {name: rows.column(name) for name in by} if stage.is_ordered else None
+    before = plan.stages[number].watermark
+    made = bundle(stage, judged, order, before, task.behind(number), share=task.number, number=plan.parts)
+    dead = dead_panes(stage, number, elements, judged, plan.epoch)
+    return PanesFound(made.aggregated.accounting, task.put(f"rejected-{number}", dead)), made.parts

@@ -1,0 +1,99 @@
+"""What the tasks of one pipeline share within a process: it compiled, and the stores that it reads and writes."""
+
+import pickle
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import pyarrow as pa
+
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.kernel.stage import CompiledStage
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.pipeline.graph import Pipeline
+from headrace.sources.landing import Landing
+from headrace.state.files import put_rows
+from headrace.state.groups import parts
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore, open_store
+
+_PIPELINES = 8
+
+
+@dataclass(frozen=True)
+class Work:
+    """A pipeline in one process."""
+
+    pipeline: Pipeline
+    stages: tuple[CompiledStage, ...]
+    store: ObjectStore
+    landing: Landing
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, store: ObjectStore, landing: Landing) -> "Work":
+        """``pipeline``, compiled."""
+        return cls(pipeline, tuple(CompiledStage(stage) for stage in pipeline.stages), store, landing)
+
+    @property
+    def arrives_in_turns(self) -> bool:
+        """Whether the order of arrival counts in the first stage, and is not that of the tasks that read."""
+        made = any(given.source.transform is not None for given in self.pipeline.inputs)
+        return self.stages[0].is_ordered and made
+
+    def goes_through_spark(self, stage: int) -> bool:
+        """Whether panes go through a user's own Spark code before they come to that stage."""
+        return self.pipeline.stages[stage].aggregation.transform is not None
+
+    def jobs(self) -> list[range]:
+        """The stages of each job of an epoch."""
+        count = len(self.stages)
+        begins = [0, *(stage for stage in range(1, count) if self.goes_through_spark(stage))]
+        return [range(begin, end) for begin, end in pairwise([*begins, count])]
+
+    def requests(self) -> dict[str, int]:
+        """All requests so far, of every store."""
+        stores = {id(store): store for store in (self.store, *(p.store for p in self.landing.places.values()))}
+        counts = [store.requests.snapshot() for store in stores.values()]
+        return {kind: sum(count.get(kind, 0) for count in counts) for kind in counts[0]}
+
+    def requests_since(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Those after ``before``."""
+        return {kind: count - before.get(kind, 0) for kind, count in self.requests().items()}
+
+
+@lru_cache(_PIPELINES)
+def work_of(pickled: bytes, root: str) -> Work:
+    """The work of a pickled pipeline whose root is ``root``: the same object for all tasks of a process."""
+    pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
+    store = open_store(root)
+    return Work.of(pipeline, store, Landing(pipeline, store))
+
+
+def file_name(prefix: str, table: str, task: int) -> str:
+    """A name for files that no other run of a task uses."""
+    return f"{prefix}/{table}-{task:05}-{uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of an epoch: ``number`` is that of its share of the input, or of its part of ids or keys."""
+
+    plan: EpochPlan
+    work: Work
+    number: int
+
+    def put(self, table: str, rows: pa.RecordBatch | None) -> tuple[DataFile, ...]:
+        """Store ``rows`` under names that no other run of the task uses; no file for no rows."""
+        return put_rows(self.work.store, file_name(self.plan.prefix, table, self.number), rows)
+
+    def put_own(self, table: str, rows: pa.RecordBatch) -> tuple[DataFile, ...]:
+        """Store ``rows`` of the task's part of the keys, in no order."""
+        own = parts(self.plan.parts)[self.number]
+        name = file_name(self.plan.prefix, table, self.number)
+        return put_rows(self.work.store, name, rows, (own.first, own.last))
+
+    def behind(self, stage: int = 0) -> Instant:
+        """The output watermark behind which elements of a stage give their panes no timestamp."""
+        return self.plan.stages[stage].output_watermark if self.work.stages[stage].stamps_elements else MIN_INSTANT

@@ -1,0 +1,44 @@
+"""The session: its settings, what it listens on, its pools."""
+
+import threading
+from typing import Any
+
+import psutil
+import pytest
+
+from headrace.distribute.spark.session import BACKGROUND_POOL, in_background_pool, tasks_of
+from headrace.distribute.spark.types import SparkSession
+
+
+@pytest.mark.spark
+def test_the_session_computes_the_same_everywhere(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+    assert tasks_of(spark) == 2
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
+
+
+@pytest.mark.spark
+def test_the_driver_waits_for_nobody_beyond_this_machine(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    connections = psutil.Process(gateway.proc.pid).net_connections("inet")
+    addresses = {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
+    assert addresses == {"127.0.0.1"}
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+
+
+@pytest.mark.spark
+def test_jobs_of_the_background_run_in_a_pool_of_their_own(spark: SparkSession) -> None:
+    seen: list[str | None] = []
+
+    def run(count: int) -> int:
+        seen.append(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
+        return spark.range(count).count()
+
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(in_background_pool(spark, run)(5)))
+    thread.start()
+    thread.join()
+    assert (seen, results) == ([BACKGROUND_POOL], [5])
+    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None

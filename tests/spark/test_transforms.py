@@ -1,0 +1,186 @@
+"""Named Spark functions between a source and an aggregation, and between two."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.distribute.spark.functions import SparkFunctionError
+from headrace.distribute.spark.types import SparkSession
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import process
+from headrace.entrypoints.reading import read
+from headrace.errors import PipelineError
+from headrace.pipeline import (
+    AfterCount,
+    AfterWatermark,
+    Aggregation,
+    BoundedOutOfOrderness,
+    DataType,
+    EventTime,
+    FileFormat,
+    FileSource,
+    FixedWindows,
+    GlobalWindows,
+    Pipeline,
+    SparkFunction,
+    col,
+    collect_of,
+    count,
+    discarding,
+    retracting,
+    sum_of,
+)
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.reference import run_pipeline
+
+STRING = DataType.STRING
+MODULE = "tests.spark.spark_transforms"
+WORDS = SparkFunction(f"{MODULE}:words", {"word": STRING, "at": DataType.TIMESTAMP}, deterministic=True)
+EARLY_AND_LATE = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+CLOCK = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def build(transform: SparkFunction, **changes: Any) -> Pipeline:
+    parts: dict[str, Any] = {
+        "name": "transformed",
+        "source": FileSource(
+            "landing", FileFormat.JSON, {"text": STRING, "at": DataType.TIMESTAMP}, transform=transform
+        ),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness(0)),
+        "key": {"word": col("word")},
+        "where": FixedWindows(10_000_000),
+        "when": EARLY_AND_LATE,
+        "how": retracting(),
+        "what": {"n": count()},
+    }
+    return Pipeline(**{**parts, **changes})
+
+
+def land(root: Path, number: int, *lines: str) -> None:
+    folder = root / "landing"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{number}.json").write_text("".join(f"{line}\n" for line in lines))
+
+
+def said(text: str, second: int) -> str:
+    return json.dumps({"text": text, "at": f"2026-01-01T00:00:{second:02}Z"})
+
+
+def run(spark: SparkSession, pipeline: Pipeline, root: Path) -> None:
+    options = RunOptions("run", files_per_epoch=1)
+    process(pipeline, root.as_uri(), options, spark=spark, now=lambda: CLOCK)
+
+
+@pytest.mark.spark
+def test_a_flat_map_counts_words_and_loses_no_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, 1, said("to be or", 1), "{torn", said("not to be", 2))
+    land(tmp_path, 2, said("be", 3), said("late", 30))
+    land(tmp_path, 3, said("be late", 4))
+    pipeline = build(WORDS)
+    run(spark, pipeline, tmp_path)
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    counted = {(row["word"], row["window_start"].second): row["n"] for row in rows}
+    assert counted == {("to", 0): 2, ("be", 0): 3, ("or", 0): 1, ("not", 0): 1, ("late", 30): 1}
+    late = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
+    assert [(row["word"], row["raw"]) for row in late] == [("be", said("be late", 4)), ("late", said("be late", 4))]
+    (dead,) = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert (dead["raw"], dead["position"], dead["reason"]) == ("{torn", 1, "not a JSON object")
+
+
+@pytest.mark.spark
+def test_what_comes_out_otherwise_every_time_is_kept_as_it_came_out_first(spark: SparkSession, tmp_path: Path) -> None:
+    returns = {"word": STRING, "mark": STRING, "at": DataType.TIMESTAMP}
+    marked = SparkFunction(f"{MODULE}:marked", returns, deterministic=False)
+    land(tmp_path, 1, said("a b", 30), json.dumps({"text": "no time"}))
+    land(tmp_path, 2, said("a c", 1), said("b", 31))
+    pipeline = build(
+        marked,
+        key={"word": col("word"), "mark": col("mark")},
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(0)),
+    )
+    run(spark, pipeline, tmp_path)
+    marks = [row["mark"] for row in read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()]
+    assert len(set(marks)) == len(marks) == 2
+    (late,) = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
+    (dead,) = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert (late["word"], late["mark"] in marks) == ("a", False)
+    assert (dead["reason"], dead["position"]) == ("event time is null", 1)
+
+
+@pytest.mark.spark
+def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: SparkSession, tmp_path: Path) -> None:
+    returns = {"word": STRING, "n": DataType.INT, "times": STRING}
+    doubled = SparkFunction(f"{MODULE}:doubled", returns, deterministic=True)
+    behind = Aggregation(
+        key={"times": col("times")},
+        where=GlobalWindows(),
+        when=EARLY_AND_LATE,
+        how=retracting(),
+        what={"words": collect_of(col("word")), "total": sum_of(col("n"))},
+        transform=doubled,
+    )
+    land(tmp_path, 1, said("to be", 1))
+    land(tmp_path, 2, said("be", 2))
+    pipeline = build(WORDS, then=(behind,))
+    run(spark, pipeline, tmp_path)
+    rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert {row["times"]: (row["words"], row["total"]) for row in rows} == {
+        "once": (["be", "to"], 3),
+        "again": (["be", "to"], 3),
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (f"{MODULE}:forgetful", "loses column _"),
+        (f"{MODULE}:mistyped", "declares column word as string.*gives int"),
+        (f"{MODULE}:failing", "nowhere"),
+        (f"{MODULE}:nothing", "gives NoneType"),
+        (f"{MODULE}:missing", "has no function missing"),
+        ("tests.spark.no_module:words", "cannot be imported"),
+    ],
+)
+def test_a_function_that_does_not_do_what_it_declares(
+    spark: SparkSession, tmp_path: Path, name: str, message: str
+) -> None:
+    land(tmp_path, 1, said("to be", 1))
+    with pytest.raises(SparkFunctionError, match=message):
+        run(spark, build(replace(WORDS, name=name)), tmp_path)
+
+
+def test_what_is_wrong_with_a_function_when_it_is_named() -> None:
+    for name in ("words", "my module:words", "module:", ":words"):
+        with pytest.raises(PipelineError, match="module:function"):
+            SparkFunction(name, {"word": STRING}, deterministic=True)
+    with pytest.raises(PipelineError, match="declares no columns"):
+        SparkFunction("a:b", {}, deterministic=True)
+    with pytest.raises(PipelineError, match="no column 'text'"):
+        build(WORDS, key={"text": col("text")})
+
+
+def test_what_cannot_be_found_again_does_not_stand_behind_retractions() -> None:
+    returns = {"word": STRING, "n": DataType.INT}
+    behind = Aggregation(
+        {"word": col("word")},
+        FixedWindows(10),
+        None,
+        retracting(),
+        {"n": count()},
+        transform=SparkFunction("a:b", returns, deterministic=False),
+    )
+    with pytest.raises(PipelineError, match="not deterministic"):
+        build(WORDS, then=(behind,))
+    build(WORDS, how=discarding(), then=(behind,))
+
+
+def test_functions_are_told_by_fingerprints_and_refused_by_the_reference() -> None:
+    one, other = build(WORDS), build(replace(WORDS, name=f"{MODULE}:others"))
+    assert fingerprint(one) != fingerprint(other)
+    with pytest.raises(PipelineError, match="does not run"):
+        run_pipeline(one, [])
