@@ -88,12 +88,6 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
         assert number(on_time) == 0
 
 
-@pytest.fixture
-def session(pipeline: Pipeline, spark: SparkSession, small: SparkSession) -> SparkSession:
-    """Many epochs of departures run compiled; the plans of sessions cost more to compile than to interpret."""
-    return spark if pipeline is DEPARTURES else small
-
-
 @pytest.mark.parametrize("case", [(DEPARTURES, YEAR), (SESSIONS, SPRING)], ids=lambda case: case[0].name)
 def test_in_one_epoch(
     case: tuple[Pipeline, tuple[int, ...]],
@@ -126,11 +120,11 @@ def test_two_months_in_three_runs(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_a_month_in_twenty_epochs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, session: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=20, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(pipeline, root, "twenty", 1, session).epochs) == 20  # more layers than stay apart
+    assert len(run(pipeline, root, "twenty", 1, spark).epochs) == 20  # more layers than stay apart
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
@@ -141,13 +135,13 @@ def test_a_month_in_twenty_epochs(
 
 @pytest.mark.parametrize("case", [(DEPARTURES, 1), (SESSIONS, 2)], ids=lambda case: case[0].name)
 def test_any_landing_order_within_the_bound(
-    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, small: SparkSession, tmp_path: Path
+    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
     pipeline, seed = case
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     january = year[year["month"] == 1]
     land_flights.land(root, files=10, table=shuffled(january, pipeline, seed))
-    assert len(run(pipeline, root, "shuffled", 1, small).epochs) == 10
+    assert len(run(pipeline, root, "shuffled", 1, spark).epochs) == 10
     assert_current_is_the_truth(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
     assert_panes_are_consistent(pipeline, panes)
@@ -165,12 +159,12 @@ def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFra
 
 
 def test_two_aggregations_with_retractions(
-    land_flights: ModuleType, year: pd.DataFrame, small: SparkSession, tmp_path: Path
+    land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Sessions that grow and merge leave the day in which they were counted before."""
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=12, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(BUSY, root, "first", 1, small).epochs) == 12
+    assert len(run(BUSY, root, "first", 1, spark).epochs) == 12
     assert_current_is_the_truth(BUSY, root, rows)
     assert_dead_letters(BUSY, root, rows)
     panes = read(BUSY, root, "panes", "main")

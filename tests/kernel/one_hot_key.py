@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.distribute.local.values import emitted
+from headrace.entrypoints.commits import attempts_of
 from headrace.model.time import Instant, parse
 from headrace.pipeline import (
     AfterPattern,
@@ -36,6 +37,7 @@ from headrace.pipeline import (
 )
 from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 START = parse("2026-01-01T00:00:00Z")
@@ -64,13 +66,16 @@ def main(case: str, root: str) -> Iterator[tuple[str, int]]:
     )
     store = open_store(root)
     landing = Landing(pipeline, store)
-    engine, files = LocalEngine(pipeline, store, landing), landing.new_files({})[OWN]
+    engine, files = (
+        LocalEngine(pipeline, store, landing, attempts_of(Catalog(store, pipeline.name))),
+        landing.new_files({})[OWN],
+    )
     yield "before", peak()
     results = []
-    for number, file in enumerate(files):
+    for file in files:
         computed = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
-        engine.write(computed, f"data/{number}")
-        results.append(computed.stages[0].result)
+        engine.write(computed, {})
+        results.append(computed.stepped[0].result)
     yield "after", peak()
     panes = [pane for result in results for pane in emitted(result) if pane.key == ("hot",)]
     if case == "pattern":

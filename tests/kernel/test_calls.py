@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
+from headrace.entrypoints.commits import attempts_of
 from headrace.model.time import Instant, parse
 from headrace.pipeline import (
     AfterCount,
@@ -56,6 +57,7 @@ from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
 from headrace.sources.planning import InputFile
 from headrace.state import storing
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import MemoryStore
 from tests.own_combiners import Span
 
@@ -160,13 +162,13 @@ FORMATS: dict[FileFormat, Callable[[pa.Table], bytes]] = {
 def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
     """Calls of functions from Python that the last of some epochs makes, reading and storing included."""
     store = MemoryStore()
-    engine = LocalEngine(tested, store, Landing(tested, store))
+    engine = LocalEngine(tested, store, Landing(tested, store), attempts_of(Catalog(store, tested.name)))
     for epoch in range(epochs):
         content = FORMATS[tested.source.format](table(rows, epoch))
         info = store.write(f"landing/{epoch}", content)
         files = {OWN: [InputFile(info.path, info.size, info.etag)]}
         if epoch < epochs - 1:
-            engine.write(engine.compute(files, START), f"data/{epoch}")
+            engine.write(engine.compute(files, START), {})
     called = 0
 
     def count_calls(frame: FrameType, event: str, argument: object) -> None:
@@ -177,7 +179,7 @@ def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
     sys.setprofile(count_calls)
     try:
         computed = engine.compute(files, Instant(START))
-        engine.write(computed, "data/last")
+        engine.write(computed, {})
     finally:
         sys.setprofile(before)
     assert computed.counts["accepted"] > 0.9 * rows

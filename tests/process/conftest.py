@@ -10,7 +10,7 @@ from tests.process.executors import Executed
 def executor(request: pytest.FixtureRequest) -> Executed:
     """``local``, or what ``on_both`` says."""
     name = getattr(request, "param", Executor.LOCAL)
-    return Executed(name, request.getfixturevalue("small") if name is Executor.SPARK else None)
+    return Executed(name, request.getfixturevalue("spark") if name is Executor.SPARK else None)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.entrypoints.audit_store import audit_path, read_audit
+from headrace.entrypoints.commits import attempts_of
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.recorded import progress_of
@@ -123,7 +124,7 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Execu
     land(tmp_path, 0, 2)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", max_epochs=1))
     head, damaged, store = head_of(tmp_path), newest_of(tmp_path, "state"), open_store(tmp_path.as_uri())
-    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store))
+    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog_of(tmp_path)))
     progress = progress_of(catalog_of(tmp_path), head)
     flip(damaged)
     engine.restore(head.epoch, progress, head.tables)  # from what was verified as it came into the cache

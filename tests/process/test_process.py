@@ -1,6 +1,7 @@
 """The main job on local files: overlap, failures on the way, audit and publish."""
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -8,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.local.epochs import Computed, LocalEngine
+from headrace.distribute.local.epochs import LocalComputed, LocalEngine
 from headrace.entrypoints import process as processing
 from headrace.entrypoints.audit_store import AuditFailedError, read_audit
 from headrace.entrypoints.backfill import BranchBehindError, cut_over
-from headrace.entrypoints.commits import Committer
+from headrace.entrypoints.commits import Committer, attempts_of
 from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import ChangedPipelineError
 from headrace.entrypoints.publish import publish_audited
@@ -24,6 +25,7 @@ from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import ByInput, Landing
 from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
@@ -69,19 +71,21 @@ def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_pa
     computed_next = threading.Event()
 
     class Overlapping(LocalEngine):
-        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> Computed:
+        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> LocalComputed:
             computed = super().compute(files, processing_time, **rest)
             if computed.epoch == 1:
                 computed_next.set()
             return computed
 
-        def write(self, computed: Computed, prefix: str) -> Written:
+        def write(self, computed: LocalComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
             if computed.epoch == 0:
                 assert computed_next.wait(SECONDS), "epoch 1 was not computed while epoch 0 was being written"
-            return super().write(computed, prefix)
+            return super().write(computed, tables)
 
     store = open_store(tmp_path.as_uri())
-    started = Started(Overlapping(CLICKS, store, Landing(CLICKS, store)), tmp_path)
+    started = Started(
+        Overlapping(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name))), tmp_path
+    )
     started.run()
     assert [m.epoch for m in started.committed] == [0, 1]
     check_catalog(store, CLICKS.name)
@@ -91,13 +95,15 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
     land(tmp_path, 0, 3)
 
     class Failing(LocalEngine):
-        def write(self, computed: Computed, prefix: str) -> Written:
+        def write(self, computed: LocalComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
             if computed.epoch == 1:
                 raise RetryError("the store is away")
-            return super().write(computed, prefix)
+            return super().write(computed, tables)
 
     store = open_store(tmp_path.as_uri())
-    started = Started(Failing(CLICKS, store, Landing(CLICKS, store)), tmp_path)
+    started = Started(
+        Failing(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name))), tmp_path
+    )
     with pytest.raises(RetryError, match="the store is away"):
         started.run()
     assert [m.epoch for m in started.committed] == [0]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.distribute.epoch import Computed
+from headrace.distribute.epoch import Attempt, Attempts, Computed
 from headrace.entrypoints.engines import Engine
 from headrace.entrypoints.recorded import signals_to_json
 from headrace.entrypoints.view_columns import ViewColumns
@@ -24,6 +24,16 @@ from headrace_snapshots.format.manifest import Manifest
 
 MAX_IN_FLIGHT = 2
 LOGS = ("panes", "late", "rejected", "inputs")
+
+
+def attempts_of(catalog: Catalog) -> Attempts:
+    """Names for epochs that become snapshots of ``catalog``."""
+
+    def attempt(epoch: int) -> Attempt:
+        snapshot_id = catalog.new_snapshot_id()
+        return Attempt(snapshot_id, catalog.data_prefix(epoch, snapshot_id))
+
+    return attempt
 
 
 class Committer:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from headrace.distribute.epoch import Attempt
 from headrace.entrypoints.audit import check_expectations, run_audit
 from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
-from headrace.entrypoints.commits import Committer
+from headrace.entrypoints.commits import Committer, attempts_of
 from headrace.entrypoints.damage import ways_out
 from headrace.entrypoints.engines import ExecutorSide
 from headrace.entrypoints.executors import Work, audited_files, choose, input_bytes, work_of_audit, work_of_run
@@ -264,7 +263,7 @@ class _Run:
             self.warn(restored.warning)
             sweep = True  # files that a full sweep had found are below the mark of older snapshots too
         files = self._listed(head, sweep) if self._replay is None else {}
-        engine = self.side.engine(self._attempt)
+        engine = self.side.engine(attempts_of(self.catalog))
         request = self.options.request
         committer = Committer(engine, self.catalog, claim, head, on_commit, request=request, counted=counted)
         try:
@@ -273,10 +272,6 @@ class _Run:
         finally:
             committer.close()
         return committed
-
-    def _attempt(self, epoch: int) -> Attempt:
-        snapshot_id = self.catalog.new_snapshot_id()
-        return Attempt(snapshot_id, self.catalog.data_prefix(epoch, snapshot_id))
 
     def _listed(self, head: Manifest | None, sweep: bool) -> ByInput:
         """The files to read after ``head``: those of the first look if they are still what it would find."""
