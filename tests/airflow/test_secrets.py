@@ -47,14 +47,14 @@ class Deployment:
         self.pipelines.mkdir()
         write_pipeline(self.pipelines, "clicks")
 
-    def run(self, keys: Mapping[str, str]) -> tuple[EndedRun, str]:
-        """A run of the process DAG under an Airflow with ``keys``, and the log of its task."""
+    def run(self, keys: Mapping[str, str], executor: str) -> tuple[EndedRun, str]:
+        """A run of the process DAG on ``executor`` under an Airflow with ``keys``, and the log of its task."""
         airflow = LocalAirflow(self.home, ROOT, {**keys, "HEADRACE_PIPELINES": str(self.pipelines)})
         self.secrets += airflow.passwords.values()
         try:
             airflow.start()
             airflow.api.wait_for_dag("headrace_clicks_process", _SECONDS)
-            run_id = airflow.api.trigger("headrace_clicks_process")
+            run_id = airflow.api.trigger("headrace_clicks_process", {"executor": executor})
             ended = airflow.api.wait_for_run("headrace_clicks_process", run_id, _SECONDS)
             return ended, "\n".join(airflow.api.log(ended.dag_id, ended.run_id, "process"))
         finally:
@@ -127,9 +127,9 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     clicks = [json.dumps({"user": "ada", "at": (start + timedelta(minutes=m)).isoformat()}) for m in range(5)]
     store.write("landing/clicks/a.jsonl", "\n".join([*clicks, "no JSON", ""]).encode())
 
-    succeeded, log = deployment.run(deployment.right)
+    succeeded, log = deployment.run(deployment.right, "spark")
     assert succeeded.state == "success", log
-    failed, log = deployment.run(deployment.wrong)
+    failed, log = deployment.run(deployment.wrong, "local")
     assert failed.tasks["process"] == "failed"
     assert "AWS_SECRET_ACCESS_KEY" in log  # which says where to look
     assert deployment.command(deployment.right, "log", "clicks") == 0

@@ -1,10 +1,13 @@
 """Which executor a run takes: the decision itself, what it is made of, and what a run tells of it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.entrypoints.cli import app
 from headrace.entrypoints.executors import Bounds, Work, choose, fitting, work_of
 from headrace.entrypoints.options import Mode, RunOptions
 from headrace.entrypoints.process import audit, process
@@ -17,6 +20,7 @@ from headrace.pipeline.executors import Choice
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, FILES, MODEST, clicks, land
 
 BOUNDS = Bounds(input=1000, state=500)
@@ -207,3 +211,16 @@ def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.Monkey
         process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=Lines(taken.append))
     assert taken[0].startswith("executor spark: auto: ")
     assert "of new input are more than 1 KB" in taken[0]
+
+
+def test_the_command_line_takes_every_executor(tmp_path: Path) -> None:
+    (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
+    (tmp_path / "landing/clicks").mkdir(parents=True)
+    (tmp_path / "landing/clicks/a.jsonl").write_text('{"user": "ann", "at": "2026-01-01T00:00:00Z", "amount": 1}\n')
+    given = ["run", str(tmp_path / "clicks.py"), "--root", tmp_path.as_uri(), "--format", "json", "--executor"]
+    done = CliRunner().invoke(app, [*given, "auto"])
+    result = json.loads(done.stdout)
+    assert result["executor"]["name"] == "local"
+    assert done.stderr.splitlines()[0] == f"executor local: {result['executor']['reason']}"
+    again = json.loads(CliRunner().invoke(app, [*given, "local"]).stdout)
+    assert (again["executor"], again["epochs"]) == ({"name": "local", "reason": "asked for"}, [])
