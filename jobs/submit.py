@@ -36,7 +36,8 @@ def main(arguments: list[str]) -> int:
     if given.end_with_input:
         Thread(target=_end_with_input, daemon=True).start()
     started_at = now()
-    _tell("::endgroup::")  # the task folds what is said until here
+    if given.executor != Executor.LOCAL:
+        _tell("::endgroup::")  # the task folds what Spark says while it starts
     try:
         result = _entry_point(given.action)(given.pipeline, given.root, _options(given), Lines(_tell))
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):

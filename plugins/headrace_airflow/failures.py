@@ -1,6 +1,7 @@
 """Typed errors in Airflow's terms: what a retry cannot help fails at once, the rest is retried."""
 
 import logging
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from traceback import format_exception
@@ -21,6 +22,7 @@ _ADVICE = {
 _REMEDIES = {
     branch.exit_code: branch.remedy for branch in (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
 }
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 def airflow_error(error: RunError) -> AirflowException:
@@ -30,9 +32,14 @@ def airflow_error(error: RunError) -> AirflowException:
 
 
 def error_of_exit_code(exit_code: int, detail: str) -> RunError:
-    """What is known of an application that left no result object; a code of its own making (137, say) is retried."""
+    """What is known of an application that left no result object; a code of its own making (137, say) is retried.
+
+    One below zero is that of a signal.
+    """
     remedy = _REMEDIES.get(exit_code, RetryError.remedy)
-    message = f"the application ended with exit code {exit_code} and no result; the last that it said: {detail}"
+    how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal.Signals(-exit_code).name}"
+    killer = "" if exit_code not in _KILLED else " (the operating system ends processes so when memory runs out)"
+    message = f"the application ended with {how}{killer} and no result; the last that it said: {detail}"
     return RunError("no_result", remedy, message)
 
 

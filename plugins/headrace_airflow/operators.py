@@ -96,7 +96,8 @@ class HeadraceOperator(SparkSubmitOperator):
         if result is not None and result.error is not None:
             raise airflow_error(result.error)  # what the application said of it is in the log already
         if result is None or not ended.well:
-            self.log.info("::endgroup::")
+            if choice.name is Executor.SPARK:
+                self.log.info("::endgroup::")
             raise airflow_error(error_of_exit_code(ended.exit_code, ended.said))
         for warning in result.warnings:
             self.log.warning(warning)
@@ -130,7 +131,6 @@ class HeadraceOperator(SparkSubmitOperator):
     def _on_its_own(self, arguments: list[str]) -> Ended:
         """Run submit.py in a process of this task's own."""
         self._own = OwnProcess(local_memory())
-        self.log.info("::group::The process starts")  # submit.py ends the fold
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
         return self._own.run(command, lambda line: self.log.info("%s", redacted(line)))
 

@@ -1,11 +1,11 @@
 """A process of a task's own: what it says, what it may take, and its end, with that of all that it has started."""
 
 import os
+import select
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from headrace.errors import FixConfigError
 from headrace_airflow.settings import LOCAL_MEMORY
 
 _LOOK_SECONDS: Final = 0.1
+_CHUNK: Final = 2**16
 _GONE_SECONDS: Final = 4.0
 """Airflow kills a task that takes longer than five to end."""
 _PROC: Final = Path("/proc")
@@ -47,7 +48,7 @@ class OwnProcess:
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._took: int | None = None
 
@@ -60,21 +61,14 @@ class OwnProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="backslashreplace",
             start_new_session=True,
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        said = ""
         try:
             if self._stopped:  # while it started
                 self.stop()
-            with self._memory_watched(process.pid):
-                for line in process.stdout:
-                    said = line.rstrip("\n")
-                    tell(said)
-                _wait_for(process.pid)
+            said = self._followed(process.pid, process.stdout.fileno(), tell)
         finally:
             self.stop()
             process.stdin.close()
@@ -98,32 +92,35 @@ class OwnProcess:
         if process is None or process.returncode is not None:
             return
         _kill(process.pid)
-        _wait_for(process.pid)
         Retrying(stop=stop_after_delay(_GONE_SECONDS), wait=wait_fixed(0.02), retry=retry_if_result(bool))(
             _running, process.pid
         )
 
-    @contextmanager
-    def _memory_watched(self, group: int) -> Iterator[None]:
-        """Kill the group as soon as it takes too much. (A limit of the kernel's for a process counts what is reserved
-        and never used, and native code that gets no more memory may hang.)
+    def _followed(self, pid: int, output: int, tell: Callable[[str], None]) -> str:
+        """Tell each line until the process has ended and said all; the last. Kill the group once it takes too much.
+
+        It never waits for long: a signal that comes just before a call that waits is heard behind it. (A limit of the
+        kernel's for a process counts what is reserved and never used, and native code that gets no more may hang.)
         """
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(_LOOK_SECONDS):
-                if (taken := memory_of(group)) > self._memory:
-                    self._took = taken
-                    _kill(group)
-                    return
-
-        thread = threading.Thread(target=watch, name="memory of the run", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+        said, rest, is_open = "", b"", True
+        while True:
+            has_ended = _has_ended(pid)  # what it has said until then is there to be read
+            is_ready = bool(select.select([output] if is_open else [], [], [], _LOOK_SECONDS)[0])
+            if self._took is None and (taken := memory_of(pid)) > self._memory:
+                self._took = taken
+                _kill(pid)
+            chunk = os.read(output, _CHUNK) if is_ready else b""
+            is_open = is_open and (bool(chunk) or not is_ready)
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                said = line.decode(errors="backslashreplace")
+                tell(said)
+            if has_ended and not chunk:
+                break
+        if rest:
+            said = rest.decode(errors="backslashreplace")
+            tell(said)
+        return said
 
 
 def memory_of(group: int) -> int:
@@ -138,9 +135,9 @@ def memory_of(group: int) -> int:
 
 
 def _running(group: int) -> list[int]:
-    """The processes of ``group`` that have not ended (Linux; elsewhere none)."""
+    """The processes of ``group`` that have not ended (Linux; elsewhere the first of them alone)."""
     if not _PROC.is_dir():
-        return []
+        return [] if _has_ended(group) else [group]
     pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
     return [pid for pid in pids if _is_of(pid, group)]
 
@@ -160,7 +157,9 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _wait_for(pid: int) -> None:
-    """Until ``pid`` has ended; its group's number stays taken."""
-    with suppress(ChildProcessError):
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+def _has_ended(pid: int) -> bool:
+    """Whether this child has ended; its number stays taken until somebody waits for it."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True

@@ -19,6 +19,13 @@ echo "$@" >> "$SUBMITTED"
 exit 137
 """
 
+SHOT = """
+import os, signal, sys
+if sys.argv[0].endswith("submit.py"):
+    print("shot", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 STORY = (
     TASKS
     + """
@@ -37,6 +44,7 @@ done["cut over"] = execute("backfill", "audit", "quick")
 
 land("a.jsonl", 1, "exact", "no JSON")
 done["bad data"] = execute("process", "process", "exact", executor="local")
+done["killed"] = execute("process", "process", "shot")
 os.environ["HEADRACE_AUTO_INPUT"] = "10"
 land("a.jsonl", 1, "large")
 done["much to do"] = execute("process", "process", "large")
@@ -52,6 +60,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     write_pipeline(folder, "quick", options="executor=Executor.AUTO")
     write_pipeline(folder, "large", options="executor=Executor.AUTO")
     write_pipeline(folder, "exact", source="max_rejected=0,")
+    shot = write_pipeline(folder, "shot", options="executor=Executor.LOCAL")
+    shot.write_text(shot.read_text() + SHOT)
     binary = folder / "bin" / "spark-submit"
     binary.parent.mkdir()
     binary.write_text(SPARK_SUBMIT)
@@ -99,3 +109,12 @@ def test_errors_of_a_process_of_the_tasks_own_are_typed(done: Any) -> None:
     assert answer["raised"] == "AirflowFailException"
     assert answer["message"].startswith("data")
     assert "max_rejected" in answer["message"]
+
+
+def test_a_process_that_is_killed_is_worth_another_attempt(done: Any) -> None:
+    answer = done["killed"]
+    assert answer["raised"] == "AirflowException"
+    assert (
+        "ended with signal SIGKILL (the operating system ends processes so when memory runs out)" in answer["message"]
+    )
+    assert "the last that it said: shot" in answer["message"]

@@ -117,12 +117,12 @@ def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
 
 
 def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> None:
-    before = signal.signal(signal.SIGALRM, lambda *_: family.own.stop())
+    before = signal.signal(signal.SIGUSR1, lambda *_: family.own.stop())
     try:
-        threading.Thread(target=lambda: family.started.wait(60) and os.kill(os.getpid(), signal.SIGALRM)).start()
+        threading.Thread(target=lambda: family.started.wait(60) and os.kill(os.getpid(), signal.SIGUSR1)).start()
         ended = family.run()
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGUSR1, before)
     assert ended.exit_code == -signal.SIGKILL
     assert [gone(pid) for pid in family.pids] == [True, True]
 
@@ -153,6 +153,26 @@ def test_children_that_outlive_their_parent_are_ended_with_it() -> None:
     ended, told = run(leaves)
     assert ended.well
     assert gone(int(told[0]))
+
+
+def test_children_that_keep_the_output_open_do_not_hold_a_run_up() -> None:
+    leaves = (
+        "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
+        "print(child.pid, end='')"
+    )
+    ended, told = run(leaves)
+    assert ended.well
+    assert gone(int(told[0]))
+
+
+def test_long_output_and_output_that_is_closed_early_are_told_whole() -> None:
+    ended, told = run("print('x' * 10**6); print('y\\n' * 10**5, end='')")
+    assert (ended.well, told[0]) == (True, "x" * 10**6)
+    assert told[1:] == ["y"] * 10**5
+    ended, told = run(
+        "import os, sys, select; print('last', flush=True); os.close(1); os.close(2); select.select([], [], [], 0.5)"
+    )
+    assert (ended.well, told) == (True, ["last"])
 
 
 @pytest.mark.slow
