@@ -143,8 +143,9 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     assert event["watermark"] == "2026-11-20T00:08:00Z"
 
     land(store, "clicks", "b.jsonl", range(10, 20))
-    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1, **LOCAL})
+    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1})
     assert second.state == "success", log(airflow.api, second, "process")
+    assert "executor spark: the pipeline's own" in log(airflow.api, second, "process")
     (event,) = airflow.api.asset_events(second.dag_id, second.run_id)
     assert event["epoch"] == 1
 

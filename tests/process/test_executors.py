@@ -60,8 +60,6 @@ def test_whoever_chose_before_the_run_says_why() -> None:
         (Work(1000, 500), Executor.LOCAL, "1000 bytes of new input and 500 bytes of state"),
         (Work(1001, 500), Executor.SPARK, "1001 bytes of new input are more than 1000 bytes (HEADRACE_AUTO_INPUT)"),
         (Work(1000, 501), Executor.SPARK, "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
-        (Work(10**9, 10**9, Executor.LOCAL), Executor.LOCAL, "was written by executor local"),
-        (Work(0, 0, Executor.SPARK), Executor.SPARK, "was written by executor spark"),
     ],
 )
 def test_auto_takes_what_fits_and_says_why(before: Work, executor: Executor, reason: str) -> None:
@@ -148,7 +146,7 @@ def test_the_work_is_what_has_landed_behind_the_state(tmp_path: Path) -> None:
     land(tmp_path, FILES, FILES + 2)
     state = state_bytes(head(tmp_path))
     assert state > 0
-    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, FILES), state, Executor.LOCAL)
+    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, FILES), state)
     assert work(tmp_path, "recover", snapshot=first.snapshot).input == landed_bytes(tmp_path, 2)
     assert work(tmp_path, "backfill", branch="backfill") == Work(landed_bytes(tmp_path))
     auditing = work(tmp_path, "audit")
@@ -164,7 +162,7 @@ def test_a_head_that_cannot_be_read_is_sized_by_what_is_below_it(tmp_path: Path)
     process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
     store = open_store(root)
     store.write(f"clicks/manifests/{head(tmp_path).snapshot_id}.json", b"no manifest")
-    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, 4), state_bytes(below), Executor.LOCAL)
+    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, 4), state_bytes(below))
 
 
 def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
