@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model.time import NEVER, Instant
+from headrace.program import columns as c
 from headrace.program.firing import Clocks
+from headrace.state import layers as growing
 from headrace.state import storing
 from headrace.state.cache import LayerCache
 from headrace.state.groups import parts
@@ -73,6 +75,19 @@ def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[in
     assert found == {row.key for row in rows if row.key in due and row.status != 2}
     waiting = [row.due_event for row in rows if row.due_event >= before]
     assert layers.next_due(Instant(before), Instant(now))[0] == min(waiting, default=NEVER)
+
+
+@given(st.lists(BATCHES, max_size=5), st.integers(0, 11), st.sampled_from([1, 3, 64]), st.sampled_from([2, 64]))
+@settings(examples(200))
+def test_the_earliest_hold_is_that_of_an_open_window(
+    batches: list[list[Row]], watermark: int, few: int, bits: int
+) -> None:
+    runs = (storing.Run(batch(rows, epoch, bits)) for epoch, rows in enumerate(batches))
+    layers = Layers(STAGE, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
+    newest = {(row.key, row.start): row for rows in batches for row in rows}
+    holds = [row.hold for row in newest.values() if row.status == c.OPEN and row.hold is not None]
+    with mock.patch.object(growing, "FEW", few):
+        assert layers.earliest_hold(Instant(watermark)) == min([watermark, *holds])
 
 
 def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:

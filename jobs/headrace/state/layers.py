@@ -1,15 +1,13 @@
 """The state of a stage as immutable layers: what an epoch looks up in them, and how they grow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from headrace.kernel.groups import truths
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import Hashes, distinct, hashes_of, lookup, newest, rows_of, there, told
 from headrace.model.time import NEVER, Instant
@@ -19,6 +17,9 @@ from headrace.program.firing import Clocks
 from headrace.state.layering import LayerChange, StateLayer, expired, put_on_top, with_stored
 from headrace.state.merging import merge_layers
 from headrace.state.runs import Run
+
+FEW = 64
+"""Rows of a run that are looked at for the earliest hold at first."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,14 @@ class Layers:
 
     def earliest_hold(self, watermark: Instant) -> Instant:
         """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1)."""
-        holding = [run.rows for run in self.runs if run.deadlines.hold < watermark]
-        if not holding:
-            return watermark
-        wanted = [hashes_of(rows, _holds_below(rows, watermark)) for rows in holding]
-        found = distinct(wanted)
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
-        rows = newest(self.stage, [rows_of(run.rows.select(looked_at), found) for run in self.runs])
-        is_open = pc.equal(rows.column(c.STATUS), c.OPEN)
-        earliest = pc.min(rows.column(c.HOLD).filter(is_open)).as_py()
-        return watermark if earliest is None else Instant(min(earliest, watermark))
+        columns = [run.rows.select(looked_at) for run in self.runs]
+        for bound, hashes in _by_hold(self.runs, watermark):
+            rows = newest(self.stage, [rows_of(run, hashes) for run in columns])
+            holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), c.OPEN))).as_py()
+            if holds is not None and holds <= bound:
+                return Instant(holds)
+        return watermark
 
     def grown(self, changes: pa.RecordBatch | None, epoch: int, watermark: Instant) -> "tuple[Layers, LayerChange]":
         """With what an epoch that came to ``watermark`` changed on top; expired layers go, those of similar size become
@@ -91,5 +90,20 @@ class Layers:
         return StateLayer((Run(rows),), epoch, epoch, expires)
 
 
-def _holds_below(rows: pa.RecordBatch, watermark: Instant) -> NDArray[np.bool_]:
-    return truths(pc.less(rows.column(c.HOLD), int(watermark)))
+def _by_hold(runs: Sequence[Run], watermark: Instant) -> Iterator[tuple[int, Hashes]]:
+    """The hashes of rows whose hold is before ``watermark``, the earliest first: a few, among which are all whose hold
+    is before a bound, and then, since newer rows may supersede all of them, ever more up to the next bound.
+    """
+    indexes, few = [run.deadlines.hold for run in runs], FEW
+    begins, last = [0] * len(runs), [int(np.searchsorted(index.times, watermark)) for index in indexes]
+    while begins != last:
+        ends = [min(begin + few, end) for begin, end in zip(begins, last, strict=True)]
+        cut_off = [int(index.times[a - 1]) for index, a, b in zip(indexes, ends, last, strict=True) if a < b]
+        bound = min(cut_off, default=int(watermark) - 1)
+        ends = [
+            min(end, int(np.searchsorted(index.times, bound, "right")))
+            for index, end in zip(indexes, ends, strict=True)
+        ]
+        places = zip(runs, indexes, begins, ends, strict=True)
+        yield bound, distinct([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
+        begins, few = ends, few * 8

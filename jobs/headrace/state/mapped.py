@@ -1,7 +1,7 @@
 """The working form of a data file: uncompressed Arrow on the local disk, mapped into memory where it is looked at.
 
 A file in the format of Arrow IPC with one record batch of one row: the rows of the run as a list of structs, and beside
-them what is dear to work out of many: when they want activations, and the least hold.
+them what is dear to work out of many: when they want activations and what they hold, as sorted columns.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.state.runs import DeadlineIndex, Deadlines, Run
 
-FORM = 1
+FORM = 2
 """Changes with whatever would be read as something else."""
 
-_ROWS, _HOLD = "rows", "hold"
-_INDEXES = ("event", "time")
+_ROWS = "rows"
+_INDEXES = ("event", "time", "hold")
 
 
 def write_run(path: Path, run: Run, notes: Mapping[str, str]) -> None:
@@ -29,7 +28,6 @@ def write_run(path: Path, run: Run, notes: Mapping[str, str]) -> None:
         for name in _INDEXES:
             index: DeadlineIndex = getattr(run.deadlines, name)
             columns |= {f"{name}_times": _one(pa.array(index.times)), f"{name}_rows": _one(pa.array(index.rows))}
-        columns[_HOLD] = pa.array([int(run.deadlines.hold)], pa.int64())
     batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(dict(notes))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -47,10 +45,9 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[Run, Mapping[str, str]] | N
 
 def _run(batch: pa.RecordBatch, schema: pa.Schema) -> Run:
     rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
-    if _HOLD not in batch.schema.names:
+    if c.DUE_EVENT not in schema.names:
         return Run(rows)
-    event, time = (_index(batch, name, rows.num_rows) for name in _INDEXES)
-    return Run(rows, Deadlines(event, time, Instant(batch.column(_HOLD)[0].as_py())))
+    return Run(rows, Deadlines(*(_index(batch, name, rows.num_rows) for name in _INDEXES)))
 
 
 def _index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
@@ -63,7 +60,6 @@ def _form(schema: pa.Schema) -> pa.Schema:
     if c.DUE_EVENT in schema.names:
         for name in _INDEXES:
             fields += [(f"{name}_times", pa.large_list(pa.int64())), (f"{name}_rows", pa.large_list(pa.uint32()))]
-        fields.append((_HOLD, pa.int64()))
     return pa.schema(fields)
 
 

@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.groups import Ints
@@ -19,8 +18,8 @@ Rows = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class DeadlineIndex:
-    """The activations that rows want: ascending ``times``, and of each the row that wants it, ``begin`` the first one
-    that counts and ``length`` how many do. What is said of times alone holds for all rows, so for some it is a bound.
+    """Times of rows in their order: ascending ``times``, and the row of each, ``begin`` the first one that counts and
+    ``length`` how many do. What is said of times alone holds for all rows, so for some it is a bound.
     """
 
     times: Ints
@@ -30,7 +29,7 @@ class DeadlineIndex:
 
     @classmethod
     def of(cls, dues: Ints) -> "DeadlineIndex":
-        """Of a column of dues, NEVER where a row wants none."""
+        """Of a column of times, NEVER where a row has none."""
         rows = np.flatnonzero(dues < NEVER)
         order = rows[_order(dues[rows])]
         return cls(dues[order], order.astype(np.uint32), 0, len(dues))
@@ -40,17 +39,21 @@ class DeadlineIndex:
         return DeadlineIndex(self.times, self.rows, self.begin + begin, length)
 
     def rows_in(self, low: int, high: int) -> Ints:
-        """The rows that want an activation at a time in [low, high)."""
-        found = self.rows[slice(*np.searchsorted(self.times, [low, high]))].astype(np.int64) - self.begin
+        """The rows whose time is in [low, high)."""
+        return self.rows_at(*np.searchsorted(self.times, [low, high]).tolist())
+
+    def rows_at(self, first: int, after: int) -> Ints:
+        """The rows of the times from place ``first`` to before ``after``."""
+        found = self.rows[first:after].astype(np.int64) - self.begin
         own: Ints = found[(found >= 0) & (found < self.length)]
         return own
 
     def any_in(self, low: int, high: int) -> bool:
-        """Whether an activation may be due at a time in [low, high)."""
+        """Whether a row may have a time in [low, high)."""
         return bool(np.searchsorted(self.times, low) < np.searchsorted(self.times, high))
 
     def next_from(self, at: int) -> Instant:
-        """A lower bound of the first activation at ``at`` or later, NEVER if there is none before the end of time."""
+        """A lower bound of the first time at ``at`` or later, NEVER if there is none before the end of time."""
         found = int(np.searchsorted(self.times, at))
         first = int(self.times[found]) if found < len(self.times) else int(NEVER)
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
@@ -58,22 +61,21 @@ class DeadlineIndex:
 
 @dataclass(frozen=True)
 class Deadlines:
-    """What the rows of a run want: watermarks, processing times, and a lower bound of their holds."""
+    """What the rows of a run want and hold: watermarks and processing times at which they want an activation, holds."""
 
     event: DeadlineIndex
     time: DeadlineIndex
-    hold: Instant
+    hold: DeadlineIndex
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "Deadlines":
         """Of state rows."""
-        least = pc.min(rows.column(c.HOLD)).as_py()
-        event, time = (DeadlineIndex.of(rows.column(name).to_numpy()) for name in (c.DUE_EVENT, c.DUE_TIME))
-        return cls(event, time, NEVER if least is None else Instant(least))
+        columns = (rows.column(name).fill_null(int(NEVER)) for name in (c.DUE_EVENT, c.DUE_TIME, c.HOLD))
+        return cls(*(DeadlineIndex.of(column.to_numpy()) for column in columns))
 
     def within(self, begin: int, length: int) -> "Deadlines":
         """Those of a part of the rows."""
-        return Deadlines(self.event.within(begin, length), self.time.within(begin, length), self.hold)
+        return Deadlines(*(index.within(begin, length) for index in (self.event, self.time, self.hold)))
 
 
 @dataclass(frozen=True)
