@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
+from headrace.entrypoints.commits import attempts_of
 from headrace.entrypoints.on_local import OnLocal
 from headrace.entrypoints.process import process
 from headrace.entrypoints.reading import read
@@ -62,8 +63,9 @@ def restored(store: ObjectStore, manifest: Manifest) -> LocalEngine:
     side = OnLocal(CLICKS, store, landing)
     for table, file in state_files(manifest):
         side.verify(table, file)
-    engine = side.engine()
-    engine.restore(manifest.epoch, progress_of(Catalog(store, CLICKS.name), manifest), manifest.tables)
+    catalog = Catalog(store, CLICKS.name)
+    engine = side.engine(attempts_of(catalog))
+    engine.restore(manifest.epoch, progress_of(catalog, manifest), manifest.tables)
     return engine
 
 
