@@ -183,8 +183,8 @@ def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
     finally:
         sys.setprofile(before)
     assert computed.counts["accepted"] > 0.9 * rows
-    assert computed.stages[0].result is not None
-    assert len(computed.stages[0].result.emission.row) > 0.9 * rows * KEYS
+    assert computed.stepped[0].result is not None
+    assert len(computed.stepped[0].result.emission.row) > 0.9 * rows * KEYS
     return called
 
 

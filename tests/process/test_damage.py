@@ -131,7 +131,7 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Execu
     for file in default_cache().folder.glob("*.arrow"):
         file.unlink()
     default_cache.cache_clear()
-    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store))
+    engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog_of(tmp_path)))
     with pytest.raises(BrokenObjectError, match=damaged.name):
         engine.restore(head.epoch, progress, head.tables)
 
