@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from headrace.distribute.spark.jvm import LOOPBACK, driver_java_options, is_local, log_options, new_log
+from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.entrypoints.options import MAIN
 from headrace.entrypoints.results import Action, RunResult, read, redacted
 from headrace.errors import FixConfigError
@@ -150,7 +150,7 @@ class HeadraceOperator(SparkSubmitOperator):
         log = new_log(run_id)
         self.log.info("what Spark says goes to a file on this worker: %s", log)
         options = " ".join(part for part in (driver_java_options(), log_options(log)) if part)
-        local = LOOPBACK if is_local(master) else {}
+        local = LOCAL_MASTER if is_local(master) else {}
         self.conf = {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options}
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headrace.distribute.spark.session import BACKGROUND_POOL, in_background_pool, tasks_of
+from headrace.distribute.spark.application import BACKGROUND_POOL, in_background_pool, tasks_of
 from headrace.distribute.spark.types import SparkSession
 
 

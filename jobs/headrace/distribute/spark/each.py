@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from headrace.distribute.spark.application import tasks_of
 from headrace.distribute.spark.errors import spark_errors
-from headrace.distribute.spark.session import tasks_of
 from headrace.distribute.spark.travelling import travels
 from headrace.distribute.spark.types import SparkSession
 from headrace.pipeline.code import modules_of

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from headrace.distribute.epoch import Attempts
+from headrace.distribute.spark.application import bring_packages, in_background_pool, tasks_of
 from headrace.distribute.spark.runner import SparkRunner
-from headrace.distribute.spark.session import in_background_pool, tasks_of
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.work import Work
@@ -25,6 +25,7 @@ class SparkEngine(TasksEngine):
     def __init__(
         self, spark: SparkSession, pipeline: Pipeline, store: ObjectStore, landing: Landing, attempts: Attempts
     ) -> None:
+        bring_packages(spark)
         work = Work.of(pipeline, store, landing)
         super().__init__(work, attempts, SparkRunner(spark, work, tasks_of(spark)))
         self._spark = spark

@@ -26,12 +26,15 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "headrace"
 
 
-LOOPBACK = {
+LOCAL_MASTER = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
+    "spark.python.daemon.module": "headrace.distribute.spark.daemon",
 }
-"""For a local master, whose driver nobody else has to reach. Others need an address, and a secret of their own."""
+"""For a local master, whose driver nobody else has to reach, and whose workers import what the driver does. Others need
+an address, and a secret of their own.
+"""
 
 
 def is_local(master: str) -> bool:

@@ -2,6 +2,7 @@
 repartitioned by part, and no row of it is anything but a blob to Spark.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from headrace.distribute.spark.application import runs_here
 from headrace.distribute.spark.errors import spark_errors
 from headrace.distribute.spark.functions import applied
 from headrace.distribute.spark.travelling import travels
@@ -49,6 +51,14 @@ class SparkRunner:
             travels(module)
         found: bytes = cloudpickle.dumps(pipeline)  # type: ignore[no-untyped-call]
         return found
+
+    def environment(self) -> dict[str, str]:
+        """The variables that say where storage is, and with which keys, for tasks on other machines. They go with the
+        tasks, never into Spark's configuration.
+        """
+        if runs_here(self._spark):
+            return {}
+        return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 
     def epoch(self, plan: EpochPlan) -> Batches:
         """What the tasks of the last level say."""
@@ -90,13 +100,13 @@ class SparkRunner:
 def read_input(plan: EpochPlan, name: str, numbers: Batches) -> Iterator[pa.RecordBatch]:
     """The records of an input in the shares whose ``numbers`` the first column has, as rows of Spark's."""
     for number in _first_column(numbers):
-        yield from read_rows(Task(plan, work_of(plan.pipeline, plan.root), number), name)
+        yield from read_rows(Task(plan, work_of(plan.where), number), name)
 
 
 def read_elements(plan: EpochPlan, numbers: Batches) -> Iterator[pa.RecordBatch]:
     """The panes in the files whose ``numbers`` the first column has."""
     for number in _first_column(numbers):
-        yield from read_panes(Task(plan, work_of(plan.pipeline, plan.root), number))
+        yield from read_panes(Task(plan, work_of(plan.where), number))
 
 
 def map_made(plan: EpochPlan, name: str, base: int, batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -3,9 +3,8 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -13,13 +12,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.distribute.spark.errors import starting
-from headrace.distribute.spark.jvm import LOOPBACK, driver_java_options
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-BACKGROUND_POOL = "background"
-"""The FAIR pool of jobs that write snapshots while the next epoch computes."""
+from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
 
@@ -38,7 +31,6 @@ _CONF = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # blobs of 16 MB: a few of them fill a batch
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
-    "spark.python.daemon.module": "headrace.distribute.spark.daemon",
 }
 
 
@@ -71,12 +63,6 @@ def spark_session(
         return builder.getOrCreate()
 
 
-def tasks_of(spark: SparkSession) -> int:
-    """How many tasks of an epoch run beside each other: as many as the application has cores, or TASKS_VARIABLE."""
-    stated = os.environ.get(TASKS_VARIABLE)
-    return max(1, int(stated) if stated else spark.sparkContext.defaultParallelism)
-
-
 def is_submitted() -> bool:
     """Whether spark-submit started this process, and the JVM before it."""
     return _SUBMITTED in os.environ
@@ -94,31 +80,13 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
 DRIVER_MEMORY = "HEADRACE_DRIVER_MEMORY"
 """Variable of the driver's memory (1g if it is not set), where Headrace starts the JVM itself."""
 
-TASKS_VARIABLE = "HEADRACE_TASKS"
-"""Variable of how many tasks of an epoch run beside each other (default: the application's cores)."""
-
-
-def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, R]:
-    """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
-
-    def pooled(*args: P.args, **kwargs: P.kwargs) -> R:
-        context = spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
-        try:
-            return run(*args, **kwargs)
-        finally:
-            # the typing of pyspark forgets that None clears a property
-            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
-
-    return pooled
-
 
 def _launch_conf(cores: int | None) -> dict[str, str]:
     """What only counts before the JVM starts."""
     settings = {
         "spark.master": f"local[{cores or '*'}]",
         "spark.driver.memory": os.environ.get(DRIVER_MEMORY, "1g"),
-        **LOOPBACK,
+        **LOCAL_MASTER,
     }
     options = driver_java_options()
     if options:

@@ -19,7 +19,7 @@ from headrace.distribute.tasks.exchange import hear
 from headrace.distribute.tasks.fold import FoldPlan
 from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound
 from headrace.distribute.tasks.outcome import Outcome
-from headrace.distribute.tasks.plan import EpochPlan, shares
+from headrace.distribute.tasks.plan import EpochPlan, Where, shares
 from headrace.distribute.tasks.work import Work
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
@@ -51,6 +51,9 @@ class Runner(Protocol):
     def pickled(self, pipeline: Pipeline) -> bytes:
         """``pipeline`` so that tasks can load it."""
 
+    def environment(self) -> Mapping[str, str]:
+        """Variables that tasks lack there."""
+
     def epoch(self, plan: EpochPlan) -> Iterable[pa.RecordBatch]:
         """What the tasks of the last level say."""
 
@@ -76,7 +79,7 @@ class TasksEngine:
         self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
         self.progress = Progress()
         self.epoch = -1
-        self._pickled = runner.pickled(self.pipeline)
+        self._where = Where(runner.pickled(self.pipeline), self.store.uri, runner.environment())
 
     def _table_names(self) -> list[str]:
         return [*state_tables(self.pipeline), *([IDS] if self.pipeline.deduplicate is not None else [])]
@@ -111,8 +114,7 @@ class TasksEngine:
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
         plan = EpochPlan(
-            pipeline=self._pickled,
-            root=self.store.uri,
+            where=self._where,
             prefix=attempt.prefix,
             epoch=self.epoch + 1,
             processing_time=Instant(max(self.progress.processing_time, processing_time)),
@@ -199,7 +201,7 @@ class TasksEngine:
         below.
         """
         files = tuple(file for layer in layers for file in layer.files)
-        plan = FoldPlan(self._pickled, self.store.uri, prefix, files, self.runner.parts, bottom)
+        plan = FoldPlan(self._where, prefix, files, self.runner.parts, bottom)
         above = Above.of(hear(self.runner.fold(plan)))
         if above.error is not None:
             raise above.error.error()

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from headrace.distribute.tasks.exchange import say
 from headrace.distribute.tasks.found import Failure, Files, Folded, Passed
+from headrace.distribute.tasks.plan import Where
 from headrace.distribute.tasks.work import file_name, work_of
 from headrace.distribute.views import newest_records
 from headrace.errors import HeadraceError, RetryError
@@ -19,12 +20,9 @@ from headrace.state.groups import parts as cut
 
 @dataclass(frozen=True)
 class FoldPlan:
-    """``files`` to merge into new ones below ``prefix`` of the store at ``root``. ``bottom``: nothing lies below them,
-    and retractions go.
-    """
+    """``files`` to merge into new ones below ``prefix``. ``bottom``: nothing lies below them, and retractions go."""
 
-    pipeline: bytes
-    root: str
+    where: Where
     prefix: str
     files: Files
     parts: int
@@ -37,7 +35,7 @@ def fold_level(plan: FoldPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa
         for part in batch.column(0).to_pylist():
             error: Failure | None = None
             files: Files = ()
-            work = work_of(plan.pipeline, plan.root)
+            work = work_of(plan.where)
             before = work.requests()
             try:
                 files = _fold(plan, part)
@@ -50,7 +48,7 @@ def fold_level(plan: FoldPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def _fold(plan: FoldPlan, part: int) -> Files:
-    work, own = work_of(plan.pipeline, plan.root), cut(plan.parts)[part]
+    work, own = work_of(plan.where), cut(plan.parts)[part]
     stage = work.stages[-1]
     files = [file for file in plan.files if own.overlaps(file.groups)]
     rows = read_rows(work.store, files, stage.pane_schema)

@@ -25,10 +25,14 @@ class Here:
         """``pipeline`` so that tasks can load it."""
         return pickle.dumps(pipeline)
 
+    def environment(self) -> dict[str, str]:
+        """They have all that this process has."""
+        return {}
+
     def epoch(self, plan: EpochPlan) -> Iterable[pa.RecordBatch]:
         """What the tasks of the last level say."""
         rows = map_level(plan, _numbers(len(plan.shares)))
-        for level in range(levels_below(work_of(plan.pipeline, plan.root))):
+        for level in range(levels_below(work_of(plan.where))):
             rows = _level(plan, level, rows)
         return rows
 

@@ -36,7 +36,7 @@ def map_level(plan: EpochPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa
     """What the shares say whose ``numbers`` the first column has."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            task = Task(plan, work_of(plan.pipeline, plan.root), number)
+            task = Task(plan, work_of(plan.where), number)
             yield from _said(task, plan.parts, None, partial(map_share, task))
 
 
@@ -46,7 +46,7 @@ def rows_level(plan: EpochPlan, name: str, number: int, batches: Iterable[pa.Rec
     """
     rows = [batch for batch in batches if batch.num_rows]
     if rows:
-        task = Task(plan, work_of(plan.pipeline, plan.root), number)
+        task = Task(plan, work_of(plan.where), number)
         run: Callable[[], Ran] = (
             partial(map_panes, task, rows) if plan.first_stage else partial(map_rows, task, name, rows)
         )
@@ -56,7 +56,7 @@ def rows_level(plan: EpochPlan, name: str, number: int, batches: Iterable[pa.Rec
 def nothing_level(plan: EpochPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Says that there is an epoch to do to stages whose elements go through a user's own code, and may be none."""
     del numbers
-    task = Task(plan, work_of(plan.pipeline, plan.root), 0)
+    task = Task(plan, work_of(plan.where), 0)
     yield from _said(task, plan.parts, None, lambda: (PanesFound(), {}))
 
 
@@ -67,7 +67,7 @@ def level_below(plan: EpochPlan, level: int, batches: Iterable[pa.RecordBatch]) 
     rows = [batch for batch in batches if batch.num_rows]
     if not rows:  # every part hears of every task: this is none
         return
-    work = work_of(plan.pipeline, plan.root)
+    work = work_of(plan.where)
     task = Task(plan, work, rows[0].column("part")[0].as_py())
     heard = hear(rows)
     above = Above.of(heard)

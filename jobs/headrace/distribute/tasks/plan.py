@@ -22,17 +22,27 @@ Share = tuple[tuple[str, InputFile], ...]
 
 
 @dataclass(frozen=True)
+class Where:
+    """Where tasks find their pipeline, which is pickled once for all epochs, and the store that they read and write.
+    ``environment``: variables that processes on other machines lack, such as the keys of that store.
+    """
+
+    pipeline: bytes
+    root: str
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
 class EpochPlan:
-    """One epoch. ``pipeline`` is it pickled, once for all epochs; ``clocks`` (of inputs by name) and ``stages`` are as
-    the last epoch left them, ``tables`` the layers that it left. Tasks store what they have to below ``prefix`` of the
-    store at ``root``. ``merges``: of some tables the number of the layer from which on all become one.
+    """One epoch. ``clocks`` (of inputs by name) and ``stages`` are as the last epoch left them, ``tables`` the layers
+    that it left. Tasks store what they have to below ``prefix``. ``merges``: of some tables the number of the layer
+    from which on all become one.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
     with ``first_stage``, what the stage ``above`` passed on, and its panes, the ``elements``.
     """
 
-    pipeline: bytes
-    root: str
+    where: Where
     prefix: str
     epoch: int
     processing_time: Instant

@@ -1,5 +1,6 @@
 """What the tasks of one pipeline share within a process: it compiled, and the stores that it reads and writes."""
 
+import os
 import pickle
 import uuid
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.plan import EpochPlan, Where
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Pipeline
@@ -63,9 +64,14 @@ class Work:
         return {kind: count - before.get(kind, 0) for kind, count in self.requests().items()}
 
 
+def work_of(where: Where) -> Work:
+    """The work of a pipeline: the same object for all tasks of a process."""
+    os.environ.update(where.environment)
+    return _work(where.pipeline, where.root)
+
+
 @lru_cache(_PIPELINES)
-def work_of(pickled: bytes, root: str) -> Work:
-    """The work of a pickled pipeline whose root is ``root``: the same object for all tasks of a process."""
+def _work(pickled: bytes, root: str) -> Work:
     pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
     store = open_store(root)
     return Work.of(pipeline, store, Landing(pipeline, store))

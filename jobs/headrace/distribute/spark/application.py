@@ -1,0 +1,96 @@
+"""A Spark application as the tasks of epochs see it: how many it runs beside each other, what they must be brought.
+
+Classic sessions and those of Spark Connect alike.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import headrace
+import headrace_snapshots
+from headrace.distribute.spark.jvm import is_local
+from headrace.distribute.spark.types import SparkSession
+from headrace.errors import FixConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BACKGROUND_POOL = "background"
+"""The FAIR pool of jobs that run beside the epoch being computed."""
+
+TASKS_VARIABLE = "HEADRACE_TASKS"
+"""Variable of how many tasks of an epoch run beside each other (default: the application's cores)."""
+
+_FEWEST = 2
+
+
+class TasksSettingError(FixConfigError):
+    """HEADRACE_TASKS is no number of tasks."""
+
+    code = "config.tasks"
+
+
+def tasks_of(spark: SparkSession) -> int:
+    """How many tasks of an epoch run beside each other. Raises TasksSettingError."""
+    stated = os.environ.get(TASKS_VARIABLE)
+    if stated:
+        if not stated.isdecimal() or int(stated) < 1:
+            raise TasksSettingError(f"{TASKS_VARIABLE}={stated}: write a number, 1 or more")
+        return int(stated)
+    if is_connected(spark):  # a client cannot ask for the cores
+        return int(spark.conf.get("spark.default.parallelism", str(_FEWEST)) or _FEWEST)
+    return spark.sparkContext.defaultParallelism
+
+
+def is_connected(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Whether tasks run on this machine, in this environment: the master is ``local``."""
+    return not is_connected(spark) and is_local(spark.conf.get("spark.master", "") or "")
+
+
+def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, R]:
+    """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
+    if is_connected(spark):
+        return run
+
+    def pooled(*args: P.args, **kwargs: P.kwargs) -> R:
+        context = spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            # the typing of pyspark forgets that None clears a property
+            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+    return pooled
+
+
+def bring_packages(spark: SparkSession) -> None:
+    """Give tasks on other machines the Headrace that this process runs. What it stands on (pyarrow, numpy, minio for
+    s3://) must be there.
+    """
+    if runs_here(spark):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that come later fetch it from here
+    archive = folder / "headrace_packages.zip"
+    with ZipFile(archive, "w", ZIP_DEFLATED) as written:
+        for package in (headrace, headrace_snapshots):
+            home = Path(package.__path__[0])
+            for file in sorted(home.rglob("*.py")):
+                written.write(file, Path(home.name) / file.relative_to(home))
+    if is_connected(spark):
+        connected: Any = spark
+        connected.addArtifacts(str(archive), pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(str(archive))

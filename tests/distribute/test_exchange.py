@@ -1,0 +1,123 @@
+"""What crosses an exchange arrives as it was sent, or not at all; and tasks that run twice."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.distribute.epoch import Attempt
+from headrace.distribute.tasks import exchange
+from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
+from headrace.distribute.tasks.exchange import TornExchangeError, hear, say
+from headrace.distribute.tasks.found import DisagreementError
+from headrace.distribute.tasks.here import Here
+from headrace.distribute.tasks.levels import level_below, map_level
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.work import Work, work_of
+from headrace.errors import RetryError
+from headrace.model.time import Instant
+from headrace.pipeline.inputs import OWN
+from headrace.sources.landing import Landing
+from headrace.sources.planning import VanishedFileError
+from headrace_snapshots.store import open_store
+from tests.process.clicks import CLICKS, land
+
+ROWS = pa.RecordBatch.from_pydict({"n": pa.array(range(1000), pa.int64()), "text": ["x" * 50] * 1000})
+NOON = Instant(1_767_268_800_000_000)
+
+
+def for_part(rows: Iterable[pa.RecordBatch], part: int) -> list[pa.RecordBatch]:
+    return [row for row in rows if row.column("part")[0].as_py() == part]
+
+
+def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
+    said = list(say(7, 3, {"found": 1}, b"content", {1: ROWS}))
+    assert max(len(row.column("blob")[0].as_py()) for row in said) <= 1000
+    (heard,) = hear(reversed(for_part(said, 1)))
+    assert (heard.task, heard.found, heard.rows) == (7, {"found": 1}, ROWS)
+    (others,) = hear(for_part(said, 2))
+    assert (others.found, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
+
+
+def test_a_blob_that_is_missing_or_of_another_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
+    said = list(say(0, 1, None, b"one", {0: ROWS}))
+    other = list(say(0, 1, None, b"other", {0: ROWS}))
+    for rows in (said[:-1], said[1:], [*said[:-1], other[-1]]):
+        with pytest.raises(TornExchangeError):
+            hear(rows)
+
+
+class TwoRuns(Here):
+    """Tasks of which the first of the map side runs twice, the second time over other input, as if the first attempt's
+    answer was lost after half of the parts had it. ``times``: in how many runs of the epoch that happens.
+    """
+
+    times = MAX_RUNS
+    runs = 0
+
+    def epoch(self, plan: EpochPlan) -> list[pa.RecordBatch]:
+        type(self).runs += 1
+        numbers = [pa.RecordBatch.from_pydict({"id": range(len(plan.shares))})]
+        once = list(map_level(plan, numbers))
+        if self.runs <= self.times:
+            path = Path(plan.where.root.removeprefix("file://")) / plan.shares[0][0][1].path
+            kept = path.read_text()
+            path.write_text("".join(kept.splitlines(keepends=True)[1:]))
+            again = list(map_level(plan, numbers))
+            path.write_text(kept)
+        else:
+            again = list(map_level(plan, numbers))  # the same, with files of other names
+        heard = [*for_part(once, 0), *(row for part in range(1, plan.parts) for row in for_part(again, part))]
+        assert len(work_of(plan.where).stages) == 1
+        parts = [for_part(heard, part) for part in range(plan.parts)]
+        return [row for part in parts for row in level_below(plan, 0, part)]
+
+
+def engine(root: Path, runner: Here) -> TasksEngine:
+    store = open_store(root.as_uri())
+    work = Work.of(CLICKS, store, Landing(CLICKS, store))
+    return TasksEngine(work, lambda epoch: Attempt(f"attempt-{epoch}", f"data/{epoch}"), runner)
+
+
+@pytest.fixture
+def runs() -> Iterable[type[TwoRuns]]:
+    yield TwoRuns
+    TwoRuns.runs, TwoRuns.times = 0, MAX_RUNS
+
+
+def test_parts_that_heard_different_runs_of_a_task_fail_the_epoch(tmp_path: Path, runs: type[TwoRuns]) -> None:
+    land(tmp_path, 0, 1)
+    made = engine(tmp_path, runs(shares=1, parts=2))
+    with pytest.raises(DisagreementError) as raised:
+        made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
+    assert isinstance(raised.value, RetryError)
+    assert (runs.runs, made.epoch) == (MAX_RUNS, -1)
+
+
+def test_an_epoch_is_run_again_until_its_tasks_agree(tmp_path: Path, runs: type[TwoRuns]) -> None:
+    land(tmp_path, 0, 1)
+    runs.times = 1
+    made = engine(tmp_path, runs(shares=1, parts=2))
+    computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
+    assert (runs.runs, computed.counts["accepted"]) == (2, 80)
+
+
+def test_a_task_that_runs_twice_and_says_the_same_changes_nothing(tmp_path: Path, runs: type[TwoRuns]) -> None:
+    land(tmp_path, 0, 1)
+    runs.times = 0
+    made = engine(tmp_path, runs(shares=1, parts=2))
+    computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
+    assert (runs.runs, computed.counts["accepted"]) == (1, 80)
+
+
+def test_a_typed_error_of_a_task_is_raised_where_the_epoch_is_driven(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    made = engine(tmp_path, Here(shares=1, parts=3))
+    files = made.landing.new_files({})[OWN]
+    (tmp_path / files[0].path).unlink()
+    with pytest.raises(VanishedFileError, match=files[0].path):
+        made.compute({OWN: files}, NOON)
+    assert made.epoch == -1
