@@ -83,7 +83,7 @@ class LayerCache:
         except ObjectNotFoundError as error:
             raise missing(store, file) from error
         found = open_run(self._path(file), schema)
-        if found is not None and found[1] == _notes(store, file, info.etag):
+        if found is not None and found[1] == _notes(store, file, info.etag) and info.size == file.bytes:
             self._remember(file, found[0])
         else:
             self._read(store, file, schema, info.etag)

@@ -1,6 +1,5 @@
 """Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known."""
 
-import hashlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.kernel.state import together
-from headrace.program import columns as c
-from headrace.state.groups import groups_of
 from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -21,21 +19,17 @@ _BATCH_ROWS = 512 * 1024
 def put_rows(
     store: ObjectStore, name: str, rows: pa.RecordBatch | None, groups: tuple[int, int] | None = None
 ) -> tuple[DataFile, ...]:
-    """``rows`` as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. They say their key
-    groups: those of their rows if these have a hash, by which they then are in order, else ``groups``.
+    """``rows``, in any order, as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. They say
+    that their key groups are ``groups``.
     """
     if rows is None or not rows.num_rows:
         return ()
     files: list[DataFile] = []
     batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
-    hashes = rows.column(c.HASH).to_numpy() if c.HASH in rows.schema.names else None
-    done = 0
     for part, data, count in parquet_files(batches):
         path = f"{name}-{part}.parquet"
         store.write(path, data)
-        own = groups if hashes is None else groups_of(hashes[done : done + count])
-        done += count
-        files.append(DataFile(path, count, len(data), hashlib.sha256(data).hexdigest(), own))
+        files.append(DataFile(path, count, len(data), checksum(data), groups))
     return tuple(files)
 
 
