@@ -1,37 +1,92 @@
-"""Deliberate mistakes in the Spark engine, each of which the conformance cases must catch: ``make mutations``.
+"""Deliberate mistakes in the program and the kernel, each of which a test must catch: ``make mutations``.
 
-Every mutation is one change of text in a copy of the engine; the named case is then run on Spark with the copy, which
-takes the place of the engine in this process: one Spark application serves them all. The cases must pass with the copy
-unchanged. A mutation that its case does not notice is a hole in the cases, and fails the command.
+Every mutation is one change of text in a copy of the package, which takes the place of the package in this process. A
+conformance case is then run on the executor local, or a test of the repository is called; all of them must pass with
+the copy unchanged. A mutation that nobody notices is a hole in the cases or tests, and fails the command.
 """
 
 import importlib
+import inspect
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import environ
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from hypothesis import Phase, settings
 
 REPOSITORY = Path(__file__).parent.parent
 CASES = REPOSITORY / "tests/conformance/cases"
 
 
 @dataclass(frozen=True)
+class Case:
+    """A conformance case: a file, and a glob of names in it."""
+
+    file: str
+    glob: str
+
+    def failures(self) -> list[str]:
+        """Those of its cases that do not pass. Raises RuntimeError if there are none."""
+        command = importlib.import_module("headrace.conformance.command")
+        executor = importlib.import_module("headrace.conformance.on_local").LocalExecutor()
+        results = command.run_file(CASES / f"{self.file}.json", executor, self.glob)
+        if not results:
+            raise RuntimeError(f"no case of {self.file} is called {self.glob}")
+        return [result.name for result in results if result.status != "passed"]
+
+
+def _on_local(_: str) -> Any:
+    options = importlib.import_module("headrace.entrypoints.options")
+    return importlib.import_module("tests.process.executors").Executed(options.Executor.LOCAL)
+
+
+def _landed(folder: str) -> Any:
+    return importlib.import_module("tests.sources.landed").Landed(Path(folder))
+
+
+FIXTURES: Mapping[str, Callable[[str], Any]] = {"tmp_path": Path, "executor": _on_local, "landed": _landed}
+"""What tests may ask for, made of a folder."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test function of the repository, with the arguments of its parameters."""
+
+    __test__ = False
+    module: str
+    function: str
+    arguments: tuple[Any, ...] = ()
+
+    def failures(self) -> list[str]:
+        """Its name, if it fails. Raises RuntimeError if there is no such test."""
+        test = getattr(importlib.import_module(self.module), self.function, None)
+        if test is None:
+            raise RuntimeError(f"{self.module} has no {self.function}")
+        names = inspect.signature(test).parameters
+        with tempfile.TemporaryDirectory() as folder:
+            fixtures = {name: make(folder) for name, make in FIXTURES.items() if name in names}
+            own = [name for name in names if name not in fixtures]
+            try:
+                test(**fixtures, **dict(zip(own, self.arguments, strict=True)))
+            except Exception:  # of whatever kind: the test has noticed
+                return [f"{self.module}.{self.function}"]
+        return []
+
+
+@dataclass(frozen=True)
 class Mutation:
-    """``old`` becomes ``new`` in ``file`` of the package; ``cases`` (file, glob) must fail then."""
+    """``old`` becomes ``new`` in ``file`` of the package; ``by`` must fail then."""
 
     name: str
     file: str
     old: str
     new: str
-    cases: tuple[str, str]
+    by: Case | Test
 
 
 MUTATIONS = (
@@ -40,140 +95,329 @@ MUTATIONS = (
         "program/firing.py",
         "pairs = [(c.WATERMARK_BEFORE, c.WATERMARK_AFTER)]",
         "pairs = [(c.WATERMARK_AFTER, c.WATERMARK_AFTER)]",
-        ("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
+        Case("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
         "lateness is one granule longer",
         "program/firing.py",
         "(how.allowed_lateness - 1), Literal(GLOBAL_WINDOW_END - 1)",
         "how.allowed_lateness, Literal(GLOBAL_WINDOW_END - 1)",
-        ("lateness_and_triggers", "derived_late_drop_boundary_W30"),
+        Test("tests.kernel.test_differential", "test_plain", ("fixed_discarding_default",)),
     ),
     Mutation(
         "a merge keeps the late phase of one window",
         "program/triggers/composites.py",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ALL)",
         "Field(self._late_phase, DataType.BOOL, FALSE, Fold.ANY)",
-        ("own_triggers", "own_merge_is_late_only_if_all_of_it_was"),
+        Case("own_triggers", "own_merge_is_late_only_if_all_of_it_was"),
     ),
     Mutation(
         "a grown session does not owe a new on-time pane",
         "program/triggers/composites.py",
         'program.let("late_phase", all_of(state[self._late_phase], moment.passed_end))',
         'program.let("late_phase", state[self._late_phase])',
-        ("session_merges", "derived_session_rearm_after_extension"),
+        Case("session_merges", "derived_session_rearm_after_extension"),
     ),
     Mutation(
         "counts of merged windows are not added",
         "program/triggers/leaves.py",
         "Field(self._total, DataType.INT, Literal(0), Fold.SUM)",
         "Field(self._total, DataType.INT, Literal(0), Fold.MIN)",
-        ("session_merges", "derived_bytes_trigger_merge_sums"),
+        Case("session_merges", "derived_bytes_trigger_merge_sums"),
     ),
     Mutation(
         "the latest deadline wins a merge",
         "program/triggers/leaves.py",
         "Field(self._deadline, DataType.INT, NO_DEADLINE, Fold.MIN, is_deadline=True)",
         "Field(self._deadline, DataType.INT, NO_DEADLINE, Fold.MAX, is_deadline=True)",
-        ("own_triggers", "own_any_merges_to_the_earliest_deadline"),
+        Case("own_triggers", "own_any_merges_to_the_earliest_deadline"),
     ),
     Mutation(
         "a closed marker is lost",
         "program/firing.py",
         "choose(marker, c.CLOSED, c.OPEN),",
         "choose(marker, c.DELETED, c.OPEN),",
-        ("own_triggers", "own_or_finally_keeps_until_progress"),
-    ),
-    Mutation(
-        "closed sessions take part in merging",
-        "engine/merging.py",
-        "f.when(f.col(c.STATUS) == c.CLOSED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
-        "f.when(f.col(c.STATUS) == c.DELETED, int(_Kind.CLOSED)).otherwise(int(_Kind.MERGED))",
-        ("own_triggers", "own_closed_session_takes_no_part_in_merging"),
-    ),
-    Mutation(
-        "sessions that touch are one",
-        "engine/merging.py",
-        "self.touching = isinstance(plan.where, Sessions) and plan.where.touching_merges",
-        "self.touching = True",
-        ("windows", "merge_sessions_static"),
-    ),
-    Mutation(
-        "a pane does not withdraw the one before it",
-        "engine/emission.py",
-        "record = f.concat(live, record)",
-        "record = record",
-        ("retractions", "derived_retract_early_on_time_late"),
-    ),
-    Mutation(
-        "what is emitted is not remembered",
-        "engine/emission.py",
-        "live = f.when(emitted, f.when(exists, replaced).otherwise(nothing)).otherwise(live)",
-        "live = live",
-        ("retractions", "derived_retract_early_on_time_late"),
+        Case("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(
         "a window fires once in an epoch",
         "program/firing.py",
         'let("fires_again", all_of(still_open,',
         'let("fires_again", all_of(negate(fires), negate(crossed), still_open,',
-        ("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
+        Case("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
         "a hold survives its pane",
         "program/firing.py",
         'self.hold = let("hold", choose(fires, NO_HOLD, self.hold))',
         "self.hold = self.hold",
-        ("timestamps", "derived_earliest_is_per_pane"),
-    ),
-    Mutation(
-        "elements behind the output watermark lend their timestamp",
-        "engine/delta.py",
-        "held = f.when(stamp >= by_reference(output_watermark, EVENT_TIME), stamp)",
-        "held = stamp",
-        ("timestamps", "transcript_known_late_data_watermark"),
-    ),
-    Mutation(
-        "a retraction adds",
-        "engine/parts.py",
-        "return f.sum(value if sign is None else value * sign).cast(self.type)",
-        "return f.sum(value).cast(self.type)",
-        ("own_retractions", "own_retracted_input"),
-    ),
-    Mutation(
-        "passed deadlines are never asked about",
-        "engine/state.py",
-        "time <= by_reference(clocks.processing_time, c.DUE_TIME)\n",
-        "time < by_reference(clocks.processing_time, c.DUE_TIME)\n",
-        ("processing_time", "derived_pt_due_at_equality"),
+        Case("timestamps", "derived_earliest_is_per_pane"),
     ),
     Mutation(
         "an unchanged pane is emitted where it should be elided",
         "program/firing.py",
         "any_of(*wanted), negate(unchanged))",
         "any_of(*wanted))",
-        ("own_elided", "own_elided_pane_has_no_index"),
+        Case("own_elided", "own_elided_pane_has_no_index"),
     ),
     Mutation(
         "a pane at another time is elided",
         "program/firing.py",
         "all_of(self.exists, self.same, self.live_time == time)",
         "all_of(self.exists, self.same)",
-        ("own_elided", "own_elided_only_with_its_timestamp"),
+        Case("own_elided", "own_elided_only_with_its_timestamp"),
     ),
     Mutation(
         "a pane that does not exist is the same as another",
         "program/firing.py",
         "all_of(self.exists, self.same, self.live_time == time)",
         "all_of(self.same, self.live_time == time)",
-        ("own_elided", "own_elided_only_if_it_exists"),
+        Case("own_elided", "own_elided_only_if_it_exists"),
+    ),
+    Mutation(
+        "closed sessions take part in merging",
+        "kernel/matching.py",
+        "part = np.flatnonzero(~sides.is_closed)",
+        "part = np.arange(len(start))",
+        Case("own_triggers", "own_closed_session_takes_no_part_in_merging"),
+    ),
+    Mutation(
+        "a merge into a closed window happens",
+        "kernel/matching.py",
+        "if stage.may_finish and sides.is_closed.any():",
+        "if False:",
+        Test("tests.kernel.test_differential", "test_plain", ("sessions_finishing",)),
+    ),
+    Mutation(
+        "sessions that touch are one",
+        "kernel/windows.py",
+        "apart = start[1:] > reach[:-1] if where.touching_merges else start[1:] >= reach[:-1]",
+        "apart = start[1:] > reach[:-1]",
+        Case("windows", "merge_sessions_static"),
+    ),
+    Mutation(
+        "a session reaches as far as its last element alone",
+        "kernel/windows.py",
+        "    reach = _reach(end, same_key)\n",
+        "    reach = end\n",
+        Test("tests.kernel.test_windows", "test_one_long_session_in_many_small_windows"),
+    ),
+    Mutation(
+        "sessions of neighbouring keys merge",
+        "kernel/windows.py",
+        "begins = _with_first(apart | ~same_key, len(key))",
+        "begins = _with_first(apart, len(key))",
+        Test("tests.kernel.test_windows", "test_windows_become_what_the_reference_makes_of_them"),
+    ),
+    Mutation(
+        "sliding windows miss the earliest",
+        "kernel/windows.py",
+        "counts = (size - since + period - 1) // period",
+        "counts = (size - since) // period",
+        Test("tests.kernel.test_windows", "test_windows_are_those_of_the_reference"),
+    ),
+    Mutation(
+        "a pane does not withdraw the one before it",
+        "kernel/emission.py",
+        "before = rows[self.live_at[rows] == _LIVE]",
+        "before = rows[:0]",
+        Case("retractions", "derived_retract_early_on_time_late"),
+    ),
+    Mutation(
+        "a pane does not withdraw one of the same epoch",
+        "kernel/emission.py",
+        "again = rows[self.live_at[rows] == earlier]",
+        "again = rows[:0]",
+        Test("tests.kernel.test_differential", "test_plain", ("fixed_retracting",)),
+    ),
+    Mutation(
+        "what is emitted is not remembered",
+        "kernel/emission.py",
+        "                self.live_at[exists] = moment\n",
+        "",
+        Case("retractions", "derived_retract_early_on_time_late"),
+    ),
+    Mutation(
+        "retractions come behind what replaces them",
+        "kernel/emission.py",
+        "np.full(len(rows), np.iinfo(np.int64).max)",
+        "np.full(len(rows), -1)",
+        Test("tests.kernel.test_differential", "test_plain", ("fixed_retracting",)),
+    ),
+    Mutation(
+        "elements behind the output watermark lend their timestamp",
+        "kernel/delta.py",
+        "held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)",
+        "held = stamps",
+        Case("timestamps", "transcript_known_late_data_watermark"),
+    ),
+    Mutation(
+        "elements are late at the expiry of their window",
+        "kernel/delta.py",
+        "is_late = watermark > stage.expiries(windows.end)",
+        "is_late = watermark >= stage.expiries(windows.end)",
+        Test("tests.kernel.test_differential", "test_plain", ("sliding_accumulating",)),
+    ),
+    Mutation(
+        "the gap-aligned part of a session is as long as two gaps",
+        "kernel/delta.py",
+        "start = at - at % gap",
+        "start = at - at % (2 * gap)",
+        Test("tests.kernel.test_differential", "test_plain", ("sessions_retracting",)),
+    ),
+    Mutation(
+        "withdrawn elements are not counted as such",
+        "kernel/delta.py",
+        "withdrawn = (self._arranged(c.SIGN).to_numpy() < 0).astype(np.int64)",
+        "withdrawn = np.zeros(len(groups.of_row), np.int64)",
+        Case("own_pipelines", "own_retraction_dropped_below"),
+    ),
+    Mutation(
+        "an epoch in shares forgets where they stood",
+        "kernel/delta.py",
+        "places = pa.array(self.windows.row[place] + self.place)",
+        "places = pa.array(self.windows.row[place])",
+        Test("tests.kernel.test_distribution", "test_so_is_one_whose_order_counts", ("pattern_sessions",)),
+    ),
+    Mutation(
+        "a retraction adds",
+        "kernel/aggregates/sums.py",
+        "return integers.total(values * sign, groups)",
+        "return integers.total(values, groups)",
+        Case("own_retractions", "own_retracted_input"),
+    ),
+    Mutation(
+        "infinities stay once they came",
+        "kernel/aggregates/sums.py",
+        "counts = [np.where(is_it, sign, 0) for is_it in",
+        "counts = [np.where(is_it, 1, 0) for is_it in",
+        Test("tests.kernel.test_combiners", "test_what_is_not_finite_can_be_withdrawn", (float("inf"),)),
     ),
     Mutation(
         "a pane of another window is elided",
-        "engine/emission.py",
-        """same = same & (live["window_end"] == f.col(c.WINDOW_END))""",
+        "kernel/results.py",
+        "equal &= rows[own].to_numpy()[which] == panes.field(name).to_numpy()",
         "pass",
-        ("own_elided", "own_elided_only_in_its_window"),
+        Case("own_elided", "own_elided_only_in_its_window"),
+    ),
+    Mutation(
+        "NaN is not NaN",
+        "kernel/results.py",
+        "equal = equal | truths(pc.and_(pc.is_nan(left), pc.is_nan(right)))",
+        "pass",
+        Test("tests.kernel.test_differential", "test_a_pane_that_is_nan_again_is_elided"),
+    ),
+    Mutation(
+        "lists of one length are equal",
+        "kernel/results.py",
+        "equal[known] = groups.reduce(np.minimum, same(items, others).astype(np.int8), 1) > 0",
+        "pass",
+        Test("tests.kernel.test_differential", "test_a_list_of_other_values_is_not_elided"),
+    ),
+    Mutation(
+        "the oldest layer counts",
+        "kernel/state.py",
+        "    last = groups.offsets[1:] - 1\n",
+        "    last = groups.offsets[:-1]\n",
+        Test("tests.kernel.test_differential", "test_plain", ("global_count",)),
+    ),
+    Mutation(
+        "windows that are gone come back",
+        "kernel/state.py",
+        "return rows.filter(pc.not_equal(rows.column(c.STATUS), c.DELETED))",
+        "return rows",
+        Test("tests.kernel.test_differential", "test_plain", ("sessions_count",)),
+    ),
+    Mutation(
+        "a signal of one key is heard by all",
+        "kernel/state.py",
+        "found &= equal.fill_null(False).to_numpy(zero_copy_only=False)",
+        "pass",
+        Test("tests.kernel.test_differential", "test_further", ("signal_sessions",)),
+    ),
+    Mutation(
+        "equal hashes are equal keys",
+        "kernel/keys.py",
+        "    if _is_shared(columns, order, begins):\n",
+        "    if False:\n",
+        Test("tests.kernel.test_keys", "test_keys_of_one_hash_stand_in_an_order_of_their_own"),
+    ),
+    Mutation(
+        "minus zero is another key",
+        "kernel/keys.py",
+        "bits = (values + 0.0).view(np.uint64)",
+        "bits = values.view(np.uint64)",
+        Test("tests.kernel.test_keys", "test_zeros_are_one_key_and_so_are_nans"),
+    ),
+    Mutation(
+        "what a merge took in stays beside it",
+        "kernel/combining.py",
+        "self.sides.state.take(pa.array(np.setdiff1d(open_rows, self.itself)))",
+        "self.sides.state.slice(0, 0)",
+        Test("tests.kernel.test_differential", "test_plain", ("sessions_retracting",)),
+    ),
+    Mutation(
+        "a merged window keeps the counters of any source",
+        "kernel/combining.py",
+        "found[group[same]] = rows[same]",
+        "found[group] = rows",
+        Test("tests.kernel.test_differential", "test_plain", ("sessions_retracting",)),
+    ),
+    Mutation(
+        "what is cleared stays in the contents",
+        "kernel/step.py",
+        "cleared = pa.array(fired.flags(outcome.cleared)).take(kept)",
+        "cleared = pa.array(np.zeros(len(kept), np.bool_))",
+        Test("tests.kernel.test_differential", "test_plain", ("global_count",)),
+    ),
+    Mutation(
+        "panes reach the next aggregation in any order",
+        "kernel/step.py",
+        "order = pc.sort_indices(pa.concat_tables(by), sort_keys=keys)",
+        "order = pa.array(np.arange(sum(len(part) for part in by))[::-1])",
+        Test("tests.kernel.test_differential", "test_panes_arrive_in_the_order_of_their_emission", ("kept",)),
+    ),
+    Mutation(
+        "integers wrap",
+        "kernel/expressions.py",
+        "pc.multiply_checked",
+        "pc.multiply",
+        Test("tests.kernel.test_expressions", "test_integers_that_leave_64_bits_are_errors"),
+    ),
+    Mutation(
+        "a filter that is NULL admits",
+        "kernel/elements.py",
+        "return column(condition, rows, schema, length).fill_null(False)",
+        "return column(condition, rows, schema, length).fill_null(True)",
+        Test("tests.sources.test_epochs", "test_records_are_judged"),
+    ),
+    Mutation(
+        "records too far ahead move the watermark",
+        "sources/facts.py",
+        "    if len(ahead):\n",
+        "    if False:\n",
+        Test("tests.sources.test_epoch_clocks", "test_these_epochs_move_the_clock_as_the_reference_does", ("ahead",)),
+    ),
+    Mutation(
+        "an idle input holds the others back",
+        "sources/clock.py",
+        "speaking = {name: clock for name, clock in clocks.items() if not clock.is_idle(processing_time)} or clocks",
+        "speaking = clocks",
+        Test(
+            "tests.process.test_inputs",
+            "test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does",
+        ),
+    ),
+    Mutation(
+        "an id is remembered for ever",
+        "state/ids.py",
+        "int(self.watermark) > at + int(self.deduplicate.horizon)",
+        "at > int(self.watermark) + int(self.deduplicate.horizon)",
+        Test(
+            "tests.process.test_inputs",
+            "test_landed_files_of_all_inputs_give_what_the_reference_gives",
+            ("once",),
+        ),
     ),
 )
 
@@ -193,11 +437,13 @@ def mutated(mutation: Mutation | None, folder: Path) -> Path:
 
 
 @contextmanager
-def engine(mutation: Mutation | None) -> Iterator[None]:
+def package(mutation: Mutation | None) -> Iterator[None]:
     """``import headrace`` gives a copy with ``mutation`` while this lasts."""
 
     def forget() -> dict[str, Any]:
-        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "headrace"}
+        return {
+            name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in ("headrace", "tests")
+        }
 
     with tempfile.TemporaryDirectory() as folder:
         root = mutated(mutation, Path(folder))
@@ -212,50 +458,31 @@ def engine(mutation: Mutation | None) -> Iterator[None]:
             sys.modules.update(before)
 
 
-def failures(cases: Iterable[tuple[str, str]], mutation: Mutation | None, spark: SparkSession) -> list[str]:
-    """Those of ``cases`` that do not pass with the mutation, by name. Raises RuntimeError if they did not run."""
-    with engine(mutation):
-        conformance = importlib.import_module("headrace.conformance.command")
-        executor = importlib.import_module("headrace.conformance.on_spark").SparkExecutor(spark)
-        if Path(str(conformance.__file__)).is_relative_to(REPOSITORY):
-            raise RuntimeError("the copy of the engine was not imported")
-        try:
-            results = [result for file, glob in cases for result in conformance.run_file(_file(file), executor, glob)]
-        except Exception as error:
-            raise RuntimeError(f"{mutation.name if mutation else 'no mutation'}: the cases did not run") from error
-    return [result.name for result in results if result.status != "passed"]
-
-
-def _file(name: str) -> Path:
-    return CASES / f"{name}.json"
-
-
-def _spark() -> SparkSession:
-    environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    from headrace.distribute.spark.session import spark_session
-
-    conf = {"spark.log.level": "ERROR", "spark.driver.memory": "2g"}
-    return spark_session("headrace mutations", conf=conf)
+def failures(by: Case | Test, mutation: Mutation | None) -> list[str]:
+    """What of ``by`` fails with the mutation. Raises RuntimeError if it could not be tried."""
+    with package(mutation):
+        package_file = importlib.import_module("headrace.program").__file__
+        if Path(str(package_file)).is_relative_to(REPOSITORY):
+            raise RuntimeError("the copy of the package was not imported")
+        return by.failures()
 
 
 def main() -> int:
-    """Try every mutation; 1 if some case should have failed and did not."""
-    spark = _spark()
-    try:
-        wrong = failures(sorted({mutation.cases for mutation in MUTATIONS}), None, spark)
-        if wrong:
-            print(f"without any mutation these do not pass: {', '.join(wrong)}")
-            return 1
-        missed = 0
-        for mutation in MUTATIONS:
-            begun = time.monotonic()
-            caught = failures([mutation.cases], mutation, spark)
-            by = f"by {', '.join(caught)}" if caught else f"({'/'.join(mutation.cases)})"
-            seconds = time.monotonic() - begun
-            print(f"{'caught' if caught else 'MISSED'}  {seconds:5.1f} s  {mutation.name}  {by}", flush=True)
-            missed += not caught
-    finally:
-        spark.stop()
+    """Try every mutation; 1 if something should have failed and did not."""
+    settings.register_profile("unit", max_examples=50, phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("unit")
+    wrong = [name for by in dict.fromkeys(mutation.by for mutation in MUTATIONS) for name in failures(by, None)]
+    if wrong:
+        print(f"without any mutation these do not pass: {', '.join(wrong)}")
+        return 1
+    missed = 0
+    for mutation in MUTATIONS:
+        begun = time.monotonic()
+        caught = failures(mutation.by, mutation)
+        by = f"by {', '.join(caught)}" if caught else f"({mutation.by})"
+        seconds = time.monotonic() - begun
+        print(f"{'caught' if caught else 'MISSED'}  {seconds:5.1f} s  {mutation.name}  {by}", flush=True)
+        missed += not caught
     print(f"{len(MUTATIONS) - missed} of {len(MUTATIONS)} mutations caught")
     return 1 if missed else 0
 

@@ -1,7 +1,9 @@
 """The kernel equals the reference interpreter, pane for pane, for every kind of window, trigger and accumulation."""
 
+import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -27,8 +29,11 @@ from headrace.pipeline import (
     Trigger,
     WindowFn,
     accumulating,
+    col,
+    collect_of,
     discarding,
     retracting,
+    sum_of,
 )
 from headrace.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
@@ -134,3 +139,23 @@ def test_sums_that_leave_64_bits_are_errors_of_the_data() -> None:
     with pytest.raises(IntegerOverflowError, match="64 bits") as caught:
         run_on_kernel(pipeline, [Epoch(Instant(0), records)])
     assert caught.value.remedy == "fix_data"
+
+
+def test_a_pane_that_is_nan_again_is_elided() -> None:
+    eliding = build(FixedWindows(15), Repeatedly(AfterCount(1)), retracting(25, elide_unchanged=True))
+    pipeline = replace(eliding, what={"share": sum_of(further.SHARE)})
+    shares = [math.nan, 1.0]
+    epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "share": share}]) for share in shares]
+    compare(pipeline, epochs)
+    assert [len(found.panes) for found in run_on_kernel(pipeline, epochs)] == [1, 0]
+
+
+def test_a_list_of_other_values_is_not_elided() -> None:
+    """Of the panes above one is withdrawn and another comes: as many values as before."""
+    now = Repeatedly(AfterCount(1))
+    then = replace(downstream(now, retracting(25, elide_unchanged=True)), what={"all": collect_of(col("total"))})
+    pipeline = build(FixedWindows(15), now, retracting(25), then=(then,))
+    epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "value": value}]) for value in (1, 2)]
+    compare(pipeline, epochs)
+    values = [[pane.values for pane in found.panes] for found in run_on_kernel(pipeline, epochs)]
+    assert values == [[((1,),)], [((1,),), ((3,),)]]

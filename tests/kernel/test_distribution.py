@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from headrace.program.firing import Clocks
 from headrace.reference import evaluate, run_pipeline
 from headrace.reference.intake import Intake, Taken
 from headrace.state.layers import Layers
+from tests.kernel import further_scenarios as further
 from tests.panes import by_window, same
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
@@ -132,7 +134,6 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
 def check_parts(scenario: Scenario, number: int, places: Sequence[int]) -> None:
     """Whether the reference's panes come out, however an epoch is cut."""
     scenario = replace(scenario, pipeline=replace(scenario.pipeline, deduplicate=None))
-    note(f"{scenario.pipeline!r}")
     expected = run_pipeline(scenario.pipeline, scenario.epochs)
     for panes, reference in zip(run_in_parts(scenario, number, places), expected, strict=True):
         left, right = by_window(panes), by_window(list(reference.panes))
@@ -146,4 +147,12 @@ def check_parts(scenario: Scenario, number: int, places: Sequence[int]) -> None:
 @given(scenarios(), st.integers(1, 5), st.lists(st.integers(0, 30), max_size=3))
 @settings(examples(100), suppress_health_check=list(HealthCheck))
 def test_an_epoch_in_shares_and_parts_is_the_whole_one(scenario: Scenario, number: int, places: list[int]) -> None:
+    note(f"{scenario.pipeline!r}")
     check_parts(scenario, number, places)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", further.SCENARIOS)
+def test_so_is_one_whose_order_counts(name: str) -> None:
+    scenario = Scenario(further.build(*further.SCENARIOS[name]), further.random_epochs(sum(name.encode())))
+    check_parts(scenario, 3, [7, 30, 60])

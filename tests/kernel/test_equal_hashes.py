@@ -58,6 +58,7 @@ def test_random_pipelines_give_what_the_reference_gives(scenario: Scenario) -> N
 @given(scenarios(), st.integers(1, 5), st.lists(st.integers(0, 30), max_size=3))
 @settings(examples(30), suppress_health_check=list(HealthCheck))
 def test_so_do_shares_and_parts(scenario: Scenario, number: int, places: list[int]) -> None:
+    note(f"{scenario.pipeline!r}")
     check_parts(scenario, number, places)
 
 

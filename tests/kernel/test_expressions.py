@@ -137,6 +137,12 @@ def test_random_values_give_what_the_reference_gives(data: st.DataObject) -> Non
     assert_as_the_reference(expr, data.draw(st.lists(record, min_size=1, max_size=5)))
 
 
+def test_integers_that_leave_64_bits_are_errors() -> None:
+    for overflow in (N * 4, N + 2**62, lit(-(2**62)) - N - 1, abs_(Literal(-(2**63)) + N * 0)):
+        with pytest.raises(IntegerOverflowError, match="leaves 64 bits; cast its operands to float"):
+            column(overflow, {"int0": pa.array([1, 2**62])}, SCHEMA, 2)
+
+
 def test_a_column_that_rows_lack_is_an_error() -> None:
     with pytest.raises(KeyError, match="int0"):
         evaluate_columns(N + 1, {})

@@ -1,15 +1,19 @@
-"""The list of deliberate mistakes stays true to the engine's text; ``make mutations`` runs it."""
+"""The list of deliberate mistakes stays true to the package's text; ``make mutations`` runs it."""
 
 from pathlib import Path
 
 import pytest
 
-from scripts.mutations import CASES, MUTATIONS, Mutation, mutated
+from scripts.mutations import CASES, MUTATIONS, REPOSITORY, Case, Mutation
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_a_mutation_changes_one_place_and_names_cases_that_exist(mutation: Mutation, tmp_path: Path) -> None:
-    root = mutated(mutation, tmp_path)
-    assert mutation.new in (root / "headrace" / mutation.file).read_text()
-    file, name = mutation.cases
-    assert f'"{name}"' in (CASES / f"{file}.json").read_text()
+def test_a_mutation_changes_one_place_and_names_what_exists(mutation: Mutation) -> None:
+    text = (REPOSITORY / "jobs/headrace" / mutation.file).read_text()
+    assert text.count(mutation.old) == 1
+    assert mutation.old != mutation.new
+    if isinstance(mutation.by, Case):
+        assert f'"{mutation.by.glob}"' in (CASES / f"{mutation.by.file}.json").read_text()
+    else:
+        file = REPOSITORY / Path(*mutation.by.module.split("."))
+        assert f"def {mutation.by.function}(" in file.with_suffix(".py").read_text()
