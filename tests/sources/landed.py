@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.distribute.local.epochs import Computed, LocalEngine
+from headrace.distribute.local.epochs import LocalComputed, LocalEngine
+from headrace.entrypoints.commits import attempts_of
 from headrace.model.expr import DataType, Expr, col
 from headrace.model.time import parse
 from headrace.pipeline import (
@@ -27,6 +28,7 @@ from headrace.pipeline import (
 from headrace.pipeline.inputs import OWN
 from headrace.sources import landing
 from headrace.sources.planning import InputFile
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore
 from tests.corpus import SCHEMA
@@ -74,12 +76,13 @@ class Landed:
         """What has landed."""
         return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
 
-    def compute(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> Computed:
+    def compute(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> LocalComputed:
         """A first epoch over ``files`` (None: over all that has landed)."""
         return self._epoch(tested, files)[1]
 
-    def _epoch(self, tested: Pipeline, files: Sequence[InputFile] | None) -> tuple[LocalEngine, Computed]:
-        engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store))
+    def _epoch(self, tested: Pipeline, files: Sequence[InputFile] | None) -> tuple[LocalEngine, LocalComputed]:
+        attempts = attempts_of(Catalog(self.store, tested.name))
+        engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store), attempts)
         return engine, engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
 
     def read(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> list[dict[str, Any]]:
@@ -94,7 +97,7 @@ class Landed:
     def rejected(self, tested: Pipeline) -> list[dict[str, Any]]:
         """The stored dead letters of an epoch over all that has landed, in order of file and position."""
         engine, computed = self._epoch(tested, None)
-        rows = self.stored(engine.write(computed, "tested/data/0").rejected)
+        rows = self.stored(engine.write(computed, {}).rejected)
         return sorted(rows, key=lambda row: (row["file"], -1 if row["position"] is None else row["position"]))
 
     def stored(self, files: Sequence[DataFile]) -> list[dict[str, Any]]:

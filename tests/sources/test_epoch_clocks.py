@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.local.epochs import LocalEngine
+from headrace.entrypoints.commits import attempts_of
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
 from headrace.model.watermarks import SplitStrategy
@@ -39,6 +40,7 @@ from headrace.sources.clock import SourceClock
 from headrace.sources.landing import Landing
 from headrace.sources.planning import InputFile
 from headrace.sources.progress import Progress
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import MemoryStore
 from tests.reference.strategies import examples
 
@@ -211,7 +213,8 @@ class Expected:
 def check(scenario: Scenario) -> None:
     """Whether every epoch moves the clock as in the reference."""
     store = MemoryStore()
-    engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store))
+    attempts = attempts_of(Catalog(store, scenario.pipeline.name))
+    engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store), attempts)
     wanted = engine.operators[0].compiled.trigger.percentiles
     expected, now = Expected(scenario.pipeline, wanted), START
     for number, epoch in enumerate(scenario.epochs):
