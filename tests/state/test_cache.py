@@ -1,5 +1,6 @@
 """The cache of data files: the rows that were stored, or they are read again, and never anything else; bounded."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -137,6 +138,22 @@ def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: 
     assert not left & {file.sha256 for file in stored[1:4]}
     assert all(run.rows.equals(ROWS.slice(number, 50)) for number, run in enumerate(held))
     assert gets(store, lambda: small.run(store, stored[1], SCHEMA)) == 1
+
+
+def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) -> None:
+    """A file that is mapped takes room on the disk whether it has a name or not."""
+    put(store, cache)
+    (gone,) = files(cache)
+    gone.unlink()
+
+    def mapped() -> bool:
+        return str(gone) in Path("/proc/self/maps").read_text()
+
+    assert mapped()
+    cache.limit_bytes = 0
+    put(store, cache, ROWS.slice(0, 10), "another")
+    gc.collect()
+    assert not mapped()
 
 
 def test_using_a_file_keeps_it(store: MemoryStore, cache: LayerCache) -> None:

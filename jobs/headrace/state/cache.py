@@ -36,7 +36,7 @@ MAX_FILES = 10_000
 """As many files are looked through in milliseconds."""
 
 _FREE_SHARE = 4
-_OPEN = 4096
+_OPEN = 2048
 _DECODED = 2
 """Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
 
@@ -138,21 +138,25 @@ class LayerCache:
 
     def _make_room(self) -> None:
         """Remove what was not used for longest: before the first file that enters, and once more came than a
-        hundredth of the limit."""
+        hundredth of the limit.
+        """
         with self._lock:
             if self._grown is not None and self._grown <= self.limit_bytes // 100:
                 return
-            if self._grown is None:
-                sweep(self._unnamed)
-            self._grown = 0
-        there = sorted(_files(self.folder), reverse=True)
+            is_first, self._grown = self._grown is None, 0
+        if is_first:
+            sweep(self._unnamed)
+        left: set[str] = set()
         total = 0
-        for number, (_, size, name) in enumerate(there):
+        for _, size, name in sorted(_files(self.folder), reverse=True):
             total += size
-            if total > self.limit_bytes or number >= MAX_FILES:
+            if total <= self.limit_bytes and len(left) < MAX_FILES:
+                left.add(name)
+            else:
                 (self.folder / name).unlink(missing_ok=True)
-                with self._lock:
-                    self._open.pop(name, None)
+        with self._lock:  # the disk gets room back when nobody has a file mapped
+            for name in self._open.keys() - left:
+                del self._open[name]
 
 
 @cache
