@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
 
 REPOSITORY = Path(__file__).parent.parent
@@ -73,7 +74,7 @@ class Test:
             own = [name for name in names if name not in fixtures]
             try:
                 test(**fixtures, **dict(zip(own, self.arguments, strict=True)))
-            except Exception:  # of whatever kind: the test has noticed
+            except (Exception, pytest.fail.Exception):  # of whatever kind: the test has noticed
                 return [f"{self.module}.{self.function}"]
         return []
 
