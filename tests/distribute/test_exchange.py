@@ -35,9 +35,9 @@ def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order(monkeypatch: pyt
     monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
     said = list(say(7, 3, {"found": 1}, b"content", {1: ROWS}))
     assert max(len(row.column("blob")[0].as_py()) for row in said) <= 1000
-    (heard,) = hear(reversed(for_part(said, 1)))
+    (heard,) = hear(reversed(for_part(said, 1)), 0)
     assert (heard.task, heard.found, heard.rows) == (7, {"found": 1}, ROWS)
-    (others,) = hear(for_part(said, 2))
+    (others,) = hear(for_part(said, 2), 0)
     assert (others.found, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
 
 
@@ -47,7 +47,12 @@ def test_a_blob_that_is_missing_or_of_another_run_is_noticed(monkeypatch: pytest
     other = list(say(0, 1, None, b"other", {0: ROWS}))
     for rows in (said[:-1], said[1:], [*said[:-1], other[-1]]):
         with pytest.raises(TornExchangeError):
-            hear(rows)
+            hear(rows, 1)
+
+
+def test_a_task_that_says_nothing_is_missed() -> None:
+    with pytest.raises(TornExchangeError, match="task 1, of 2"):
+        hear(list(say(0, 1, None, b"", {})), 2)
 
 
 class TwoRuns(Here):

@@ -288,14 +288,11 @@ class LocalEngine:
 
 
 def _refuse_spark_code(pipeline: Pipeline) -> None:
-    named = [each.source.transform for each in pipeline.inputs]
-    named += [stage.aggregation.transform for stage in pipeline.stages]
-    for function in named:
-        if function is not None:
-            raise LocalTransformError(
-                f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
-                "run it with --executor spark"
-            )
+    for function in pipeline.spark_functions:
+        raise LocalTransformError(
+            f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
+            "run it with --executor spark"
+        )
 
 
 def _after(layers: Sequence[StoredLayer], change: LayerChange, files: tuple[DataFile, ...]) -> tuple[StoredLayer, ...]:

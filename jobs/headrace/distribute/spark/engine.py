@@ -9,6 +9,7 @@ from headrace.distribute.spark.runner import SparkRunner
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.work import Work
+from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore
@@ -25,6 +26,9 @@ class SparkEngine(TasksEngine):
     def __init__(
         self, spark: SparkSession, pipeline: Pipeline, store: ObjectStore, landing: Landing, attempts: Attempts
     ) -> None:
+        for uri in (store.uri, *landing.uris):
+            if uri.startswith("memory://"):
+                raise FixConfigError(f"tasks cannot reach {uri}: use a root that starts with file:// or s3://")
         bring_packages(spark)
         work = Work.of(pipeline, store, landing)
         super().__init__(work, attempts, SparkRunner(spark, work, tasks_of(spark)))

@@ -62,10 +62,11 @@ class SparkRunner:
 
     def epoch(self, plan: EpochPlan) -> Batches:
         """What the tasks of the last level say."""
-        rows = self._mapped(plan) if plan.first_stage == 0 else self._panes(plan)
-        for level in range(levels_below(self._work, plan.first_stage)):
-            rows = _through(rows.repartitionById(plan.parts, "part"), partial(level_below, plan, level))
-        return _collected(rows)
+        with spark_errors():
+            rows = self._mapped(plan) if plan.first_stage == 0 else self._panes(plan)
+            for level in range(levels_below(self._work, plan.first_stage)):
+                rows = _through(rows.repartitionById(plan.parts, "part"), partial(level_below, plan, level))
+            return _collected(rows)
 
     def _mapped(self, plan: EpochPlan) -> DataFrame:
         rows = _through(self._numbers(len(plan.shares)), partial(map_level, plan))
@@ -91,7 +92,8 @@ class SparkRunner:
 
     def fold(self, plan: FoldPlan) -> Batches:
         """What the tasks of a fold say."""
-        return _collected(_through(self._numbers(plan.parts), partial(fold_level, plan)))
+        with spark_errors():
+            return _collected(_through(self._numbers(plan.parts), partial(fold_level, plan)))
 
     def _numbers(self, count: int) -> DataFrame:
         return self._spark.range(0, count, 1, count)
@@ -131,7 +133,6 @@ def _through(rows: DataFrame, run: Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 def _collected(rows: DataFrame) -> Batches:
-    with spark_errors():
-        table: Any = rows.toArrow()
+    table: Any = rows.toArrow()
     batches: Batches = table.to_batches()
     return batches

@@ -163,7 +163,7 @@ class TasksEngine:
 
     def _run(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
         for run in range(1, MAX_RUNS + 1):
-            above = Above.of(hear(self.runner.epoch(plan)))
+            above = Above.of(hear(self.runner.epoch(plan), plan.parts))
             error = None if above.error is None else above.error.error()
             if error is None:
                 return above.history(0)
@@ -202,7 +202,7 @@ class TasksEngine:
         """
         files = tuple(file for layer in layers for file in layer.files)
         plan = FoldPlan(self._where, prefix, files, self.runner.parts, bottom)
-        above = Above.of(hear(self.runner.fold(plan)))
+        above = Above.of(hear(self.runner.fold(plan), plan.parts))
         if above.error is not None:
             raise above.error.error()
         return tuple(file for each in above.passed if isinstance(each.found, Folded) for file in each.found.files)

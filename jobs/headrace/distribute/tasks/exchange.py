@@ -83,13 +83,17 @@ def _written(rows: pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
-def hear(batches: Iterable[pa.RecordBatch]) -> list[Heard]:
-    """What all tasks of the level above said to one part, in their order. Raises TornExchangeError."""
+def hear(batches: Iterable[pa.RecordBatch], tasks: int) -> list[Heard]:
+    """What all tasks of the level above said to one part, in their order; the first so many ``tasks`` are among them.
+    Raises TornExchangeError.
+    """
     blobs: dict[int, dict[int, tuple[bytes, pa.Scalar]]] = {}
     for batch in batches:
         for row in range(batch.num_rows):
             task, number, digest = (batch.column(name)[row].as_py() for name in ("task", "number", "digest"))
             blobs.setdefault(task, {})[number] = (digest, batch.column("blob")[row])
+    if silent := sorted(set(range(tasks)) - set(blobs)):
+        raise TornExchangeError(f"nothing was heard of task {silent[0]}, of {tasks}: run again")
     return [_heard(task, own) for task, own in sorted(blobs.items())]
 
 

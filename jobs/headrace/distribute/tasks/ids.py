@@ -51,7 +51,8 @@ def _watermark(task: Task, above: Above) -> Instant:
     plan = task.plan
     found = together(each.found.said for each in above.passed if isinstance(each.found, ShareFound))
     wanted = task.work.stages[0].trigger.percentiles
-    return moved(plan.clocks, found, plan.processing_time, wanted, is_last=plan.is_last).watermark
+    clocks = moved(plan.clocks, found, plan.processing_time, wanted, is_last=plan.is_last)
+    return Instant(max(plan.stages[0].watermark, clocks.watermark))
 
 
 def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array], above: Above) -> Stored:

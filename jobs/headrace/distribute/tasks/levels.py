@@ -60,6 +60,13 @@ def nothing_level(plan: EpochPlan, numbers: Iterable[pa.RecordBatch]) -> Iterato
     yield from _said(task, plan.parts, None, lambda: (PanesFound(), {}))
 
 
+def tasks_above(plan: EpochPlan, level: int) -> int:
+    """How many tasks at least speak to the level number ``level`` below the map side."""
+    if level:
+        return plan.parts
+    return 1 if plan.first_stage else len(plan.shares)
+
+
 def level_below(plan: EpochPlan, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What a part of the level number ``level`` below the map side says of what it hears: ``batches`` are all the rows
     of the exchange above for it.
@@ -69,7 +76,7 @@ def level_below(plan: EpochPlan, level: int, batches: Iterable[pa.RecordBatch]) 
         return
     work = work_of(plan.where)
     task = Task(plan, work, rows[0].column("part")[0].as_py())
-    heard = hear(rows)
+    heard = hear(rows, tasks_above(plan, level))
     above = Above.of(heard)
     bundles = [each.rows for each in heard if each.rows is not None]
     tells_ids = _tells_ids(work, plan.first_stage)
