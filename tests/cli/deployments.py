@@ -121,6 +121,7 @@ class Deployment:
                 "processing_time": f"2026-03-02T00:00:{epoch:02}Z",
                 "min_event_time": f"2026-03-01T{epoch:02}:00:00Z",
                 "max_event_time": f"2026-03-01T{epoch + 1:02}:00:00Z",
+                "behind": {"0": 10} if epoch else {},
             },
             tables={"state": (), "current": layers},
             logs=logs,

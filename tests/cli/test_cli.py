@@ -7,14 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from headrace.distribute.intake import lags
 from headrace.entrypoints import cli_run
 from headrace.entrypoints.cli import app
 from headrace.entrypoints.options import RunOptions
 from headrace.entrypoints.results import RunResult, now
-from headrace.model.time import Instant
+from headrace.model.time import Duration, Instant
 from headrace.observe.history import EpochFigures
 from headrace.observe.lateness import behind, quantiles
 from headrace.pipeline import Pipeline
@@ -263,15 +265,21 @@ def test_plot_gives_the_quantiles_that_bound_and_allowed_lateness_are_chosen_by(
     assert "1:50:00.000001" in told.stdout
 
 
-def test_how_far_behind_is_told_from_what_came_before() -> None:
-    def epoch(low: int | None, high: int | None) -> EpochFigures:
-        times = [None if time is None else Instant(time) for time in (low, high)]
-        return EpochFigures(0, "s", Instant(0), Instant(0), *times, counts={})
+def test_how_far_behind_counts_the_elements_of_all_epochs() -> None:
+    def epoch(elements: dict[int, int]) -> EpochFigures:
+        lags = {Duration(lag): count for lag, count in elements.items()}
+        return EpochFigures(0, "s", Instant(0), Instant(0), None, None, counts={}, behind=lags)
 
-    epochs = [epoch(5, 9), epoch(None, None), epoch(3, 7), epoch(10, 12), epoch(11, 30)]
-    assert behind(epochs) == [6, 0, 1]
-    assert quantiles(behind(epochs)) == {50: 1, 90: 6, 99: 6, 100: 6}
-    assert quantiles([]) == {}
+    found = behind([epoch({}), epoch({0: 40, 7: 9}), epoch({0: 20, 5: 30, 60: 1})])
+    assert found == {0: 60, 5: 30, 7: 9, 60: 1}
+    assert quantiles(found) == {50: 0, 90: 5, 99: 7, 100: 60}
+    assert quantiles({}) == {}
+
+
+def test_lags_are_counted_by_their_first_two_digits_and_never_too_small() -> None:
+    told = lags(np.array([-5, 0, 1, 9, 10, 99, 100, 101, 60_000_000, 60_000_001, 2**62]))
+    assert told.tolist()[:10] == [0, 0, 1, 9, 10, 99, 100, 110, 60_000_000, 61_000_000]
+    assert 2**62 <= told[10] <= 1.1 * 2**62
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "replay"])

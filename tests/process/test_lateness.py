@@ -4,7 +4,6 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from headrace.entrypoints.cli import app
@@ -16,9 +15,6 @@ from tests.process.executors import Executed
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="G line 17: quantiles of every element, not of each epoch's furthest; E replaces it"
-)
 def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_path: Path) -> None:
     """Of a hundred elements behind the newest one, 99 lay a minute behind it and one an hour."""
     reference = str(write_pipeline(tmp_path, "clicks"))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
 from headrace.kernel.groups import Ints
@@ -24,25 +26,35 @@ from headrace.sources.progress import Ahead
 class Said:
     """What records say, by input. ``ahead``: of inputs with records that were too far ahead of processing time to say
     anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
+
+    ``newest`` is the latest event time that was not too far ahead; ``behind`` counts the elements by how far they lay
+    behind the newest of the epochs before (``lags``).
     """
 
     facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
     ahead: tuple[Ahead, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
     sample: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    newest: Instant | None = None
+    behind: Mapping[int, int] = field(default_factory=dict)
 
 
-def said(
-    pipeline: Pipeline,
-    records: Records,
-    clocks: Mapping[str, SourceClock],
-    processing_time: Instant,
-    percentiles: Iterable[float],
-) -> Said:
-    """What ``records`` say at ``processing_time`` to the ``clocks`` that the last epoch left; ``percentiles`` are those
-    that triggers look at.
+@dataclass(frozen=True)
+class Heard:
+    """What an epoch's records are told against: the ``clocks`` and the ``newest`` event time that the last epoch left,
+    processing time, and the percentile watermarks that triggers look at.
     """
-    wanted = tuple(percentiles)
+
+    clocks: Mapping[str, SourceClock]
+    processing_time: Instant
+    percentiles: frozenset[float] = frozenset()
+    newest: Instant | None = None
+
+
+def said(pipeline: Pipeline, records: Records, heard: Heard) -> Said:
+    """What ``records`` say."""
+    clocks, processing_time = heard.clocks, heard.processing_time
+    wanted = tuple(heard.percentiles)
     facts: dict[str, Mapping[str, SplitFacts]] = {}
     ahead: list[Ahead] = []
     inputs = records.inputs()
@@ -60,7 +72,36 @@ def said(
         for name in sorted(limited):
             own = dead[inputs[dead] == name]
             rejected[name], sample[name] = len(own), _shown(records, own[:SHOWN])
-    return Said(facts, tuple(ahead), rejected, sample)
+    newest, behind = _lateness(pipeline, records, inputs, heard)
+    return Said(facts, tuple(ahead), rejected, sample, newest, behind)
+
+
+def _lateness(
+    pipeline: Pipeline, records: Records, inputs: "NDArray[np.str_]", heard: Heard
+) -> tuple[Instant | None, dict[int, int]]:
+    columns = records.columns
+    counts = pc.and_(pc.and_(columns[c.REJECT].is_null(), columns[c.ADMITTED]), columns[c.EVENT_TIME].is_valid())
+    here = np.flatnonzero(counts.to_numpy(zero_copy_only=False))
+    times = columns[c.EVENT_TIME].take(pa.array(here)).to_numpy()
+    in_time = np.zeros(len(here), np.bool_)
+    for given in pipeline.inputs:
+        in_time |= (inputs[here] == given.name) & (times <= int(given.event_time.latest(heard.processing_time)))
+    newest = Instant(int(times[in_time].max())) if in_time.any() else None
+    if heard.newest is None:
+        return newest, {}
+    values, numbers = np.unique(lags(int(heard.newest) - times), return_counts=True)
+    return newest, dict(zip(values.tolist(), numbers.tolist(), strict=True))
+
+
+def lags(behind: Ints) -> Ints:
+    """How far elements lie ``behind``, in granules rounded up to two digits, so that they can be counted; 0 if they do
+    not.
+    """
+    behind = np.maximum(behind, 0)
+    digits = np.floor(np.log10(np.maximum(behind, 1))).astype(np.int64)
+    unit = 10 ** np.maximum(digits - 1, 0)
+    found: Ints = -(-behind // unit) * unit
+    return found
 
 
 def together(shares: Iterable[Said]) -> Said:
@@ -69,7 +110,13 @@ def together(shares: Iterable[Said]) -> Said:
     ahead: dict[str, Ahead] = {}
     rejected: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
+    newest: Instant | None = None
+    behind: dict[int, int] = {}
     for share in shares:
+        if share.newest is not None:
+            newest = share.newest if newest is None else max(newest, share.newest)
+        for lag, number in share.behind.items():
+            behind[lag] = behind.get(lag, 0) + number
         for name, splits in share.facts.items():
             known = facts.setdefault(name, {})
             for split, fact in splits.items():
@@ -81,7 +128,7 @@ def together(shares: Iterable[Said]) -> Said:
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]
-    return Said(facts, tuple(ahead.values()), rejected, sample)
+    return Said(facts, tuple(ahead.values()), rejected, sample, newest, behind)
 
 
 def check(pipeline: Pipeline, epoch: int, found: Said) -> None:

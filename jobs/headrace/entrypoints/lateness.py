@@ -17,7 +17,7 @@ from headrace_snapshots.format.manifest import Manifest
 
 BEHIND, TOO_LATE = "behind", "too_late"
 WORDS = {
-    BEHIND: "furthest behind, {share} % of epochs at most (bound)",
+    BEHIND: "behind the newest before, {share} % of elements at most (bound)",
     TOO_LATE: "behind the window, {share} % of late rows at most (allowed lateness)",
 }
 """What the quantiles are of, for people, and what they help to choose."""
@@ -30,7 +30,9 @@ _COLUMNS = pa.schema([("epoch", pa.int64()), (WINDOW_END, pa.timestamp("us", "UT
 
 def lateness(catalog: Catalog, head: Manifest | None, epochs: Sequence[EpochFigures]) -> Lateness:
     """Quantiles over ``epochs``, which end with ``head``. Raises BrokenObjectError."""
-    late = [] if head is None or not epochs else too_late(epochs, _late_rows(catalog, head, epochs[0].epoch))
+    late: Mapping[Duration, int] = (
+        {} if head is None or not epochs else too_late(epochs, _late_rows(catalog, head, epochs[0].epoch))
+    )
     return {BEHIND: quantiles(behind(epochs)), TOO_LATE: quantiles(late)}
 
 

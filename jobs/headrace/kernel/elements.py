@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from headrace.kernel.expressions import column
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.program import columns as c
 
@@ -80,8 +79,3 @@ def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:
             size = pc.multiply(pc.is_valid(values).cast(pa.int64()), 1 if kind is DataType.BOOL else 8)
         total = pc.add(total, size)
     return total
-
-
-def empty_rows(schema: Schema) -> dict[str, pa.Array]:
-    """No row of ``schema``."""
-    return {name: pa.nulls(0, ARROW_TYPES[kind]) for name, kind in schema.items()}

@@ -1,10 +1,10 @@
 """What the manifests of a branch tell about its epochs: clocks, event times and counts, as plain values."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
-from headrace.model.time import Instant, parse
+from headrace.model.time import Duration, Instant, parse
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.manifest import Manifest
@@ -13,7 +13,8 @@ from headrace_snapshots.format.manifest import Manifest
 @dataclass(frozen=True)
 class EpochFigures:
     """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
-    that it accepted (None: none); ``counts`` are the manifest's."""
+    that it accepted (None: none); ``counts`` are the manifest's. ``behind`` counts elements by how far they lay behind
+    the newest event time of the epochs before."""
 
     epoch: int
     snapshot: str
@@ -22,6 +23,7 @@ class EpochFigures:
     min_event_time: Instant | None
     max_event_time: Instant | None
     counts: Mapping[str, int]
+    behind: Mapping[Duration, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, manifest: Manifest) -> "EpochFigures":
@@ -35,6 +37,7 @@ class EpochFigures:
             min_event_time=_optional(progress["min_event_time"]),
             max_event_time=_optional(progress["max_event_time"]),
             counts=manifest.counts,
+            behind={Duration(int(lag)): count for lag, count in progress["behind"].items()},
         )
 
 

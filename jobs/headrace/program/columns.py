@@ -6,8 +6,6 @@ EVENT_TIME = "_event_time"  # long, granules; of elements
 REJECT = "_reject"  # why a record takes no part; NULL if it does
 ADMITTED = "_admitted"  # whether the filter is TRUE
 SEEN = "_seen"  # what its id says of a record (``duplicates``); NULL if it is new
-INPUT = "_input"  # the name of the input that a record is from
-FILE = "_file"  # the path of its file in the store of that input
 SPLIT = "_split"  # the split that a record speaks for
 MARK = "_mark"  # ... and what it says of it, in granules: its event time, or what the strategy reads instead
 ID = "_id"  # what duplicates of a record have in common
@@ -32,11 +30,8 @@ COUNT = "_n"  # elements of the delta, retractions included
 RETRACTED = "_nr"  # retractions among the elements of the delta
 HELD = "_held"  # of the delta's elements that are not behind the output watermark the earliest or latest timestamp
 SIZE = "_size"  # bytes of an element
-ORDER = "_order"  # where an element stands in the arrival order of its bundle; of any type that sorts
 RECORD = "_record"  # what users' own objects see of an element
-STAMP = "_stamp"  # the timestamp that a user's own window function gives the element in a window
 TIMES = "_times"  # event times of the delta's elements, where a user's own function stamps them in merged windows
-BEHIND = "_behind"  # there, the output watermark, behind which elements lend their panes no timestamp
 KEPT = "_kept_last"  # the last elements of a window, where it holds no more
 SIGN = "_sign"  # 1 for an element, -1 for one that is withdrawn
 HAS_STATE = "_has"  # an open window is in the state
@@ -44,11 +39,10 @@ WAS_CLOSED = "_was_closed"  # a closed marker is in the state
 STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
 MERGED = "_merged"  # the window came out of a merge that the trigger must hear of
 
-# the clocks of the epoch travel as columns, not as literals: literals would make Spark compile every epoch anew
+# the clocks of the epoch, as the program reads them
 WATERMARK_BEFORE = "_w0"
 WATERMARK_AFTER = "_w1"
 PROCESSING_TIME = "_p"
-THIS_EPOCH = "_now"
 HEARD = "_heard_"  # whether a signal came; followed by the position of its name among those of the trigger
 PERCENTILE_BEFORE = "_q0_"  # followed by the position of the percentile among those of the trigger
 PERCENTILE_AFTER = "_q1_"

@@ -93,7 +93,9 @@ class Progress:
     bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
-    none; ``ahead`` are of the epoch too.
+    none; ``ahead`` are of the epoch too. ``newest`` is the latest event time that any epoch has read, those too far
+    ahead of the clock left out; ``behind`` counts the epoch's elements by how far they lay behind the newest of the
+    epochs before it, in granules rounded up to two digits.
     """
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
@@ -106,6 +108,8 @@ class Progress:
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
     ahead: tuple[Ahead, ...] = ()
+    newest: Instant | None = None
+    behind: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def offsets(self) -> dict[str, Offsets]:
@@ -135,6 +139,8 @@ class Progress:
             "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
             "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
             "ahead": [each.to_json() for each in self.ahead],
+            "newest_event_time": None if self.newest is None else render(self.newest),
+            "behind": {str(lag): count for lag, count in sorted(self.behind.items())},
         }
 
     @classmethod
@@ -155,7 +161,14 @@ class Progress:
             max_event_time=optional("max_event_time"),
             held_back_by=None if value["held_back_by"] is None else HeldBack.from_json(value["held_back_by"]),
             ahead=tuple(Ahead.from_json(each) for each in value["ahead"]),
+            newest=optional("newest_event_time"),
+            behind={int(lag): count for lag, count in value["behind"].items()},
         )
+
+
+def later_of(one: Instant | None, other: Instant | None) -> Instant | None:
+    """The later of two times, either of which may not be known."""
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 def _in_calendar(watermark: Instant) -> Instant:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.distribute.clocks import Moved, StageClocks, moved
 from headrace.distribute.epoch import Attempts, Computed
-from headrace.distribute.intake import Said, check, said
+from headrace.distribute.intake import Heard, Said, check, said
 from headrace.distribute.limits import columns_fit
 from headrace.distribute.local.operator import NOTHING, Operator, Stepped, run_stages
 from headrace.distribute.records import FileRecords, in_arrival_order, read_records
@@ -32,7 +32,7 @@ from headrace.program import columns as c
 from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.planning import advance
-from headrace.sources.progress import InputProgress, Progress
+from headrace.sources.progress import InputProgress, Progress, later_of
 from headrace.state.cache import default_cache
 from headrace.state.files import put_rows, read_rows
 from headrace.state.ids import RememberedIds
@@ -196,7 +196,8 @@ class LocalEngine:
         if self.ids is not None:
             columns = {**records.columns, c.SEEN: self.ids.seen(records.columns)}
             records = replace(records, columns=columns)
-        found = said(pipeline, records, self._clocks(), now, compiled.trigger.percentiles)
+        heard = Heard(self._clocks(), now, frozenset(compiled.trigger.percentiles), self.progress.newest)
+        found = said(pipeline, records, heard)
         check(pipeline, epoch, found)
         behind = first.output_watermark if compiled.stamps_elements else MIN_INSTANT
         return Taken(records, found, aggregate(compiled, records.columns, first.watermark, behind))
@@ -220,6 +221,8 @@ class LocalEngine:
             max_event_time=accounting.max_accepted,
             held_back_by=None if clocks.is_last else clocks.together.held_back_by,
             ahead=taken.said.ahead,
+            newest=later_of(self.progress.newest, taken.said.newest),
+            behind=taken.said.behind,
         )
 
     def write(self, computed: LocalComputed, tables: Mapping[str, Sequence[StoredLayer]]) -> Written:

@@ -67,13 +67,6 @@ def new_log(run_id: str) -> Path:
     return log
 
 
-def _logs_folder() -> Path:
-    if stated := os.environ.get(LOGS_VARIABLE):
-        return Path(stated)
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "headrace" / "logs"
-
-
 def log_options(log: Path) -> str:
     """Options with which the JVM writes what Spark says to ``log`` instead of its standard error."""
     configuration = resources.files("headrace.distribute.spark").joinpath(_LOGGING)

@@ -27,7 +27,7 @@ from headrace.pipeline.graph import Pipeline
 from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput
 from headrace.sources.planning import advance
-from headrace.sources.progress import InputProgress, Progress
+from headrace.sources.progress import InputProgress, Progress, later_of
 from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile, Layer
@@ -124,6 +124,7 @@ class TasksEngine:
             stages=self.clocks,
             tables=self.tables,
             merges=self._merges(),
+            newest=self.progress.newest,
             signals=tuple(signals),
             is_last=is_last,
         )
@@ -189,6 +190,8 @@ class TasksEngine:
             max_event_time=accounting.max_accepted,
             held_back_by=None if outcome.plan.is_last else together.held_back_by,
             ahead=outcome.said.ahead,
+            newest=later_of(self.progress.newest, outcome.said.newest),
+            behind=outcome.said.behind,
         )
 
     def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:

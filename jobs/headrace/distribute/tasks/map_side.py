@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.intake import said
+from headrace.distribute.intake import Heard, said
 from headrace.distribute.records import FileRecords, read_one, read_records
 from headrace.distribute.side_outputs import late_rows, rejected_rows
 from headrace.distribute.tasks.bundles import bundle
@@ -82,7 +82,8 @@ def _mapped(
 ) -> tuple[ShareFound, Bundles]:
     plan, work = task.plan, task.work
     first = work.stages[0]
-    found = said(work.pipeline, records, plan.clocks, plan.processing_time, first.trigger.percentiles)
+    heard = Heard(plan.clocks, plan.processing_time, frozenset(first.trigger.percentiles), plan.newest)
+    found = said(work.pipeline, records, heard)
     rejected = task.put("rejected", rejected_rows(records, plan.epoch))
     if work.pipeline.deduplicate is not None:
         counts = takes_part(judged)

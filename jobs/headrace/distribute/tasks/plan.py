@@ -36,7 +36,7 @@ class Where:
 class EpochPlan:
     """One epoch. ``clocks`` (of inputs by name) and ``stages`` are as the last epoch left them, ``tables`` the layers
     that it left. Tasks store what they have to below ``prefix``. ``merges``: of some tables the number of the layer
-    from which on all become one.
+    from which on all become one. ``newest`` is the latest event time so far.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
     with ``first_stage``, what the stage ``above`` passed on, and its panes, the ``elements``.
@@ -52,6 +52,7 @@ class EpochPlan:
     stages: tuple[StageClocks, ...]
     tables: Mapping[str, Sequence[Layer]]
     merges: Mapping[str, int] = field(default_factory=dict)
+    newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
     first_stage: int = 0
