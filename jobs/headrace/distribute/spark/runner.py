@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from headrace.distribute.spark.application import runs_here
 from headrace.distribute.spark.errors import spark_errors
 from headrace.distribute.spark.functions import applied
+from headrace.distribute.spark.session import EXCHANGE
 from headrace.distribute.spark.travelling import travels
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkSession
 from headrace.distribute.tasks.exchange import SCHEMA
@@ -43,6 +44,8 @@ class SparkRunner:
     def __init__(self, spark: SparkSession, work: Work, tasks: int) -> None:
         self._spark = spark
         self._work = work
+        for name, value in EXCHANGE.items():  # a session that was brought may have others
+            spark.conf.set(name, value)
         self.parts = self.shares = tasks
 
     def pickled(self, pipeline: Pipeline) -> bytes:

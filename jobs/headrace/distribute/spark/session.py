@@ -16,6 +16,9 @@ from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
 
+EXCHANGE = {"spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024)}
+"""Of blobs of 16 MB a few fill a batch."""
+
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -29,8 +32,7 @@ _CONF = {
     "spark.sql.ui.explainMode": "simple",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # blobs of 16 MB: a few of them fill a batch
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+    **EXCHANGE,
 }
 
 
