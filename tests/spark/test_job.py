@@ -1,0 +1,63 @@
+"""An epoch is one Spark job with the same small plan every time, and nothing but blobs crosses its exchanges."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.distribute.spark import runner
+from headrace.distribute.spark.types import DataFrame, SparkSession
+from headrace.distribute.tasks.exchange import SCHEMA
+from headrace.entrypoints.options import RunOptions
+from headrace.entrypoints.process import process
+from headrace.pipeline import Executor
+from tests.process.clicks import CLICKS, FILES, land
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The physical plans of all jobs from now on."""
+    seen: list[str] = []
+    collected = runner._collected
+
+    def remember(rows: DataFrame) -> Any:
+        frame: Any = rows
+        seen.append(frame._jdf.queryExecution().executedPlan().toString())
+        return collected(rows)
+
+    monkeypatch.setattr(runner, "_collected", remember)
+    return seen
+
+
+def shape(plan: str) -> list[str]:
+    """The operators of a plan, without the numbers that Spark gives to columns."""
+    return [re.sub(r"#\d+L?|\[plan_id=\d+\]|\(\d+\)", "", line).strip() for line in plan.splitlines()]
+
+
+def run(root: Path, spark: SparkSession, group: str) -> int:
+    """A run; how many jobs it was."""
+    context = spark.sparkContext
+    context.setJobGroup(group, group)
+    try:
+        process(CLICKS, root.as_uri(), RunOptions(group, executor=Executor.SPARK), spark=spark)
+        return len(context.statusTracker().getJobIdsForGroup(group))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def test_an_epoch_is_one_job_of_one_shape_and_only_blobs_cross(
+    spark: SparkSession, tmp_path: Path, plans: list[str]
+) -> None:
+    land(tmp_path)
+    assert run(tmp_path, spark, "one-stage") == FILES
+    assert len(plans) == FILES
+    first = shape(plans[0])
+    assert all(shape(plan) == first for plan in plans)
+    assert len([line for line in first if "MapInArrow" in line]) == 2
+    exchanges = [line for line in first if "Exchange" in line]
+    assert len(exchanges) == 1
+    crossing = first[first.index(exchanges[0]) + 1]
+    assert f"[{', '.join(SCHEMA.names)}]" in crossing
