@@ -2,15 +2,19 @@
 above it. The same wherever it is worked out: in every task of a stage, and where the epoch is committed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.distribute.intake import Said
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.pipeline.graph import Pipeline
 from headrace.program.firing import Clocks
 from headrace.sources import clock as sources
 from headrace.sources.clock import SourceClock, slowest_of
+from headrace.sources.landing import ByInput
+from headrace.sources.planning import advance
+from headrace.sources.progress import InputProgress, Progress
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,6 @@ class StageClocks:
             self,
             watermark=Instant(max(self.watermark, watermark)),
             processing_time=Instant(max(self.processing_time, processing_time)),
-            percentiles=dict(self.percentiles),
         )
         passed: dict[float, tuple[Instant, Instant]] = {}
         reached = dict(self.percentiles)
@@ -77,3 +80,36 @@ def moved(
     percentiles = tuple(wanted)
     after = {name: clock.after(found.facts.get(name, {}), now, percentiles) for name, clock in clocks.items()}
     return Moved(after, slowest_of(after, now, percentiles), is_last)
+
+
+def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> dict[str, SourceClock]:
+    """The clocks of inputs that have come as far as ``inputs`` say."""
+    return {each.name: SourceClock.of(each.event_time, inputs[each.name]) for each in pipeline.inputs}
+
+
+def stage_clocks(
+    progress: Progress, stages: Sequence[CompiledStage], clocks: Mapping[str, SourceClock]
+) -> tuple[StageClocks, ...]:
+    """The clocks of ``stages`` as ``progress`` left them, and the ``clocks`` of the inputs."""
+    if not progress.output_watermarks:
+        return tuple(StageClocks() for _ in stages)
+    outputs = progress.output_watermarks
+    first, *others = (
+        StageClocks(watermark, progress.processing_time, output)
+        for watermark, output in zip((progress.watermark, *outputs), outputs, strict=False)
+    )
+    wanted = stages[0].trigger.percentiles
+    percentiles = {q: min(clock.percentile(q) for clock in clocks.values()) for q in wanted}
+    return (replace(first, percentiles=percentiles), *others)
+
+
+def inputs_behind(
+    pipeline: Pipeline, inputs: Mapping[str, InputProgress], files: ByInput, clocks: Moved
+) -> dict[str, InputProgress]:
+    """How far ``inputs`` have come behind an epoch that read ``files`` and moved their clocks."""
+    found = {}
+    for each in pipeline.inputs:
+        name, clock = each.name, clocks.inputs[each.name]
+        offsets = advance(inputs[name].offsets, files.get(name, ()), each.source.look_back)
+        found[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+    return found

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
+from headrace.kernel.elements import takes_part
 from headrace.kernel.groups import Ints
 from headrace.model.time import Instant
 from headrace.model.watermarks import SplitFacts
@@ -80,8 +80,7 @@ def _lateness(
     pipeline: Pipeline, records: Records, inputs: "NDArray[np.str_]", heard: Heard
 ) -> tuple[Instant | None, dict[int, int]]:
     columns = records.columns
-    counts = pc.and_(pc.and_(columns[c.REJECT].is_null(), columns[c.ADMITTED]), columns[c.EVENT_TIME].is_valid())
-    here = np.flatnonzero(counts.to_numpy(zero_copy_only=False))
+    here = np.flatnonzero(takes_part(columns))
     times = columns[c.EVENT_TIME].take(pa.array(here)).to_numpy()
     in_time = np.zeros(len(here), np.bool_)
     for given in pipeline.inputs:

@@ -8,8 +8,10 @@ order of arrival.
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.kernel.expressions import column
 from headrace.kernel.stage import CompiledStage
@@ -64,6 +66,13 @@ def _records(stage: CompiledStage, rows: Columns) -> pa.Array:
         for name, kind in stage.stage.schema.items()
     ]
     return pa.StructArray.from_arrays(values, fields=list(stage.record_type))
+
+
+def takes_part(judged: Columns) -> NDArray[np.bool_]:
+    """Which judged rows are neither rejected nor filtered, and have an event time."""
+    takes = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
+    found: NDArray[np.bool_] = takes.to_numpy(zero_copy_only=False)
+    return found
 
 
 def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:

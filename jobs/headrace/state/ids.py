@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.delta import Fate
+from headrace.kernel.elements import takes_part
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.state import distinct, no_rows, rows_of, together
 from headrace.kernel.types import ARROW_TYPES
@@ -50,10 +51,10 @@ class RememberedIds:
         another one of its records came before in this epoch, FORGOTTEN if nobody can tell any more, NULL for the first
         of an id and for what takes no part.
         """
-        takes_part = _takes_part(judged)
+        counting = takes_part(judged)
         at = judged[c.EVENT_TIME].fill_null(0).to_numpy(zero_copy_only=False)
-        beyond = takes_part & self._is_beyond(at)
-        counts = np.flatnonzero(takes_part & ~beyond)
+        beyond = counting & self._is_beyond(at)
+        counts = np.flatnonzero(counting & ~beyond)
         again = np.zeros(len(at), np.bool_)
         ids = judged[c.ID].take(pa.array(counts))
         hashed = hashes([ids])
@@ -102,7 +103,7 @@ class RememberedIds:
         return replace(self, layers=with_stored(self.layers, stored))
 
     def _new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
-        rows = pa.array(np.flatnonzero(_takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
+        rows = pa.array(np.flatnonzero(takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
         ids = judged[c.ID].take(rows)
         columns = [pa.array(hashes([ids])), ids, judged[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
@@ -111,12 +112,6 @@ class RememberedIds:
     def _layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
         latest = pc.max(rows.column(_AT)).as_py()
         return StateLayer((Run(rows),), epoch, epoch, Instant(latest + int(self.deduplicate.horizon)))
-
-
-def _takes_part(judged: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
-    takes = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
-    found: NDArray[np.bool_] = takes.to_numpy(zero_copy_only=False)
-    return found
 
 
 def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.distribute.clocks import Moved, StageClocks, moved
+from headrace.distribute.clocks import Moved, inputs_behind, moved, source_clocks, stage_clocks
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.distribute.intake import Heard, Said, check, said
 from headrace.distribute.limits import columns_fit
@@ -31,7 +31,6 @@ from headrace.pipeline.graph import Pipeline
 from headrace.program import columns as c
 from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.planning import advance
 from headrace.sources.progress import InputProgress, Progress, later_of
 from headrace.state.cache import default_cache
 from headrace.state.files import put_rows, read_rows
@@ -93,22 +92,15 @@ class LocalEngine:
     def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[StoredLayer]]) -> None:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
         self.epoch, self.progress = epoch, progress
-        inputs = [progress.watermark, *progress.output_watermarks]
-        outputs = progress.output_watermarks or [MIN_INSTANT] * len(self.operators)
-        names = state_tables(self.pipeline)
-        for name, operator, watermark, output in zip(names, self.operators, inputs, outputs, strict=False):
+        self.inputs = {**self.inputs, **progress.inputs}
+        compiled = [operator.compiled for operator in self.operators]
+        clocks = stage_clocks(progress, compiled, self._clocks())
+        for name, operator, own in zip(state_tables(self.pipeline), self.operators, clocks, strict=True):
             opened = self._opened(operator.compiled.state_schema, tables.get(name, ()))
-            operator.restore(
-                Layers(operator.compiled, opened), StageClocks(watermark, progress.processing_time, output)
-            )
-        self.inputs |= progress.inputs
+            operator.restore(Layers(operator.compiled, opened), own)
         if self.ids is not None:
             known = self._opened(self.ids.schema, tables.get(IDS, ()))
             self.ids = replace(self.ids, layers=known, watermark=progress.watermark)
-        first, clocks = self.operators[0], [self._clock(name) for name in self.inputs]
-        wanted = first.compiled.trigger.percentiles
-        percentiles = {q: min(clock.percentile(q) for clock in clocks) for q in wanted}
-        first.clocks = replace(first.clocks, percentiles=percentiles)
 
     def _opened(self, schema: pa.Schema, stored: Sequence[StoredLayer]) -> tuple[StateLayer, ...]:
         return tuple(open_rows(self.cache, self.store, schema, layer) for layer in stored)
@@ -179,12 +171,8 @@ class LocalEngine:
             signals=tuple(signals),
         )
 
-    def _clock(self, name: str) -> SourceClock:
-        event_time = next(each.event_time for each in self.pipeline.inputs if each.name == name)
-        return SourceClock.of(event_time, self.inputs[name])
-
     def _clocks(self) -> dict[str, SourceClock]:
-        return {name: self._clock(name) for name in self.inputs}
+        return source_clocks(self.pipeline, self.inputs)
 
     def _take(self, files: ByInput, epoch: int, now: Instant) -> Taken:
         """The records of ``files``. Raises UnreadableFileError where a source says FAIL, DeadLetterBudgetError."""
@@ -203,15 +191,12 @@ class LocalEngine:
         return Taken(records, found, aggregate(compiled, records.columns, first.watermark, behind))
 
     def _come_to(self, files: ByInput, taken: Taken, clocks: Moved) -> Progress:
-        for each in self.pipeline.inputs:
-            name, clock = each.name, clocks.inputs[each.name]
-            offsets = advance(self.inputs[name].offsets, files.get(name, ()), each.source.look_back)
-            self.inputs[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+        self.inputs = inputs_behind(self.pipeline, self.inputs, files, clocks)
         first, accounting = self.operators[0], taken.bundle.accounting
         at = first.clocks.processing_time
         dues = [operator.layers.next_due(operator.watermark, at) for operator in self.operators]
         return Progress(
-            inputs=dict(self.inputs),
+            inputs=self.inputs,
             watermark=first.watermark,
             processing_time=at,
             output_watermarks=tuple(operator.output_watermark for operator in self.operators),

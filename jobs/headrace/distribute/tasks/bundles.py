@@ -4,15 +4,15 @@ Mostly they are aggregated first: a share's delta stands for its elements. Where
 stage, and tasks above hold elements that arrived in turns, the elements travel themselves, each with its place.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.delta import AggregatedBundle, Fate, aggregate
-from headrace.kernel.elements import Columns
+from headrace.kernel.delta import AggregatedBundle, aggregate
+from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant
@@ -58,14 +58,18 @@ def bundle(
 
 
 def _travelling(stage: CompiledStage, judged: Columns, order: Columns, number: int) -> dict[int, pa.RecordBatch]:
-    takes_part = pc.and_(judged[c.REJECT].is_null(), pc.and_(judged[c.ADMITTED], judged[c.EVENT_TIME].is_valid()))
-    if c.SEEN in judged:
-        takes_part = pc.and_(takes_part, pc.equal(judged[c.SEEN].fill_null(int(Fate.ACCEPTED)), int(Fate.ACCEPTED)))
+    counts = takes_part(judged)
+    if c.SEEN in judged:  # NULL for what is new
+        counts &= judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)
     rows = {name: values for name, values in judged.items() if name not in _UNUSED}
     rows |= {f"{_PLACE}{name}": values for name, values in order.items()}
-    taken = pa.RecordBatch.from_pydict(rows).filter(takes_part)
-    own = part_of(hashes([taken.column(name) for name in stage.keys]), number)
-    return {int(part): taken.filter(pa.array(own == part)) for part in np.unique(own)}
+    return by_part(pa.RecordBatch.from_pydict(rows).filter(pa.array(counts)), stage.keys, number)
+
+
+def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int, pa.RecordBatch]:
+    """``rows`` by the part that the hash of the columns called ``names`` is of, out of so many."""
+    own = part_of(hashes([rows.column(name) for name in names]), number)
+    return {int(part): rows.filter(pa.array(own == part)) for part in np.unique(own)}
 
 
 def delta_of(

@@ -7,12 +7,11 @@ epoch; ``write`` and ``fold_current`` may run beside it in another.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.distribute.clocks import StageClocks
+from headrace.distribute.clocks import StageClocks, inputs_behind, source_clocks, stage_clocks
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.distribute.intake import check
 from headrace.distribute.tasks.exchange import hear
@@ -21,12 +20,10 @@ from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Pa
 from headrace.distribute.tasks.outcome import Outcome
 from headrace.distribute.tasks.plan import EpochPlan, Where, shares
 from headrace.distribute.tasks.work import Work
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
-from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput
-from headrace.sources.planning import advance
 from headrace.sources.progress import InputProgress, Progress, later_of
 from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
@@ -87,18 +84,9 @@ class TasksEngine:
     def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[Layer]]) -> None:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
         self.epoch, self.progress = epoch, progress
-        self.inputs |= progress.inputs
+        self.inputs = {**self.inputs, **progress.inputs}
         self.tables = {name: tuple(tables.get(name, ())) for name in self._table_names()}
-        inputs = [progress.watermark, *progress.output_watermarks]
-        outputs = progress.output_watermarks or [MIN_INSTANT] * len(self.clocks)
-        self.clocks = tuple(
-            StageClocks(watermark, progress.processing_time, output)
-            for watermark, output in zip_longest(inputs[: len(outputs)], outputs, fillvalue=MIN_INSTANT)
-        )
-        sources = self._source_clocks().values()
-        wanted = self.work.stages[0].trigger.percentiles
-        percentiles = {q: min(clock.percentile(q) for clock in sources) for q in wanted}
-        self.clocks = (replace(self.clocks[0], percentiles=percentiles), *self.clocks[1:])
+        self.clocks = stage_clocks(progress, self.work.stages, source_clocks(self.pipeline, self.inputs))
 
     def has_due(self, processing_time: Instant) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input."""
@@ -120,7 +108,7 @@ class TasksEngine:
             processing_time=Instant(max(self.progress.processing_time, processing_time)),
             shares=shares(self.pipeline, files, self.runner.shares),
             parts=self.runner.parts,
-            clocks=self._source_clocks(),
+            clocks=source_clocks(self.pipeline, self.inputs),
             stages=self.clocks,
             tables=self.tables,
             merges=self._merges(),
@@ -143,9 +131,6 @@ class TasksEngine:
             signals=plan.signals,
             written=Written(self.tables, outcome.panes, outcome.late, outcome.rejected, outcome.requests()),
         )
-
-    def _source_clocks(self) -> dict[str, SourceClock]:
-        return {each.name: SourceClock.of(each.event_time, self.inputs[each.name]) for each in self.pipeline.inputs}
 
     def _merges(self) -> dict[str, int]:
         planned = {name: plan_merge([layer.rows for layer in layers]) for name, layers in self.tables.items()}
@@ -173,14 +158,11 @@ class TasksEngine:
         raise AssertionError("unreachable")
 
     def _come_to(self, files: ByInput, outcome: Outcome) -> Progress:
-        for each in self.pipeline.inputs:
-            name, clock = each.name, outcome.moved.inputs[each.name]
-            offsets = advance(self.inputs[name].offsets, files.get(name, ()), each.source.look_back)
-            self.inputs[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
+        self.inputs = inputs_behind(self.pipeline, self.inputs, files, outcome.moved)
         accounting, together = outcome.outcomes()[0].accounting, outcome.moved.together
         due_event, due_time = outcome.due
         return Progress(
-            inputs=dict(self.inputs),
+            inputs=self.inputs,
             watermark=self.clocks[0].watermark,
             processing_time=self.clocks[0].processing_time,
             output_watermarks=tuple(clocks.output_watermark for clocks in self.clocks),

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.tasks.exchange import say
-from headrace.distribute.tasks.found import Failure, Files, Folded, Passed
+from headrace.distribute.tasks.found import Files, Folded, Passed, attempted
 from headrace.distribute.tasks.plan import Where
 from headrace.distribute.tasks.work import file_name, work_of
 from headrace.distribute.views import newest_records
-from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.keys import hashes
 from headrace.state.files import put_rows, read_rows
 from headrace.state.groups import part_of
@@ -33,17 +33,10 @@ def fold_level(plan: FoldPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa
     """What the parts become whose ``numbers`` the first column has."""
     for batch in numbers:
         for part in batch.column(0).to_pylist():
-            error: Failure | None = None
-            files: Files = ()
             work = work_of(plan.where)
             before = work.requests()
-            try:
-                files = _fold(plan, part)
-            except RetryError:
-                raise
-            except HeadraceError as raised:
-                error = Failure.of(raised)
-            passed = Passed(Folded(files), error=error, requests=work.requests_since(before))
+            files, error = attempted(partial(_fold, plan, part))
+            passed = Passed(Folded(files or ()), error=error, requests=work.requests_since(before))
             yield from say(part, 1, passed, passed.content, {})
 
 

@@ -2,11 +2,12 @@
 
 import hashlib
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.distribute.intake import Said
+from headrace.distribute.limits import columns_fit
 from headrace.distribute.tasks.exchange import Heard
 from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.delta import Accounting
@@ -15,6 +16,7 @@ from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace_snapshots.format.files import DataFile
 
 Files = tuple[DataFile, ...]
+T = TypeVar("T")
 
 
 class DisagreementError(RetryError):
@@ -132,6 +134,17 @@ class Failure:
         made.args = self.args
         made.__dict__.update(self.state)
         return made
+
+
+def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
+    """What ``run`` gives, or its error if another run would end the same. Raises RetryError, when it may not."""
+    try:
+        with columns_fit():
+            return run(), None
+    except RetryError:
+        raise
+    except HeadraceError as raised:
+        return None, Failure.of(raised)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def _watermark(task: Task, above: Above) -> Instant:
 
 def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array], above: Above) -> Stored:
     _, change = replace(known, layers=()).after(task.plan.epoch, judged, _watermark(task, above))
-    files, _ = put_table(task, IDS, change.merged())
+    files = put_table(task, IDS, change.merged())
     return Stored(files, change.expires) if files else Stored()
 
 
@@ -65,4 +65,4 @@ def _merged(task: Task, known: RememberedIds, above: Above) -> Files:
     start = merged_from(task, IDS, gone_from(task.plan.tables[IDS], _watermark(task, above)))
     if start is None:
         return ()
-    return put_table(task, f"{IDS}-merged", merge_ids(known.schema, known.layers[start:], known.counts))[0]
+    return put_table(task, f"{IDS}-merged", merge_ids(known.schema, known.layers[start:], known.counts))

@@ -8,16 +8,14 @@ from functools import partial
 
 import pyarrow as pa
 
-from headrace.distribute.limits import columns_fit
 from headrace.distribute.tasks.exchange import hear, say
-from headrace.distribute.tasks.found import Above, Failure, Found, PanesFound, Passed
+from headrace.distribute.tasks.found import Above, Found, PanesFound, Passed, attempted
 from headrace.distribute.tasks.ids import tell_duplicates
 from headrace.distribute.tasks.map_side import Bundles, map_rows, map_share
 from headrace.distribute.tasks.panes import map_panes
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.stages import step_part
 from headrace.distribute.tasks.work import Task, Work, work_of
-from headrace.errors import HeadraceError, RetryError
 
 Ran = tuple[Found | None, Bundles]
 
@@ -99,13 +97,8 @@ def _said(task: Task, parts: int, above: Above | None, run: Callable[[], Ran]) -
     found: Found | None = None
     bundles: Bundles = {}
     if error is None:
-        try:
-            with columns_fit():
-                found, bundles = run()
-        except RetryError:
-            raise
-        except HeadraceError as raised:
-            error = Failure.of(raised)
+        ran, error = attempted(run)
+        found, bundles = ran or (None, {})
     heard, history = (b"", ()) if above is None else (above.heard, above.history(task.number))
     passed = Passed(found, heard, history, error, task.work.requests_since(before))
     yield from say(task.number, parts, passed, passed.content, bundles)

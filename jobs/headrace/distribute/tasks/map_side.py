@@ -7,25 +7,22 @@ not parse; what that code makes of the others comes back (``map_rows``).
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.distribute.intake import Heard, said
 from headrace.distribute.records import FileRecords, read_one, read_records
 from headrace.distribute.side_outputs import late_rows, rejected_rows
-from headrace.distribute.tasks.bundles import bundle
+from headrace.distribute.tasks.bundles import bundle, by_part
 from headrace.distribute.tasks.found import ShareFound
-from headrace.distribute.tasks.shipped import PLACE, ShippedRecords, in_arrival_order, places, takes_part, travelling
+from headrace.distribute.tasks.shipped import PLACE, ShippedRecords, in_arrival_order, places, travelling
 from headrace.distribute.tasks.work import Task
 from headrace.kernel.delta import aggregate
-from headrace.kernel.elements import Columns
-from headrace.kernel.keys import hashes
+from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import Schema
 from headrace.program import columns as c
 from headrace.sources.judging import judged
 from headrace.sources.scanned import Scanned
-from headrace.state.groups import part_of
 
 Bundles = Mapping[int, pa.RecordBatch]
 
@@ -90,7 +87,7 @@ def _mapped(
         others = {name: values.filter(pa.array(~counts)) for name, values in judged.items()}
         accounting = aggregate(first, others, plan.stages[0].watermark).accounting
         rows = travelling(judged, place, counts)
-        return ShareFound(found, accounting, (), rejected), _by_hash(rows, [c.ID], plan.parts)
+        return ShareFound(found, accounting, (), rejected), by_part(rows, [c.ID], plan.parts)
     made = bundle(
         first,
         judged,
@@ -102,8 +99,3 @@ def _mapped(
     )
     late = task.put("late", late_rows(first, records, made.aggregated.late, plan.epoch))
     return ShareFound(found, made.aggregated.accounting, late, rejected), made.parts
-
-
-def _by_hash(rows: pa.RecordBatch, names: list[str], number: int) -> Bundles:
-    part = part_of(hashes([rows.column(name) for name in names]), number)
-    return {int(each): rows.filter(pa.array(part == each)) for each in np.unique(part)}

@@ -39,13 +39,6 @@ def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
     }
 
 
-def takes_part(judged: Columns) -> NDArray[np.bool_]:
-    """Which records are neither rejected nor filtered, and have an event time."""
-    found = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
-    whether: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
-    return whether
-
-
 def travelling(judged: Columns, places: Columns, rows: NDArray[np.bool_]) -> pa.RecordBatch:
     """Those ``rows`` of judged records as they travel, which all take part."""
     columns = {name: values for name, values in judged.items() if name not in _LEFT}

@@ -144,7 +144,7 @@ class _Part:
             changes = result.changes if left else there(result.changes)
         if not changes.num_rows:
             return layers, Stored()
-        files, _ = put_table(self.task, self.table, [changes])
+        files = put_table(self.task, self.table, [changes])
         top = layers.layer(changes, self.plan.epoch)
         return replace(layers, layers=(*left, top)), Stored(files, top.expires)
 
@@ -153,7 +153,7 @@ class _Part:
         if start is None:
             return NO_FILES
         pieces = merge_layers(self.stage, layers[start:], is_lowest=start <= gone)
-        return put_table(self.task, f"{self.table}-merged", pieces)[0]
+        return put_table(self.task, f"{self.table}-merged", pieces)
 
     def _panes(self, result: StageResult | None) -> Files:
         if result is None or not self.is_last:

@@ -12,7 +12,6 @@ from headrace.model.time import Instant
 from headrace.state.cache import default_cache
 from headrace.state.groups import parts
 from headrace.state.layering import StateLayer
-from headrace.state.runs import Run
 from headrace.state.stored import open_rows
 from headrace.state.storing import put_runs
 from headrace_snapshots.format.files import Layer
@@ -24,11 +23,10 @@ def open_table(task: Task, table: str, schema: pa.Schema) -> tuple[StateLayer, .
     return tuple(open_rows(default_cache(), task.work.store, schema, layer, own) for layer in task.plan.tables[table])
 
 
-def put_table(task: Task, table: str, pieces: Iterable[pa.RecordBatch]) -> tuple[Files, tuple[Run, ...]]:
-    """Store rows that come in the order of their hashes: their files, and they mapped."""
+def put_table(task: Task, table: str, pieces: Iterable[pa.RecordBatch]) -> Files:
+    """Store rows that come in the order of their hashes."""
     name = file_name(task.plan.prefix, table, task.number)
-    stored = list(put_runs(task.work.store, default_cache(), name, pieces))
-    return tuple(each.file for each in stored), tuple(each.run for each in stored)
+    return tuple(stored.file for stored in put_runs(task.work.store, default_cache(), name, pieces))
 
 
 def merged_from(task: Task, table: str, gone: int) -> int | None:
