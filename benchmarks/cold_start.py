@@ -16,8 +16,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace.pipeline import (
     AfterCount,
     AfterWatermark,
@@ -33,6 +31,8 @@ from headrace.pipeline import (
     count,
     sum_of,
 )
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

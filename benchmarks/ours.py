@@ -9,13 +9,13 @@ from benchmarks.runs import Measured, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload, pipeline
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
-from headrace.entrypoints.options import MAIN, Mode, RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import CURRENT, files
-from headrace.entrypoints.view_columns import View
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
+from headrace.read.columns import View
+from headrace.read.views import CURRENT, files
+from headrace.runs.options import MAIN, Mode, RunOptions
+from headrace.runs.process import process
 from headrace_snapshots.format.manifest import Manifest
 
 

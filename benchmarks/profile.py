@@ -29,8 +29,8 @@ from benchmarks.throughput import common_arguments
 from benchmarks.workloads import Side, Workload, pipeline
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import process
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.process import process
 from headrace_snapshots.format.manifest import Manifest
 
 _KINDS = {"jit": ("Compiler",), "gc": ("G1 ", "GC ", "VM Thread"), "tasks": ("Executor task",)}

@@ -5,29 +5,23 @@ of the task.
 """
 
 import argparse
-import importlib
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import cast
 
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
-from headrace.entrypoints.report import Lines, Listener, Where, ending
-from headrace.entrypoints.results import Action, RunError, RunResult, now, redacted, write
-from headrace.entrypoints.roots import MissingRootError
 from headrace.errors import HeadraceError
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import resolve
+from headrace.read.roots import MissingRootError
+from headrace.runs.actions import ACTIONS
+from headrace.runs.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
+from headrace.runs.report import Lines, Where, ending
+from headrace.runs.results import RunError, RunResult, now, redacted, write
 from headrace_snapshots.store import open_store
-
-ACTIONS: tuple[Action, ...] = ("process", "audit", "recover", "backfill")
-
-EntryPoint = Callable[[str, str, RunOptions, Listener], RunResult]
 
 
 def main(arguments: list[str]) -> int:
@@ -39,7 +33,8 @@ def main(arguments: list[str]) -> int:
     if given.executor != Executor.LOCAL:
         _tell("::endgroup::")  # the task folds what Spark says while it starts
     try:
-        result = _entry_point(given.action)(given.pipeline, given.root, _options(given), Lines(_tell))
+        perform = ACTIONS[given.action]
+        result = perform(resolve(given.pipeline), given.root, _options(given), listener=Lines(_tell))
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
             _tell(line)  # and the task logs the warnings as such
         exit_code = 0
@@ -81,10 +76,6 @@ def _report(error: Exception) -> int:
     told = RunError.of(error)
     _tell(f"{told.code}: {told.message}")
     return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
-
-
-def _entry_point(action: Action) -> EntryPoint:
-    return cast("EntryPoint", importlib.import_module(f"headrace.entrypoints.{action}").main)
 
 
 def _options(given: argparse.Namespace) -> RunOptions:

@@ -42,7 +42,7 @@ class Case:
 
 
 def _on_local(_: str) -> Any:
-    options = importlib.import_module("headrace.entrypoints.options")
+    options = importlib.import_module("headrace.runs.options")
     return importlib.import_module("tests.process.executors").Executed(options.Executor.LOCAL)
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
-from headrace.entrypoints.options import MAIN
-from headrace.entrypoints.publish import PUBLISHED, AuditMissingError
+from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.pipeline.graph import Pipeline
+from headrace.runs.options import MAIN
+from headrace.runs.publish import PUBLISHED, AuditMissingError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

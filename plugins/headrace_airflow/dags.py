@@ -12,10 +12,10 @@ from typing import Any, Final
 from airflow.sdk import DAG, Asset, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
-from headrace.entrypoints.options import BRANCH_NAME
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import Registered, registered_files
+from headrace.runs.options import BRANCH_NAME
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator

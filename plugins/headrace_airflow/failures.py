@@ -8,8 +8,8 @@ from traceback import format_exception
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from headrace.entrypoints.results import RunError, redacted
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
+from headrace.runs.results import RunError, redacted
 
 _log = logging.getLogger("airflow.task")
 _ADVICE = {

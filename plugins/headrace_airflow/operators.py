@@ -15,11 +15,11 @@ from airflow.sdk import Asset, BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
-from headrace.entrypoints.options import MAIN
-from headrace.entrypoints.results import Action, RunResult, read, redacted
 from headrace.errors import FixConfigError
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.registry import Registered
+from headrace.runs.options import MAIN
+from headrace.runs.results import Action, RunResult, read, redacted
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
 from headrace_airflow.processes import Ended, OwnProcess
@@ -112,7 +112,7 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def _choice(self, context: Context, where: str) -> Choice:
         """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
-        from headrace.entrypoints.executors import Work, choose, work_of
+        from headrace.runs.executors.choice import Work, choose, work_of
 
         pipeline, asked = self.registered.pipeline, context["params"].get("executor")
 
@@ -245,7 +245,7 @@ class CutOverOperator(HeadraceOperator):
 
     def act(self, context: Context) -> Summary:
         """Cut over and announce it; raises when the branch is not audited or its audit failed."""
-        from headrace.entrypoints.backfill import BranchBehindError, cut_over
+        from headrace.runs.backfill import BranchBehindError, cut_over
 
         name, branch = self.registered.pipeline.name, self.branch(context)
         try:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from headrace.entrypoints.options import MAIN
+from headrace.runs.options import MAIN
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.operators import Summary, announce, run_id_of
 from headrace_airflow.settings import root
@@ -29,7 +29,7 @@ class PublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> Summary:
         """Publish and announce; raises what is wrong with the audit."""
-        from headrace.entrypoints.publish import NothingToPublishError, publish_audited
+        from headrace.runs.publish import NothingToPublishError, publish_audited
 
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")

@@ -6,8 +6,8 @@ Storage keys (``AWS_*``) are not here: the Spark application inherits them, noth
 import os
 from typing import Final
 
-from headrace.entrypoints.sizes import size_in
 from headrace.errors import FixConfigError
+from headrace.runs.sizes import size_in
 
 ROOT: Final = "HEADRACE_ROOT"
 SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"

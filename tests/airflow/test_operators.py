@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from headrace.entrypoints.results import RunError, RunResult
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.pipeline.executors import Choice, Executor
+from headrace.runs.results import RunError, RunResult
 from tests.airflow.subprocesses import python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
-from headrace.entrypoints.results import RunError, RunResult, write
+from headrace.runs.results import RunError, RunResult, write
 from headrace.pipeline.executors import Choice
 from headrace_snapshots.store import open_store
 case = json.load(open(os.environ["CASE"]))

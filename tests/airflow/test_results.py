@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints import process as processing
-from headrace.entrypoints.options import RunOptions, RunOptionsError
-from headrace.entrypoints.results import (
+from headrace.errors import GiveUpError
+from headrace.runs.actions import ACTIONS
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.results import (
     AuditReference,
     ResultDamagedError,
     ResultFormatError,
@@ -21,7 +22,6 @@ from headrace.entrypoints.results import (
     to_json,
     write,
 )
-from headrace.errors import GiveUpError
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 from tests.airflow.subprocesses import REPOSITORY
 
@@ -123,13 +123,14 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
 
-    def breaks(*_: object) -> RunResult:
+    def breaks(*_: object, **named: object) -> RunResult:
         raise ValueError("GET https://x?sig=hunter2hunter2 failed")
 
-    monkeypatch.setattr(processing, "main", breaks)
+    monkeypatch.setitem(ACTIONS, "process", breaks)
     program = runpy.run_path(str(REPOSITORY / "jobs" / "submit.py"))
-    exit_code = program["main"](["process", "--pipeline", "clicks", "--root", tmp_path.as_uri(), "--run-id", "r1"])
-    result = read(open_store(tmp_path.as_uri()), "clicks", "r1")
+    name = "busy_aircraft"
+    exit_code = program["main"](["process", "--pipeline", name, "--root", tmp_path.as_uri(), "--run-id", "r1"])
+    result = read(open_store(tmp_path.as_uri()), name, "r1")
     assert exit_code == 1
     assert result.error is not None
     message = "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"

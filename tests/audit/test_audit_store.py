@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from headrace.entrypoints.audit_store import (
+from headrace.audit.store import (
     AuditDamagedError,
     AuditFormatError,
     AuditOutcome,
@@ -146,7 +146,7 @@ def test_arguments_are_compared_as_they_are_kept(store: MemoryStore) -> None:
 
 def test_what_publish_imports_brings_neither_spark_nor_great_expectations() -> None:
     program = (
-        "import sys, headrace.entrypoints.audit_store;"
+        "import sys, headrace.audit.store;"
         "print([name for name in ('pyspark', 'great_expectations') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"

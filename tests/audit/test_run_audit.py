@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
+from headrace.audit.run import run_audit
+from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.entrypoints.audit import run_audit
-from headrace.entrypoints.audit_store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
 from headrace.model.time import duration
 from headrace.pipeline import (
@@ -176,7 +176,7 @@ def test_a_mistake_in_an_expectation_says_what_to_change_and_keeps_no_result(
 def test_an_expectation_that_does_not_suit_its_column_is_no_failed_audit(
     store: MemoryStore, panes: DataFrame, current: DataFrame
 ) -> None:
-    from headrace.entrypoints.gx_runner import ExpectationNotEvaluatedError
+    from headrace.audit.gx_runner import ExpectationNotEvaluatedError
 
     with pytest.raises(ExpectationNotEvaluatedError, match=r"expect_column_mean_to_be_between.*cannot be evaluated"):
         audit(store, panes, current, expect("column_mean_to_be_between", column="origin", min_value=0))
@@ -226,7 +226,7 @@ def test_great_expectations_says_nothing_in_the_log_and_draws_no_progress_bar(
 def test_a_pipeline_without_expectations_passes_without_great_expectations() -> None:
     program = """
 import sys
-from headrace.entrypoints.audit import run_audit
+from headrace.audit.run import run_audit
 from headrace_snapshots.store import MemoryStore
 from tests.audit.test_run_audit import pipeline
 outcome = run_audit(

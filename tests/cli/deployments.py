@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.entrypoints.reading import schema
-from headrace.entrypoints.view_columns import View, ViewColumns
 from headrace.pipeline import Pipeline
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.registry import resolve
+from headrace.read.columns import View, ViewColumns
+from headrace.read.views import schema
 from headrace_snapshots.catalog import MAIN, Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer

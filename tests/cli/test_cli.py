@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from headrace.cli import run as cli_run
+from headrace.cli.commands import app
 from headrace.distribute.intake import lags
-from headrace.entrypoints import cli_run
-from headrace.entrypoints.cli import app
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.results import RunResult, now
 from headrace.model.time import Duration, Instant
 from headrace.observe.history import EpochFigures
 from headrace.observe.lateness import behind, quantiles
 from headrace.pipeline import Pipeline
+from headrace.runs.options import RunOptions
+from headrace.runs.results import RunResult, now
 from tests.airflow.subprocesses import write_pipeline
 from tests.cli.deployments import Deployment, pane
 from tests.cli.test_replay_late import late, raw
@@ -360,7 +360,7 @@ def test_commands_that_only_look_import_nothing_heavy(deployment: Deployment, ar
     elif arguments == ["show"]:
         arguments = ["show", "main", "--pipeline", deployment.reference, "--root", deployment.root]
     code = (
-        "import sys\nfrom headrace.entrypoints.cli import app\n"
+        "import sys\nfrom headrace.cli.commands import app\n"
         f"app({arguments!r}, standalone_mode=False)\n"
         "heavy = {'pyspark', 'duckdb', 'pandas', 'pyarrow', 'matplotlib', 'great_expectations', 'airflow', 'minio'}\n"
         "print('heavy:', sorted(heavy & set(sys.modules)))"

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import submit
-from headrace.entrypoints.cli import app
+from headrace.cli.commands import app
 from headrace.errors import PipelineError
 from headrace.pipeline.registry import resolve
 from tests.airflow.subprocesses import write_pipeline

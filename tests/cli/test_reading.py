@@ -10,10 +10,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.entrypoints.reading import CURRENT, QueryError, UnknownBranchError, files, query, read, schema, view
-from headrace.entrypoints.view_columns import View
 from headrace.pipeline import Pipeline, col, max_of, mean_of
 from headrace.pipeline import count as count_
+from headrace.read.branches import UnknownBranchError
+from headrace.read.columns import View
+from headrace.read.views import CURRENT, QueryError, files, query, read, schema, view
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import Deployment, hour, pane
 

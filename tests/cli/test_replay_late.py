@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headrace.entrypoints.cli import app
-from headrace.entrypoints.late import LandedLate, LateReplayError, land_late
-from headrace.entrypoints.restoring import InputGoneError
+from headrace.cli.commands import app
 from headrace.pipeline import FileFormat, Input, Pipeline, SlidingWindows
+from headrace.runs.late import LandedLate, LateReplayError, land_late
+from headrace.runs.restoring import InputGoneError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.cli.deployments import Deployment, hour

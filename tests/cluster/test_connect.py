@@ -12,7 +12,7 @@ import pyspark
 import pytest
 import tenacity
 
-from headrace.entrypoints.reading import read
+from headrace.read.views import read
 from scripts import sessions
 from tests.process.clicks import CLICKS, land, truth
 
@@ -25,8 +25,8 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 PROGRAM = """
 import sys
 from pyspark.sql.connect.session import SparkSession
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 from headrace.pipeline import Executor
 from tests.process.clicks import CLICKS
 

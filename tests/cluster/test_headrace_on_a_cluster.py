@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import tenacity
 
-from headrace.entrypoints.reading import read
+from headrace.read.views import read
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.distribute.spark.types import SparkSession
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.results import RunResult
 from headrace.pipeline import Executor, Pipeline
 from headrace.pipeline.registry import resolve
+from headrace.read.views import read
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.process import process
+from headrace.runs.results import RunResult
 from tests.flights import flight_truth
 
 pytestmark = pytest.mark.spark

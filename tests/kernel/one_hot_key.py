@@ -10,7 +10,6 @@ from pathlib import Path
 
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.distribute.local.values import emitted
-from headrace.entrypoints.commits import attempts_of
 from headrace.model.time import Instant, parse
 from headrace.pipeline import (
     AfterPattern,
@@ -36,6 +35,7 @@ from headrace.pipeline import (
     sum_of,
 )
 from headrace.pipeline.inputs import OWN
+from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store

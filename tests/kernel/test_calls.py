@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
-from headrace.entrypoints.commits import attempts_of
 from headrace.model.time import Instant, parse
 from headrace.pipeline import (
     AfterCount,
@@ -54,6 +53,7 @@ from headrace.pipeline import (
     variance_of,
 )
 from headrace.pipeline.inputs import OWN
+from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.sources.planning import InputFile
 from headrace.state import storing

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.entrypoints.cli import app
+from headrace.cli.commands import app
 from headrace.errors import PipelineError
 from headrace.pipeline.code import code_of
 from headrace.pipeline.registry import PipelineFileError, UnknownPipelineError, registered_files, resolve

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headrace.entrypoints.backfill import backfill
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import audit, process
-from headrace.entrypoints.recover import recover
-from headrace.entrypoints.results import RunResult
 from headrace.pipeline import Executor, Pipeline
+from headrace.runs.backfill import backfill
+from headrace.runs.options import RunOptions
+from headrace.runs.process import audit, process
+from headrace.runs.recover import recover
+from headrace.runs.results import RunResult
 
 _SPARK = pytest.param(Executor.SPARK, marks=pytest.mark.spark)
 on_both = pytest.mark.parametrize("executor", [Executor.LOCAL, _SPARK], indirect=True)

@@ -17,19 +17,19 @@ import pyarrow.parquet as pq
 from hypothesis import note
 from hypothesis import strategies as st
 
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
-from headrace.entrypoints.view_columns import column_types
 from headrace.model.expr import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
 from headrace.pipeline import Executor, FileFormat, FileSource, Pipeline
 from headrace.pipeline.inputs import OWN
+from headrace.read.columns import column_types
+from headrace.read.recorded import RecordedEpoch, recorded_epochs
+from headrace.read.views import read
 from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
 from headrace.reference.evaluate import Record
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

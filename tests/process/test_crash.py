@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.options import RunOptions
+from headrace.runs.options import RunOptions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
@@ -22,9 +22,9 @@ SECONDS = 300.0
 
 DRIVER = """
 import sys, threading
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.report import Silent
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.report import Silent
 from headrace.pipeline import Executor
 from tests.process.clicks import CLICKS
 
@@ -37,8 +37,8 @@ process(CLICKS, sys.argv[1], RunOptions("killed", executor=Executor(sys.argv[2])
 
 KILLS_ITSELF = """
 import os, signal, sys
-from headrace.entrypoints import process as processing
-from headrace.entrypoints.options import RunOptions
+from headrace.runs import process as processing
+from headrace.runs.options import RunOptions
 from headrace.pipeline import Executor
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore

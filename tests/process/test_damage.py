@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.audit.store import audit_path, read_audit
 from headrace.distribute.local.epochs import LocalEngine
-from headrace.entrypoints.audit_store import audit_path, read_audit
-from headrace.entrypoints.commits import attempts_of
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import ChangedPipelineError
-from headrace.entrypoints.recorded import progress_of
-from headrace.entrypoints.results import RunResult
 from headrace.pipeline import FixedWindows, Pipeline
+from headrace.read.recorded import progress_of
+from headrace.runs.commits import attempts_of
+from headrace.runs.options import RunOptions
+from headrace.runs.process import ChangedPipelineError
+from headrace.runs.results import RunResult
 from headrace.sources.landing import Landing
 from headrace.state.cache import default_cache
 from headrace_snapshots.catalog import Catalog

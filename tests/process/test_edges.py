@@ -7,9 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.results import RunResult
 from headrace.pipeline import (
     AfterCount,
     DataType,
@@ -27,6 +24,9 @@ from headrace.pipeline import (
     count,
     retracting,
 )
+from headrace.read.views import read
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.results import RunResult
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth
 from tests.process.executors import Executed
 

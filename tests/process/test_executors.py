@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.entrypoints.cli import app
-from headrace.entrypoints.executors import Bounds, Work, choose, fitting, work_of
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import audit, process
-from headrace.entrypoints.report import Lines
-from headrace.entrypoints.results import Action, from_json, to_json
-from headrace.entrypoints.sizes import SizeError, shown, size_in
+from headrace.cli.commands import app
 from headrace.errors import PipelineError
 from headrace.pipeline import Executor, Pipeline, SparkFunction
 from headrace.pipeline.executors import Choice
+from headrace.runs.executors.choice import Bounds, Work, choose, fitting, work_of
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.process import audit, process
+from headrace.runs.report import Lines
+from headrace.runs.results import Action, from_json, to_json
+from headrace.runs.sizes import SizeError, shown, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -204,7 +204,7 @@ def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.Monkey
     def on_spark(*_: object) -> None:
         raise StopError
 
-    monkeypatch.setattr("headrace.entrypoints.on_spark.OnSpark", on_spark)
+    monkeypatch.setattr("headrace.runs.executors.on_spark.OnSpark", on_spark)
     with pytest.raises(StopError):
         process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=Lines(taken.append))
     assert taken[0].startswith("executor spark: auto: ")

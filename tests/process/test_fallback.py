@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.cli_run import run_recorded
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.report import Silent
-from headrace.entrypoints.restoring import BelowPublishedError
-from headrace.entrypoints.results import read as read_result
+from headrace.cli.run import run_recorded
+from headrace.runs.options import RunOptions
+from headrace.runs.report import Silent
+from headrace.runs.restoring import BelowPublishedError
+from headrace.runs.results import read as read_result
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

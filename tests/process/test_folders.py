@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.entrypoints.cli import app
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import ChangedCodeError
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.results import RunResult
+from headrace.cli.commands import app
 from headrace.pipeline.registry import resolve
+from headrace.read.views import read
+from headrace.runs.options import RunOptions
+from headrace.runs.process import ChangedCodeError
+from headrace.runs.results import RunResult
 from tests.process.executors import Executed, on_spark
 
 PIPELINE = """

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.reading import read
 from headrace.model.time import Instant, instant, render, to_datetime
 from headrace.pipeline import (
     AfterCount,
@@ -35,7 +33,9 @@ from headrace.pipeline import (
     retracting,
     sum_of,
 )
+from headrace.read.views import read
 from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
+from headrace.runs.options import RunOptions
 from headrace.sources.budgets import DeadLetterBudgetError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.entrypoints.late import land_late
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.reading import read
 from headrace.pipeline import FileFormat, Pipeline, accumulating
+from headrace.read.views import read
+from headrace.runs.late import land_late
+from headrace.runs.options import Mode, RunOptions
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both
 

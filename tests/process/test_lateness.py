@@ -6,9 +6,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from headrace.entrypoints.cli import app
-from headrace.entrypoints.options import RunOptions
+from headrace.cli.commands import app
 from headrace.pipeline.registry import resolve
+from headrace.runs.options import RunOptions
 from tests.airflow.subprocesses import write_pipeline
 from tests.process.executors import Executed
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
-from headrace.entrypoints.commits import attempts_of
-from headrace.entrypoints.on_local import OnLocal
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.recorded import progress_of
 from headrace.pipeline import Pipeline
+from headrace.read.recorded import progress_of
+from headrace.read.views import read
+from headrace.runs.commits import attempts_of
+from headrace.runs.executors.on_local import OnLocal
+from headrace.runs.process import process
 from headrace.sources.landing import Landing
 from headrace.state.cache import default_cache
 from headrace_snapshots.catalog import Catalog

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.recorded import progress_of
-from headrace.entrypoints.restoring import restore
 from headrace.pipeline.inputs import OWN
+from headrace.read.recorded import progress_of
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.restoring import restore
 from headrace.sources.planning import ChangedFileError, InputFile, Offsets, advance
 from headrace.sources.progress import InputProgress, Progress
 from headrace_snapshots.catalog import Catalog

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.reading import read
 from headrace.model.time import Instant, instant, to_datetime
 from headrace.pipeline import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count, custom_of
+from headrace.read.views import read
 from headrace.reference import Epoch, fold_current, run_pipeline
+from headrace.runs.options import RunOptions
 from tests.own_combiners import Bins, Longest, Span
 from tests.own_triggers import Jump
 from tests.process.clicks import clicks, land, records

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from headrace.audit.store import AuditFailedError, read_audit
 from headrace.distribute.local.epochs import LocalComputed, LocalEngine
-from headrace.entrypoints import process as processing
-from headrace.entrypoints.audit_store import AuditFailedError, read_audit
-from headrace.entrypoints.backfill import BranchBehindError, cut_over
-from headrace.entrypoints.commits import Committer, attempts_of
-from headrace.entrypoints.options import Mode, RunOptions
-from headrace.entrypoints.process import ChangedPipelineError
-from headrace.entrypoints.publish import publish_audited
-from headrace.entrypoints.reading import read
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline, retracting
 from headrace.pipeline.inputs import OWN
+from headrace.read.views import read
+from headrace.runs import process as processing
+from headrace.runs.backfill import BranchBehindError, cut_over
+from headrace.runs.commits import Committer, attempts_of
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.process import ChangedPipelineError
+from headrace.runs.publish import publish_audited
 from headrace.sources.landing import ByInput, Landing
 from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.audit_store import AuditOutcome, write_audit
-from headrace.entrypoints.backfill import BranchBehindError, ClockAheadError, cut_over
-from headrace.entrypoints.options import UnknownBranchError
-from headrace.entrypoints.publish import AuditMissingError, publish_audited
-from headrace.entrypoints.recorded import progress_of
+from headrace.audit.store import AuditOutcome, write_audit
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
+from headrace.read.branches import UnknownBranchError
+from headrace.read.recorded import progress_of
+from headrace.runs.backfill import BranchBehindError, ClockAheadError, cut_over
+from headrace.runs.publish import AuditMissingError, publish_audited
 from headrace.sources.planning import Offsets
 from headrace.sources.progress import InputProgress, Progress
 from headrace_snapshots.catalog import Catalog

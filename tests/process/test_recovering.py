@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.audit_store import AuditOutcome, write_audit
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import ChangedPipelineError
-from headrace.entrypoints.recover import recover
+from headrace.audit.store import AuditOutcome, write_audit
 from headrace.pipeline import Executor, FixedWindows
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.runs.options import RunOptions
+from headrace.runs.process import ChangedPipelineError
+from headrace.runs.recover import recover
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog

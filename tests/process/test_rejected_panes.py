@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.reading import read
 from headrace.model.time import instant
 from headrace.pipeline import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, if_, retracting
+from headrace.read.views import read
 from headrace.reference import Epoch, run_pipeline
+from headrace.runs.options import RunOptions
 from tests.process.clicks import CLICKS, land, records
 from tests.process.executors import Executed, on_both
 

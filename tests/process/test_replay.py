@@ -10,19 +10,6 @@ from typing import Any
 import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
-from headrace.entrypoints.options import (
-    Executor,
-    Mode,
-    ReplayClock,
-    RunOptions,
-    RunOptionsError,
-    UnknownBranchError,
-    parse_clock,
-)
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.recorded import recorded_epochs, signals_from_json, signals_to_json
-from headrace.entrypoints.restoring import InputGoneError
 from headrace.model.time import Duration, instant
 from headrace.model.triggers import AfterSignal, Signal
 from headrace.model.windows import Window
@@ -37,6 +24,19 @@ from headrace.pipeline import (
     col,
     retracting,
 )
+from headrace.read.branches import UnknownBranchError
+from headrace.read.recorded import recorded_epochs, signals_from_json, signals_to_json
+from headrace.read.views import read
+from headrace.runs.options import (
+    Executor,
+    Mode,
+    ReplayClock,
+    RunOptions,
+    RunOptionsError,
+    parse_clock,
+)
+from headrace.runs.process import process
+from headrace.runs.restoring import InputGoneError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from headrace.entrypoints import cli_run
-from headrace.entrypoints.cli import app
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.report import Lines, Listener, Where, ending, epoch_line
-from headrace.entrypoints.results import RunResult
+from headrace.cli import run as cli_run
+from headrace.cli.commands import app
 from headrace.pipeline import Pipeline
+from headrace.runs.options import RunOptions
+from headrace.runs.report import Lines, Listener, Where, ending, epoch_line
+from headrace.runs.results import RunResult
 from headrace_snapshots.format.manifest import Manifest
 
 WHERE = Where("my clicks.py", "file:///deployments/a b")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from headrace.entrypoints.restoring import BelowPublishedError, InputGoneError, Restored, Verify, restore
 from headrace.errors import FixConfigError
 from headrace.pipeline.inputs import OWN
+from headrace.runs.restoring import BelowPublishedError, InputGoneError, Restored, Verify, restore
 from headrace.sources.planning import InputFile
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog, Claim

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.options import RunOptions, RunOptionsError, parse_signal
 from headrace.model.triggers import AfterSignal, OrFinally, Repeatedly, Signal
 from headrace.pipeline import Default, accumulating
+from headrace.runs.options import RunOptions, RunOptionsError, parse_signal
 from tests.process.clicks import CLICKS, USERS, land
 from tests.process.executors import Executed, on_both
 

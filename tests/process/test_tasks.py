@@ -14,8 +14,8 @@ from headrace.distribute.local.epochs import LocalEngine
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.here import Here
 from headrace.distribute.tasks.work import Work
-from headrace.entrypoints.on_local import OnLocal
 from headrace.pipeline import Executor
+from headrace.runs.executors.on_local import OnLocal
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario

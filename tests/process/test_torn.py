@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.reading import read
-from headrace.entrypoints.results import RunResult
 from headrace.pipeline import EventTime, FileFormat, FixedWindows, Monotonic, OnUnreadable, Pipeline, col
+from headrace.read.views import read
+from headrace.runs.options import RunOptions
+from headrace.runs.results import RunResult
 from tests.corpus import BrokenFile, json_lines
 from tests.corpus.files import TORN, parquet, table
 from tests.process.executors import Executed

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headrace.distribute.spark.types import SparkSession
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import read
+from headrace.read.views import read
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 from scripts.land_scenarios import land, parts
 from tests.scenarios import answers
 from tests.scenarios.answers import Answer

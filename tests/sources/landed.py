@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.distribute.local.epochs import LocalComputed, LocalEngine
-from headrace.entrypoints.commits import attempts_of
 from headrace.model.expr import DataType, Expr, col
 from headrace.model.time import parse
 from headrace.pipeline import (
@@ -26,6 +25,7 @@ from headrace.pipeline import (
     sum_of,
 )
 from headrace.pipeline.inputs import OWN
+from headrace.runs.commits import attempts_of
 from headrace.sources import landing
 from headrace.sources.planning import InputFile
 from headrace_snapshots.catalog import Catalog

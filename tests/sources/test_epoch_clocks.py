@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.local.epochs import LocalEngine
-from headrace.entrypoints.commits import attempts_of
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
 from headrace.model.watermarks import SplitStrategy
@@ -36,6 +35,7 @@ from headrace.pipeline import (
 from headrace.pipeline.inputs import OWN
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
+from headrace.runs.commits import attempts_of
 from headrace.sources.clock import SourceClock
 from headrace.sources.landing import Landing
 from headrace.sources.planning import InputFile

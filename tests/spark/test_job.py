@@ -9,9 +9,9 @@ import pytest
 from headrace.distribute.spark import runner
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.exchange import SCHEMA
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
 from headrace.pipeline import Executor
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 from tests.process.clicks import CLICKS, FILES, land
 
 pytestmark = pytest.mark.spark

@@ -10,9 +10,6 @@ import pytest
 
 from headrace.distribute.spark.functions import SparkFunctionError
 from headrace.distribute.spark.types import SparkSession
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import process
-from headrace.entrypoints.reading import read
 from headrace.errors import PipelineError
 from headrace.pipeline import (
     AfterCount,
@@ -35,7 +32,10 @@ from headrace.pipeline import (
     sum_of,
 )
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.read.views import read
 from headrace.reference import run_pipeline
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 
 STRING = DataType.STRING
 MODULE = "tests.spark.spark_transforms"

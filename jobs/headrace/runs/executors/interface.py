@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from headrace.audit.frames import Frame
 from headrace.distribute.epoch import Attempts, Computed
-from headrace.entrypoints.audit_frames import Frame
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline

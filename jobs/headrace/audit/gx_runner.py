@@ -21,9 +21,9 @@ from great_expectations.expectations import registry  # noqa: E402
 from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: E402
 from great_expectations.render.view import DefaultJinjaPageView  # noqa: E402
 
-from headrace.entrypoints.audit_frames import Frame  # noqa: E402
-from headrace.entrypoints.audit_store import Finding  # noqa: E402
-from headrace.entrypoints.frames import ArrowFrame  # noqa: E402
+from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
+from headrace.audit.frames import Frame  # noqa: E402
+from headrace.audit.store import Finding  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
 from headrace.model.expr import Scalar  # noqa: E402
 from headrace.pipeline.expectations import Expectation, View  # noqa: E402

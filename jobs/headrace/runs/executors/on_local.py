@@ -7,11 +7,11 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from headrace.audit.arrow_frames import ArrowFrame, audit_frames
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.epochs import LocalEngine
-from headrace.entrypoints.frames import ArrowFrame, audit_frames
-from headrace.entrypoints.view_columns import ViewColumns
 from headrace.pipeline.graph import Pipeline
+from headrace.read.columns import ViewColumns
 from headrace.sources.landing import Landing
 from headrace.state.cache import default_cache
 from headrace.state.stored import state_schemas

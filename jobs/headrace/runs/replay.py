@@ -13,12 +13,13 @@ of the very same replay.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.entrypoints.commits import Committer
-from headrace.entrypoints.executors import input_bytes
-from headrace.entrypoints.options import MAIN, ReplayClock, RunOptions, RunOptionsError, UnknownBranchError
-from headrace.entrypoints.recorded import RecordedEpoch, recorded_epochs
-from headrace.entrypoints.restoring import InputGoneError
 from headrace.model.time import NEVER
+from headrace.read.branches import UnknownBranchError
+from headrace.read.recorded import RecordedEpoch, recorded_epochs
+from headrace.runs.commits import Committer
+from headrace.runs.executors.choice import input_bytes
+from headrace.runs.options import MAIN, ReplayClock, RunOptions, RunOptionsError
+from headrace.runs.restoring import InputGoneError
 from headrace.sources.landing import Landing, counted
 from headrace.sources.planning import InputFile, is_unchanged
 from headrace.sources.progress import Progress

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from traceback import format_exception
 
+from headrace.audit.arrow_frames import ArrowFrame, audit_frames
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_submitted, spark_session
 from headrace.distribute.spark.types import SparkSession
-from headrace.entrypoints.frames import ArrowFrame, audit_frames
-from headrace.entrypoints.report import Listener
-from headrace.entrypoints.results import redacted
-from headrace.entrypoints.view_columns import ViewColumns
 from headrace.pipeline.graph import Pipeline
+from headrace.read.columns import ViewColumns
+from headrace.runs.report import Listener
+from headrace.runs.results import redacted
 from headrace.sources.landing import Landing
 from headrace.state.cache import default_cache
 from headrace.state.stored import state_schemas

@@ -9,11 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from headrace.distribute.epoch import Attempt, Attempts, Computed
-from headrace.entrypoints.engines import Engine
-from headrace.entrypoints.recorded import signals_to_json
-from headrace.entrypoints.view_columns import ViewColumns
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.read.columns import ViewColumns
+from headrace.read.recorded import signals_to_json
+from headrace.runs.executors.interface import Engine
 from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.codec import JSON

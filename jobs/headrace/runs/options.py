@@ -25,12 +25,6 @@ class RunOptionsError(FixConfigError):
     code = "config.run_options"
 
 
-class UnknownBranchError(FixConfigError):
-    """A branch or tag that the catalog does not have."""
-
-    code = "config.unknown_branch"
-
-
 def parse_signal(text: str) -> Signal:
     """A signal as the command line writes it: its name, and for one key only ``=`` with the key as a JSON list.
 

@@ -13,7 +13,7 @@ from typing import Annotated, ParamSpec
 
 import typer
 
-from headrace.entrypoints.cli_output import (
+from headrace.cli.output import (
     Format,
     notice,
     print_fields,
@@ -22,12 +22,13 @@ from headrace.entrypoints.cli_output import (
     print_table,
     reported,
 )
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
-from headrace.entrypoints.roots import check_root
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import registered_files, resolve
+from headrace.read.branches import manifest_of
+from headrace.read.roots import check_root
+from headrace.runs.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace_snapshots.catalog import PUBLISHED, Catalog, Head, LostEntry
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
@@ -115,9 +116,9 @@ def run(
     output: Output = Format.TEXT,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
-    from headrace.entrypoints.cli_run import new_run_id, run_recorded, watching
-    from headrace.entrypoints.report import Where, ending
-    from headrace.entrypoints.results import to_json
+    from headrace.cli.run import new_run_id, run_recorded, watching
+    from headrace.runs.report import Where, ending
+    from headrace.runs.results import to_json
 
     options = RunOptions(
         new_run_id(),
@@ -156,10 +157,10 @@ def read(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the rows of a view: what a pipeline has found."""
-    from headrace.entrypoints import reading
+    from headrace.read import views
 
     found = resolve(pipeline)
-    rows = reading.query(reading.read(found, _existing(root), reading.view(view), branch, tell=notice), where, order)
+    rows = views.query(views.read(found, _existing(root), views.view(view), branch, tell=notice), where, order)
     if output is Format.JSON:
         print_json(rows.slice(0, limit).to_pylist())
         return
@@ -180,9 +181,9 @@ def files(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the Parquet files of a view, for readers of your own."""
-    from headrace.entrypoints import reading
+    from headrace.read import views
 
-    named = reading.files(resolve(pipeline), _existing(root), reading.view(view), branch, tell=notice)
+    named = views.files(resolve(pipeline), _existing(root), views.view(view), branch, tell=notice)
     if output is Format.JSON:
         print_json(named)
     else:
@@ -205,7 +206,7 @@ def replay_late(
     output: Output = Format.TEXT,
 ) -> None:
     """Land the records that came too late once more, as files of the source's format; each only once."""
-    from headrace.entrypoints.late import land_late
+    from headrace.runs.late import land_late
 
     landed = land_late(resolve(pipeline), _existing(root), to=to, branch=branch)
     if output is Format.JSON:
@@ -313,9 +314,8 @@ def plot(
     output: Output = Format.TEXT,
 ) -> None:
     """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
-    from headrace.entrypoints.lateness import lateness, seconds, told
-    from headrace.entrypoints.reading import manifest_of
     from headrace.observe.history import SUMMARY, history, totals
+    from headrace.observe.lateness import lateness, seconds, told
 
     catalog = _catalog(pipeline, root)
     head = manifest_of(catalog, branch)

@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.entrypoints.options import MAIN, PUBLISHED
-from headrace.entrypoints.recorded import progress_of, unread_files
-from headrace.entrypoints.results import Action
-from headrace.entrypoints.sizes import shown, size_in
+from headrace.audit.range import audited_files
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.graph import Pipeline
+from headrace.read.recorded import progress_of, unread_files
+from headrace.runs.options import MAIN, PUBLISHED
+from headrace.runs.results import Action
+from headrace.runs.sizes import shown, size_in
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
@@ -115,16 +116,6 @@ def work_of_audit(catalog: Catalog, published: str | None, head: str) -> Work:
     manifest = catalog.manifest(head)
     panes, current, _ = audited_files(catalog, published, manifest)
     return Work(stored_bytes([*panes, *current]))
-
-
-def audited_files(
-    catalog: Catalog, published: str | None, head: Manifest
-) -> tuple[list[DataFile], list[DataFile], int]:
-    """What an audit of (``published``, ``head``] reads: files of panes and of ``current``; the epoch behind which."""
-    since = -1 if published is None else catalog.manifest(published).epoch
-    records = catalog.files(head.logs["panes"], since_epoch=since)
-    panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
-    return panes, [file for layer in head.tables["current"] for file in layer.files], since
 
 
 def input_bytes(files: ByInput) -> int:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
-from headrace.entrypoints.options import MAIN
-from headrace.entrypoints.results import AuditReference, RunResult
-from headrace.entrypoints.results import now as timestamp
+from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.errors import FixDataError, RetryError
+from headrace.runs.options import MAIN
+from headrace.runs.results import AuditReference, RunResult
+from headrace.runs.results import now as timestamp
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError

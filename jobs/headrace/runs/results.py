@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from headrace.entrypoints.options import MAIN
-from headrace.entrypoints.sealed import sealed, unsealed
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.executors import Choice, Executor
+from headrace.runs.options import MAIN
+from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.store import ObjectStore
 
 FORMAT: Final = 1

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headrace.entrypoints.cli_output import notice
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.report import Lines, Listener
-from headrace.entrypoints.results import RunError, RunResult, now, write
-from headrace.entrypoints.roots import MissingRootError
+from headrace.cli.output import notice
 from headrace.errors import HeadraceError
 from headrace.pipeline import Pipeline
+from headrace.read.roots import MissingRootError
+from headrace.runs.options import RunOptions
+from headrace.runs.report import Lines, Listener
+from headrace.runs.results import RunError, RunResult, now, write
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 
@@ -28,7 +28,7 @@ def new_run_id() -> str:
 
 def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Process the pipeline and keep the result object, of a failure too. Raises what process raises."""
-    from headrace.entrypoints.process import process
+    from headrace.runs.process import process
 
     store, started_at = open_store(root), now()
     try:

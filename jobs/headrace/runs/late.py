@@ -26,17 +26,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.entrypoints.damage import ways_out
-from headrace.entrypoints.reading import changed_since, manifest_of, tables
-from headrace.entrypoints.restoring import InputGoneError
-from headrace.entrypoints.view_columns import View, ViewColumns, column_types
 from headrace.errors import FixConfigError
 from headrace.model.expr import DataType
 from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.read.branches import manifest_of
+from headrace.read.columns import View, ViewColumns, column_types
+from headrace.read.damage import ways_out
+from headrace.read.rows import tables
+from headrace.read.views import changed_since
 from headrace.reference.windows import assign
+from headrace.runs.restoring import InputGoneError
 from headrace.sources.planning import open_source
 from headrace_snapshots.catalog import PUBLISHED, Catalog
 from headrace_snapshots.format.files import DataFile

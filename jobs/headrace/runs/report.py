@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.entrypoints.results import RunResult
+from headrace.runs.results import RunResult
 from headrace_snapshots.format.manifest import Manifest
 
 _QUIET_DROPS = {

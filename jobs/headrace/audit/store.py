@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from headrace.entrypoints.sealed import sealed, unsealed
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expr import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, View
+from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.entrypoints.reading import newest_rows, tables
-from headrace.entrypoints.view_columns import View, ViewColumns
+from headrace.read.columns import View, ViewColumns
+from headrace.read.rows import tables
+from headrace.read.views import newest_rows
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 

@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from headrace.entrypoints.audit_store import AuditFailedError, AuditOutcome, failure_message, read_audit
-from headrace.entrypoints.options import MAIN, RunOptions, UnknownBranchError
-from headrace.entrypoints.process import process
-from headrace.entrypoints.publish import AuditMissingError, reference, total_counts
-from headrace.entrypoints.report import Listener
-from headrace.entrypoints.results import RunResult
-from headrace.entrypoints.results import now as timestamp
+from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.errors import FixConfigError, RetryError
 from headrace.model.time import instant, parse, render
 from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import resolve
+from headrace.read.branches import UnknownBranchError
+from headrace.runs.options import MAIN, RunOptions
+from headrace.runs.process import process
+from headrace.runs.publish import AuditMissingError, reference, total_counts
+from headrace.runs.report import Listener
+from headrace.runs.results import RunResult
+from headrace.runs.results import now as timestamp
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
@@ -44,11 +44,6 @@ class BranchBehindError(RetryError):
     """Main has taken in input that the branch has not."""
 
     code = "retry.branch_behind"
-
-
-def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
-    """Replay the pipeline that ``reference`` names into a branch (the action of ``submit.py``)."""
-    return backfill(resolve(reference), root, options, listener=listener)
 
 
 def branch_of(options: RunOptions) -> str:

@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from headrace.entrypoints.recorded import progress_of
 from headrace.errors import FixDataError, RestoreError
+from headrace.read.recorded import progress_of
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile

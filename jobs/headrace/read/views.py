@@ -4,30 +4,26 @@ Only files of the manifest are read, so that what a killed epoch left behind cha
 Rows are loaded into memory; for more, give ``files`` to a reader of your own and fold ``current`` by ``CURRENT``.
 """
 
-import io
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from headrace.entrypoints.damage import ways_out
-from headrace.entrypoints.options import UnknownBranchError
-from headrace.entrypoints.view_columns import View, ViewColumns
 from headrace.errors import FixConfigError
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
-from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
-from headrace_snapshots.datafiles import verify
+from headrace.read.branches import manifest_of
+from headrace.read.columns import View, ViewColumns
+from headrace.read.damage import ways_out
+from headrace.read.rows import tables
+from headrace_snapshots.catalog import PUBLISHED, Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store import open_store
 
-READERS = 8
 _logger = logging.getLogger(__name__)
 
 
@@ -139,19 +135,6 @@ def query(rows: pa.Table, where: str | None = None, order: str | None = None, li
         raise QueryError(f"{str(error).splitlines()[0]}; the columns are {names}") from error
 
 
-def manifest_of(catalog: Catalog, branch: str) -> Manifest | None:
-    """The manifest at the head of a branch or tag, None if ``main`` or ``published`` has no snapshot yet.
-
-    Raises UnknownBranchError.
-    """
-    refs = catalog.head().refs
-    if branch in refs:
-        return catalog.manifest(refs[branch])
-    if branch in (MAIN, PUBLISHED):
-        return None
-    raise UnknownBranchError(f"there is no branch or tag {branch!r}; there are {', '.join(sorted(refs)) or 'none'}")
-
-
 def _files_of(catalog: Catalog, view: View, manifest: Manifest | None) -> list[DataFile]:
     if manifest is None:
         return []
@@ -166,16 +149,6 @@ def _absolute(root: str, path: str) -> str:
     if root.startswith("file://"):
         return str(Path(unquote(root.removeprefix("file://"))) / path)
     return f"{root.rstrip('/')}/{path}"
-
-
-def tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of each of the data files. Raises BrokenObjectError when one is missing or not what was written."""
-
-    def load(file: DataFile) -> pa.Table:
-        return pq.read_table(io.BytesIO(verify(store, file)), columns=columns.names).cast(columns)
-
-    with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
-        yield from readers.map(load, named)
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -9,22 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from headrace.entrypoints.audit import check_expectations, run_audit
-from headrace.entrypoints.audit_store import AuditDamagedError, AuditOutcome, read_audit
-from headrace.entrypoints.commits import Committer, attempts_of
-from headrace.entrypoints.damage import ways_out
-from headrace.entrypoints.engines import ExecutorSide
-from headrace.entrypoints.executors import Work, audited_files, choose, input_bytes, work_of_audit, work_of_run
-from headrace.entrypoints.noticed import noticed
-from headrace.entrypoints.options import MAIN, Mode, RunOptions, RunOptionsError
-from headrace.entrypoints.publish import PUBLISHED, publish_range, reference, total_counts
-from headrace.entrypoints.recorded import progress_of, unread_files
-from headrace.entrypoints.replay import Replay, begun, next_number, open_replay
-from headrace.entrypoints.report import Listener, Silent, number_of
-from headrace.entrypoints.restoring import restore
-from headrace.entrypoints.results import RunResult
-from headrace.entrypoints.results import now as timestamp
-from headrace.entrypoints.roots import check_root
+from headrace.audit.range import audited_files
+from headrace.audit.run import check_expectations, run_audit
+from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.errors import FixConfigError
 from headrace.model.time import instant
 from headrace.model.triggers import Signal
@@ -32,7 +19,20 @@ from headrace.pipeline.code import changed_code
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import resolve
+from headrace.read.damage import ways_out
+from headrace.read.recorded import progress_of, unread_files
+from headrace.read.roots import check_root
+from headrace.runs.commits import Committer, attempts_of
+from headrace.runs.executors.choice import Work, choose, input_bytes, work_of_audit, work_of_run
+from headrace.runs.executors.interface import ExecutorSide
+from headrace.runs.noticed import noticed
+from headrace.runs.options import MAIN, Mode, RunOptions, RunOptionsError
+from headrace.runs.publish import PUBLISHED, publish_range, reference, total_counts
+from headrace.runs.replay import Replay, begun, next_number, open_replay
+from headrace.runs.report import Listener, Silent, number_of
+from headrace.runs.restoring import restore
+from headrace.runs.results import RunResult
+from headrace.runs.results import now as timestamp
 from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.looking import instead_of_input
 from headrace.sources.planning import Offsets
@@ -55,11 +55,6 @@ class ChangedCodeError(FixConfigError):
     """Code of the user's own is not what made the snapshot, and the run is to be strict."""
 
     code = "config.changed_code"
-
-
-def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
-    """Process the pipeline that ``reference`` names (the action of ``submit.py``)."""
-    return process(resolve(reference), root, options, listener=listener)
 
 
 def process(
@@ -152,10 +147,10 @@ class _Run:
 
     def _new_side(self) -> ExecutorSide:
         if self.executor is Executor.LOCAL:
-            from headrace.entrypoints.on_local import OnLocal
+            from headrace.runs.executors.on_local import OnLocal
 
             return OnLocal(self.pipeline, self.store, self.landing)
-        from headrace.entrypoints.on_spark import OnSpark  # Spark is imported only by those who run on it
+        from headrace.runs.executors.on_spark import OnSpark  # Spark is imported only by those who run on it
 
         return OnSpark(self.pipeline, self.store, self.landing, self.options.run_id, self.listener, self.borrowed)
 

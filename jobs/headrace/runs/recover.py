@@ -5,13 +5,12 @@ publish.
 from dataclasses import replace
 from typing import Any
 
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.process import check_unchanged, process
-from headrace.entrypoints.report import Listener
-from headrace.entrypoints.results import RunResult
 from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import resolve
+from headrace.runs.options import RunOptions
+from headrace.runs.process import check_unchanged, process
+from headrace.runs.report import Listener
+from headrace.runs.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
@@ -21,11 +20,6 @@ class RecoverOptionsError(FixConfigError):
     """A recovery that does not say where to go back to."""
 
     code = "config.recover_options"
-
-
-def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
-    """Recover the pipeline that ``reference`` names (the action of ``submit.py``)."""
-    return recover(resolve(reference), root, options, listener=listener)
 
 
 def recover(

@@ -4,32 +4,25 @@ Great Expectations is imported only when there is something to expect.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
-from headrace.entrypoints.audit_frames import Frame
-from headrace.entrypoints.audit_store import AuditOutcome, Finding, audit_path, write_audit
-from headrace.entrypoints.options import RunOptions
-from headrace.entrypoints.reading import schema
-from headrace.entrypoints.report import Listener
-from headrace.entrypoints.results import RunResult, now
+from headrace.audit.frames import Frame
+from headrace.audit.store import AuditOutcome, Finding, audit_path, write_audit
+from headrace.model.time import instant, render
 from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import resolve
+from headrace.read.columns import View as ReadersView
+from headrace.read.columns import ViewColumns
 from headrace_snapshots.store import ObjectStore
-
-
-def main(reference: str, root: str, options: RunOptions, listener: Listener) -> RunResult:
-    """Audit the pipeline that ``reference`` names (the action of ``submit.py``)."""
-    from headrace.entrypoints.process import audit  # the composition root stands above this module
-
-    return audit(resolve(reference), root, options, listener=listener)
 
 
 def check_expectations(pipeline: Pipeline) -> None:
     """Raise PipelineError if the audit could not be made of the pipeline's expectations."""
     if pipeline.expectations:
-        from headrace.entrypoints.gx_runner import check
+        from headrace.audit.gx_runner import check
 
-        check(pipeline.expectations, {view: schema(pipeline, view.value).names for view in View})
+        columns = ViewColumns.of(pipeline)
+        check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in View})
 
 
 def run_audit(
@@ -53,7 +46,7 @@ def run_audit(
         expectations = [expectation for expectation in pipeline.expectations if expectation.view == view]
         if not expectations:
             continue
-        from headrace.entrypoints.gx_runner import evaluate
+        from headrace.audit.gx_runner import evaluate
 
         frame.persist()
         try:
@@ -69,7 +62,7 @@ def run_audit(
         to_snapshot=to_snapshot,
         success=all(finding.success for findings in found.values() for finding in findings),
         findings=_as_declared(pipeline, found),
-        finished_at=now(),
+        finished_at=render(instant(datetime.now(UTC))),
         rows=rows,
     )
     write_audit(store, outcome)

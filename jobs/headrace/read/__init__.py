@@ -1,0 +1,1 @@
+"""Reading what runs have left, without Spark: branches, views, what epochs recorded."""

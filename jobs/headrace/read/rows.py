@@ -1,0 +1,24 @@
+"""The rows of data files, each held against its length and checksum as it is read."""
+
+import io
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+READERS = 8
+
+
+def tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of each of the data files. Raises BrokenObjectError when one is missing or not what was written."""
+
+    def load(file: DataFile) -> pa.Table:
+        return pq.read_table(io.BytesIO(verify(store, file)), columns=columns.names).cast(columns)
+
+    with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
+        yield from readers.map(load, named)

@@ -1,0 +1,28 @@
+"""What a run can be for, by the name that whoever starts one in a process of its own gives it (``jobs/submit.py``)."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from headrace.pipeline.graph import Pipeline
+from headrace.runs.backfill import backfill
+from headrace.runs.options import RunOptions
+from headrace.runs.process import audit, process
+from headrace.runs.recover import recover
+from headrace.runs.report import Listener
+from headrace.runs.results import Action, RunResult
+
+
+class Perform(Protocol):
+    """An action of one pipeline under one root. Raises typed errors."""
+
+    def __call__(
+        self, pipeline: Pipeline, root: str, options: RunOptions, *, listener: Listener | None = None
+    ) -> RunResult: ...
+
+
+ACTIONS: Final[Mapping[Action, Perform]] = {
+    "process": process,
+    "audit": audit,
+    "recover": recover,
+    "backfill": backfill,
+}
