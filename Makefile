@@ -9,6 +9,8 @@ READY := .venv/headrace-ready
 STORE ?= local
 # Two processes of tests beside each other, a file to one of them, in the order of tests/conftest.py
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
+# A file system in memory, where there is one: on a disk the quick tests wait for it a quarter of their time
+MEMORY := $(wildcard /dev/shm)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
@@ -54,7 +56,7 @@ test: $(READY) ## All tests (ARGS="..." goes to pytest)
 	$(BIN)/pytest $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
-	$(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
 
 fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference

@@ -10,7 +10,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
 
-settings.register_profile("unit", max_examples=10, deadline=None)  # for quick feedback; all of them in make test
+settings.register_profile("unit", max_examples=5, deadline=None)  # for quick feedback; all of them in make test
 
 # Tests run many queries once over few rows: compiling them well costs more than running them.
 os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

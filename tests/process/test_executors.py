@@ -178,6 +178,7 @@ def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
     assert again.epochs == (FILES,)
 
 
+@pytest.mark.slow  # imports Great Expectations
 def test_auto_does_for_replays_batches_and_audits(tmp_path: Path) -> None:
     land(tmp_path)
     root = tmp_path.as_uri()

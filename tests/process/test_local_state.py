@@ -1,6 +1,6 @@
 """State of runs without a JVM: restored from cache or store, verified before that, and merged beside the epochs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,13 @@ MANY = 35
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache of its own for each test."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("HEADRACE_CACHE", str(folder))
     default_cache.cache_clear()
-    return folder
+    yield folder
+    default_cache.cache_clear()
 
 
 def lose_the_cache(folder: Path) -> None:
@@ -128,6 +129,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
 
 
+@pytest.mark.slow  # as many epochs as it takes until layers merge
 @pytest.mark.parametrize("pipeline", [CLICKS, SESSIONS], ids=lambda pipeline: pipeline.name)
 def test_merges_change_nothing_however_often_a_run_begins(tmp_path: Path, cache: Path, pipeline: Pipeline) -> None:
     once, often = tmp_path / "once", tmp_path / "often"

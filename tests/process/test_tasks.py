@@ -43,6 +43,7 @@ class InThisProcess(TasksEngine):
         return run
 
 
+@pytest.mark.slow  # a run is some tenths of a second, and these are many
 @given(wider_scenarios(), SCHEDULES, CUTS)
 @settings(examples(40), suppress_health_check=list(HealthCheck))
 def test_runs_by_any_tasks_give_what_the_reference_gives(

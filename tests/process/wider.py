@@ -24,19 +24,20 @@ _SECOND = {**{name: kind for name, kind in _OWN.items() if name != "user"}, "who
 _TIMES = st.integers(-20, 60) | st.none()
 _OWN_ROWS = st.builds(lambda row, mark: {**row, "mark": mark}, ROWS, _TIMES)
 _SECOND_ROWS = st.builds(lambda row: {"who": row["user"], **{n: v for n, v in row.items() if n != "user"}}, _OWN_ROWS)
+_OWN_BUNDLES, _SECOND_BUNDLES = st.lists(_OWN_ROWS, max_size=6), st.lists(_SECOND_ROWS, max_size=4)
 
 
-def _event_times() -> st.SearchStrategy[EventTime]:
-    timeout = st.none() | st.integers(1, 30)
-    strategies = (
-        st.builds(BoundedOutOfOrderness, st.integers(0, 30), timeout)
-        | st.builds(Monotonic, timeout)
-        | st.builds(Punctuated, st.just(col("mark")), timeout)
-    )
-    split = st.sampled_from([None, col("word"), if_(col("x") > 3, "fast", "slow")])
-    return st.builds(EventTime, st.just(col("at")), strategies, split, st.sampled_from([None, 0, 10, 86_400_000_000]))
-
-
+_TIMEOUTS = st.none() | st.integers(1, 30)
+_EVENT_TIMES = st.builds(
+    EventTime,
+    st.just(col("at")),
+    st.builds(BoundedOutOfOrderness, st.integers(0, 30), _TIMEOUTS)
+    | st.builds(Monotonic, _TIMEOUTS)
+    | st.builds(Punctuated, st.just(col("mark")), _TIMEOUTS),
+    st.sampled_from([None, col("word"), if_(col("x") > 3, "fast", "slow")]),
+    st.sampled_from([None, 0, 10, 86_400_000_000]),
+)
+_FORMATS = st.sampled_from([FileFormat.JSON, FileFormat.PARQUET])
 _COLUMNS: list[Mapping[str, Any]] = [
     {"user": col("who")},
     {"user": col("who"), "x": col("x") * 2, "word": lit("b")},
@@ -49,12 +50,11 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
     """A scenario with more to read."""
     scenario = draw(scenarios())
     plain, parts = scenario.pipeline, {}
-    formats = st.sampled_from([FileFormat.JSON, FileFormat.PARQUET])
-    parts["source"] = FileSource("nowhere", draw(formats), _OWN)
-    parts["event_time"] = draw(_event_times())
+    parts["source"] = FileSource("nowhere", draw(_FORMATS), _OWN)
+    parts["event_time"] = draw(_EVENT_TIMES)
     if draw(st.booleans()):
-        second = FileSource("elsewhere", draw(formats), _SECOND)
-        parts["also"] = (Input(OTHER, second, draw(_event_times()), draw(st.sampled_from(_COLUMNS))),)
+        second = FileSource("elsewhere", draw(_FORMATS), _SECOND)
+        parts["also"] = (Input(OTHER, second, draw(_EVENT_TIMES), draw(st.sampled_from(_COLUMNS))),)
     if draw(st.integers(0, 3)) == 0:
         parts["how"] = replace(plain.how, keep_last=draw(st.integers(1, 3)))
     if draw(st.integers(0, 4)) == 0:
@@ -64,14 +64,13 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
     except PipelineError:
         assume(False)
         raise
-    rows, others = st.lists(_OWN_ROWS, max_size=6), st.lists(_SECOND_ROWS, max_size=4)
     epochs = [
         Epoch(
             epoch.processing_time,
-            draw(rows),
+            draw(_OWN_BUNDLES),
             epoch.is_last,
             epoch.signals,
-            also={OTHER: draw(others)} if pipeline.also else {},
+            also={OTHER: draw(_SECOND_BUNDLES)} if pipeline.also else {},
         )
         for epoch in scenario.epochs
     ]

@@ -13,7 +13,7 @@ from headrace.model.accumulation import Accumulation, Firing, How, TimestampComb
 from headrace.model.combiners import Aggregate, Outer
 from headrace.model.expr import DataType, Expr, col
 from headrace.model.time import Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
+from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.model.windows import (
     CalendarWindows,
     FixedWindows,
@@ -128,10 +128,22 @@ def aggregates(number: Expr, text: Expr, fraction: Expr) -> st.SearchStrategy[Ma
     )
 
 
-def _strategies() -> st.SearchStrategy[SplitStrategy]:
-    timeout = st.none() | st.integers(1, 30)
-    return st.builds(BoundedOutOfOrderness, st.integers(0, 30), timeout) | st.builds(Monotonic, timeout)
-
+_TIMEOUTS = st.none() | st.integers(1, 30)
+# here, not where they are drawn: making a strategy takes longer than drawing from it
+_PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "event_time": st.builds(
+        EventTime,
+        st.just(col("at")),
+        st.builds(BoundedOutOfOrderness, st.integers(0, 30), _TIMEOUTS) | st.builds(Monotonic, _TIMEOUTS),
+        st.none() | st.just(col("word")),
+    ),
+    "where": WINDOWS,
+    "when": triggers(col("end"), col("x")),
+    "how": HOWS,
+    "what": aggregates(col("x"), col("word"), col("part")),
+    "filter": st.none() | st.just(col("x") != 0),
+    "deduplicate": st.none() | st.builds(Deduplicate, st.just(col("id")), st.integers(0, 40)),
+}
 
 SECOND = st.builds(
     Aggregation,
@@ -160,10 +172,13 @@ SIGNALS = st.sampled_from(
 )
 
 
+_BUNDLES = st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=5)
+
+
 @st.composite
 def epochs(draw: st.DrawFn) -> list[Epoch]:
     """Bundles of rows at times that need not rise."""
-    parts = draw(st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=5))
+    parts = draw(_BUNDLES)
     times = draw(st.lists(st.integers(0, 60), min_size=len(parts), max_size=len(parts)))
     return [
         Epoch(Instant(time), part, is_last=i == len(parts) - 1, signals=draw(SIGNALS))
@@ -177,14 +192,8 @@ def scenarios(draw: st.DrawFn, stages: int = 2) -> Scenario:
     parts: dict[str, Any] = {
         "name": "scenario",
         "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
-        "event_time": EventTime(col("at"), draw(_strategies()), draw(st.none() | st.just(col("word")))),
         "key": {"user": col("user")},
-        "where": draw(WINDOWS),
-        "when": draw(triggers(col("end"), col("x"))),
-        "how": draw(HOWS),
-        "what": draw(aggregates(col("x"), col("word"), col("part"))),
-        "filter": draw(st.none() | st.just(col("x") != 0)),
-        "deduplicate": draw(st.none() | st.builds(Deduplicate, st.just(col("id")), st.integers(0, 40))),
+        **{name: draw(part) for name, part in _PARTS.items()},
         "then": tuple(draw(st.lists(SECOND, max_size=stages - 1))),
         "allow_finishing": True,
         "allow_double_counting": True,

@@ -165,6 +165,10 @@ class Step:
         )
 
 
+_BUNDLES = st.lists(elements(), max_size=5)
+_SIGNALS = st.sampled_from([(), (Signal("go"),), (Signal("go", key=("a",)),), (Signal("stop"), Signal("go"))])
+
+
 @st.composite
 def scripts(draw: st.DrawFn) -> list[Step]:
     """Epochs with random bundles and clocks, late elements included; the last one ends the input."""
@@ -172,11 +176,11 @@ def scripts(draw: st.DrawFn) -> list[Step]:
     marks = sorted(draw(st.lists(st.integers(-25, 80), min_size=len(times), max_size=len(times))))
     steps = [
         Step(
-            tuple(draw(st.lists(elements(), max_size=5))),
+            tuple(draw(_BUNDLES)),
             Instant(time),
             Instant(mark),
             Instant(mark + draw(st.integers(0, 20))),
-            draw(st.sampled_from([(), (Signal("go"),), (Signal("go", key=("a",)),), (Signal("stop"), Signal("go"))])),
+            draw(_SIGNALS),
         )
         for time, mark in zip(times, marks, strict=True)
     ]

@@ -172,13 +172,14 @@ def test_a_stage_without_a_trigger_continues_the_one_above() -> None:
 # --- invariants -------------------------------------------------------------------------------------------------------
 
 
+ROWS = st.builds(row, st.integers(-20, 60), st.none() | st.integers(-2, 2), st.sampled_from("abc"))
+BUNDLES = st.lists(st.lists(ROWS, max_size=5), min_size=1, max_size=4)
+
+
 @st.composite
 def inputs(draw: st.DrawFn) -> list[Epoch]:
     """Rows of few users and amounts, so that totals meet; in any order, cut anywhere; the last epoch ends the input."""
-    rows = st.lists(
-        st.builds(row, st.integers(-20, 60), st.none() | st.integers(-2, 2), st.sampled_from("abc")), max_size=5
-    )
-    parts = draw(st.lists(rows, min_size=1, max_size=4))
+    parts = draw(BUNDLES)
     return [Epoch(Instant(i), part, is_last=i == len(parts) - 1) for i, part in enumerate(parts)]
 
 

@@ -129,17 +129,16 @@ def expected(where: Where, rows: list[Row]) -> dict[tuple[tuple[str], Window], t
     }
 
 
+ROWS = st.fixed_dictionaries(
+    {"user": st.sampled_from("ab"), "at": st.integers(-40, 80), "amount": st.none() | st.integers(-50, 50)}
+)
+DELAYED = st.lists(st.tuples(ROWS, st.integers(0, BOUND)), max_size=12)
+
+
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Epoch]:
     """Rows that arrive at most BOUND late, cut into epochs anywhere; the last epoch ends the input."""
-    row = st.fixed_dictionaries(
-        {
-            "user": st.sampled_from("ab"),
-            "at": st.integers(-40, 80),
-            "amount": st.none() | st.integers(-50, 50),
-        }
-    )
-    rows = draw(st.lists(st.tuples(row, st.integers(0, BOUND)), max_size=12))
+    rows = draw(DELAYED)
     ordered = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
     cuts = sorted(draw(st.lists(st.integers(0, len(ordered)), max_size=6)))
     parts = [ordered[a:b] for a, b in pairwise([0, *cuts, len(ordered)])]

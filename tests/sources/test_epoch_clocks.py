@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import pytest
@@ -90,6 +91,24 @@ def percentile(*wanted: float) -> Trigger:
     return AfterWatermark(early=AfterAny(*leaves) if len(leaves) > 1 else leaves[0])
 
 
+@cache
+def epochs_of(unit: int) -> st.SearchStrategy[list[Epoch]]:
+    """Of files whose times are multiples of ``unit``."""
+    time = st.integers(-10, 30).map(lambda n: Instant(START + n * unit))
+    record = st.fixed_dictionaries(
+        {
+            "user": st.sampled_from(["ann", "bob", "bob", None]),
+            "site": st.sampled_from(["x", "x", "y", "z", None]),
+            "at": st.one_of(time, time, time, st.none()),
+        },
+        optional={"n": st.integers(0, 2), "until": st.none() | time},
+    )
+    file = st.lists(record, max_size=8).map(tuple)
+    pause = st.integers(0, 4).map(lambda n: n * 1_000_000)
+    epoch = st.builds(Epoch, st.lists(file, max_size=2).map(tuple), pause, st.booleans())
+    return st.lists(epoch, min_size=2, max_size=5)
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     """Times are a few multiples of a unit, so that they meet bounds, timeouts and each other."""
@@ -107,15 +126,6 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             ]
         )
     )
-    time = st.integers(-10, 30).map(lambda n: Instant(START + n * unit))
-    record = st.fixed_dictionaries(
-        {
-            "user": st.sampled_from(["ann", "bob", "bob", None]),
-            "site": st.sampled_from(["x", "x", "y", "z", None]),
-            "at": st.one_of(time, time, time, st.none()),
-        },
-        optional={"n": st.integers(0, 2), "until": st.none() | time},
-    )
     wanted = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
     pipeline = replace(
         BASE,
@@ -128,10 +138,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         when=percentile(*wanted) if wanted else BASE.when,
         filter=draw(st.sampled_from([None, col("n") > 0])),
     )
-    file = st.lists(record, max_size=8).map(tuple)
-    pause = st.integers(0, 4).map(lambda n: n * 1_000_000)
-    epoch = st.builds(Epoch, st.lists(file, max_size=2).map(tuple), pause, st.booleans())
-    return Scenario(pipeline, tuple(draw(st.lists(epoch, min_size=2, max_size=5))))
+    return Scenario(pipeline, tuple(draw(epochs_of(unit))))
 
 
 def of(site: str | None, at: int | None, **more: Any) -> Record:
