@@ -10,16 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.model.time import instant
 from headrace.pipeline import Pipeline
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.registry import resolve
 from headrace.read.columns import View, ViewColumns
 from headrace.read.views import schema
+from headrace.sources.progress import HeldBack, Progress
 from headrace_snapshots.catalog import MAIN, Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.stored_progress import written
 
 PIPELINE_FILE = '''"""A pipeline for tests: events per user and hour."""
 
@@ -104,6 +107,7 @@ class Deployment:
         layers = () if self.head is None else self.head.tables["current"]
         if "panes" in added:
             layers = (*layers, Layer((added["panes"],), added["panes"].rows, epoch, epoch))
+        at = hour(epoch)
         claim = self.claim = self.claim or self.catalog.claim(MAIN, "test")
         manifest = Manifest(
             snapshot_id=snapshot,
@@ -115,14 +119,16 @@ class Deployment:
             generation=claim.generation,
             created_at="2026-03-01T12:00:00Z",
             schema=ViewColumns.of(self.pipeline).to_json(),
-            progress={
-                "watermark": f"2026-03-01T{epoch:02}:50:00Z",
-                "held_back_by": {"input": "source", "split": "JFK", "since": "2026-03-02T00:00:00Z"},
-                "processing_time": f"2026-03-02T00:00:{epoch:02}Z",
-                "min_event_time": f"2026-03-01T{epoch:02}:00:00Z",
-                "max_event_time": f"2026-03-01T{epoch + 1:02}:00:00Z",
-                "behind": {"0": 10} if epoch else {},
-            },
+            progress=written(
+                Progress(
+                    watermark=instant(at + timedelta(minutes=50)),
+                    held_back_by=HeldBack("source", "JFK", instant(START + timedelta(days=1))),
+                    processing_time=instant(START + timedelta(days=1, seconds=epoch)),
+                    min_event_time=instant(at),
+                    max_event_time=instant(at + timedelta(hours=1)),
+                    behind={0: 10} if epoch else {},
+                )
+            ),
             tables={"state": (), "current": layers},
             logs=logs,
             counts={"records": 10, "panes_late": 1, "late_dropped": len(rows.get("late", ()))},

@@ -12,7 +12,7 @@ import pytest
 from headrace.audit.store import audit_path, read_audit
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.pipeline import FixedWindows, Pipeline
-from headrace.read.recorded import progress_of
+from headrace.read.progress import progress_of
 from headrace.runs.commits import attempts_of
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError

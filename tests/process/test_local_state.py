@@ -7,7 +7,7 @@ import pytest
 
 from headrace.distribute.local.epochs import LocalEngine
 from headrace.pipeline import Pipeline
-from headrace.read.recorded import progress_of
+from headrace.read.progress import progress_of
 from headrace.read.views import read
 from headrace.runs.commits import attempts_of
 from headrace.runs.executors.on_local import OnLocal

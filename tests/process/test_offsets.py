@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.inputs import OWN
-from headrace.read.recorded import progress_of
+from headrace.read.progress import progress_of
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.restoring import restore
 from headrace.sources.planning import ChangedFileError, InputFile, Offsets, advance
@@ -23,6 +23,7 @@ from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import Executed
 from tests.process.test_fallback import flip, newest_state_file
 from tests.process.test_process import current
+from tests.stored_progress import written
 
 LOOK_BACK = 1000
 
@@ -88,7 +89,7 @@ class Reader:
             parent=None if self.head is None else self.head.snapshot_id,
             generation=self.claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=Progress({name: InputProgress(each) for name, each in self.offsets.items()}).to_json(),
+            progress=written(Progress({name: InputProgress(each) for name, each in self.offsets.items()})),
             logs={"inputs": self.catalog.append_record(log, FileRecord(number, tuple(read)))},
         )
         self.catalog.commit(self.claim, self.head)
@@ -123,7 +124,7 @@ def test_only_what_is_behind_the_mark_is_read_back() -> None:
         manifest = reader.epoch()
     offsets = reader.offsets[OWN]
     kept = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
-    progress = Progress({OWN: InputProgress(kept)}).to_json()
+    progress = written(Progress({OWN: InputProgress(kept)}))
     assert progress_of(reader.newcomer(), replace(manifest, progress=progress)).offsets == {OWN: kept}
 
 

@@ -12,7 +12,7 @@ from headrace.audit.store import AuditOutcome, write_audit
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
 from headrace.read.branches import UnknownBranchError
-from headrace.read.recorded import progress_of
+from headrace.read.progress import progress_of
 from headrace.runs.backfill import BranchBehindError, ClockAheadError, cut_over
 from headrace.runs.publish import AuditMissingError, publish_audited
 from headrace.sources.planning import Offsets
@@ -22,6 +22,7 @@ from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.stored_progress import written
 
 
 class Audited:
@@ -53,7 +54,7 @@ class Audited:
                 parent=head,
                 generation=claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress=progress.to_json(),
+                progress=written(progress),
                 logs={"inputs": inputs},
                 counts={"panes": epoch + 1, **({"late_dropped": 1} if epoch == 0 else {})},
             )

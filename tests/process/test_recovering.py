@@ -17,6 +17,7 @@ from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, clicks
+from tests.stored_progress import written
 
 
 class Empty:
@@ -37,7 +38,7 @@ class Empty:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress={**Progress().to_json(), "executor": "local"},
+            progress=written(Progress()),
             logs={"inputs": FileLog()},
         )
         self.catalog.commit(claim, manifest)

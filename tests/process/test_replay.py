@@ -25,7 +25,8 @@ from headrace.pipeline import (
     retracting,
 )
 from headrace.read.branches import UnknownBranchError
-from headrace.read.recorded import recorded_epochs, signals_from_json, signals_to_json
+from headrace.read.progress import StoredProgress, progress_to_json
+from headrace.read.recorded import recorded_epochs
 from headrace.read.views import read
 from headrace.runs.options import (
     Executor,
@@ -37,12 +38,14 @@ from headrace.runs.options import (
 )
 from headrace.runs.process import process
 from headrace.runs.restoring import InputGoneError
+from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, START, land, records
 from tests.process.executors import Executed, on_both
+from tests.stored_progress import written
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
@@ -206,7 +209,6 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def commit_by_hand(root: Path) -> None:
     """Two epochs of main that read a file each, as a run would record them."""
     from headrace.pipeline.fingerprint import fingerprint
-    from headrace.sources.progress import Progress
     from headrace_snapshots.format.filelog import FileLog, FileRecord
     from headrace_snapshots.format.files import InputFile
 
@@ -226,7 +228,7 @@ def commit_by_hand(root: Path) -> None:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress={**Progress(processing_time=instant(NOW + epoch * MINUTE)).to_json(), "signals": []},
+            progress=written(Progress(processing_time=instant(NOW + epoch * MINUTE))),
             tables={"state": (), "current": ()},
             logs={"inputs": inputs, "panes": FileLog()},
         )
@@ -320,6 +322,9 @@ def test_what_is_no_clock_is_refused(start: str | None, step: str | None) -> Non
         parse_clock(start, step)
 
 
-def test_signals_come_back_from_a_manifest() -> None:
+def test_signals_come_back_from_a_manifest(recorded: Path) -> None:
+    manifest = manifests(recorded, "main")[0]
     signals = (Signal("go"), Signal("stop", ("u1", 2, None)), Signal("go", (), Window(0, 10)))  # type: ignore[arg-type]
-    assert signals_from_json(json.loads(json.dumps(signals_to_json(signals)))) == signals
+    progress = progress_to_json(Progress(), signals=signals, signals_of="r", executor="local")
+    found = StoredProgress.of(replace(manifest, progress=json.loads(json.dumps(progress))))
+    assert (found.signals, found.signals_of) == (signals, "r")

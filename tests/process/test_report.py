@@ -8,11 +8,14 @@ from typer.testing import CliRunner
 
 from headrace.cli import run as cli_run
 from headrace.cli.commands import app
+from headrace.model.time import parse
 from headrace.pipeline import Pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.report import Lines, Listener, Where, ending, epoch_line
 from headrace.runs.results import RunResult
+from headrace.sources.progress import Progress
 from headrace_snapshots.format.manifest import Manifest
+from tests.stored_progress import written
 
 WHERE = Where("my clicks.py", "file:///deployments/a b")
 EPOCH = Manifest(
@@ -24,7 +27,7 @@ EPOCH = Manifest(
     parent=None,
     generation=1,
     created_at="2026-01-05T00:00:00Z",
-    progress={"watermark": "2026-01-04T18:39:00Z"},
+    progress=written(Progress(watermark=parse("2026-01-04T18:39:00Z"))),
     tables={},
     logs={},
     counts={

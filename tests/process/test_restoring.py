@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from headrace.errors import FixConfigError
+from headrace.model.triggers import Signal
 from headrace.pipeline.inputs import OWN
 from headrace.runs.restoring import BelowPublishedError, InputGoneError, Restored, Verify, restore
 from headrace.sources.planning import InputFile
@@ -21,6 +22,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import MemoryStore, StoreUnavailableError
 from headrace_snapshots.testing import FaultyStore, check_catalog
 from headrace_snapshots.testing.faults import Fault
+from tests.stored_progress import written
 
 EPOCHS = 4
 
@@ -51,10 +53,7 @@ class Line:
                 parent=self.ids[-1] if self.ids else None,
                 generation=self.claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress={
-                    **Progress().to_json(),
-                    "signals": [{"name": f"go-{epoch}", "key": None, "window": None}],
-                },
+                progress=written(Progress(), Signal(f"go-{epoch}")),
                 tables={"state": layers},
                 logs={"inputs": inputs},
             )

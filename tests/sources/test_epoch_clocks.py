@@ -42,6 +42,7 @@ from headrace.sources.landing import Landing
 from headrace.sources.planning import InputFile
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import MemoryStore
 from tests.reference.strategies import examples
 
@@ -229,7 +230,7 @@ def check(scenario: Scenario) -> None:
         if epoch.restored:  # the state of windows is not what this is about
             written = json.loads(json.dumps(engine.progress.to_json()))
             recent = {name: each.recent for name, each in engine.progress.offsets.items()}
-            engine.restore(engine.epoch, Progress.from_json(written, recent), {})
+            engine.restore(engine.epoch, Progress.from_json(Fields(written, "progress"), recent), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
         ahead = expected.run(epoch, now)
         found = engine.progress

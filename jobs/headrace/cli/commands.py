@@ -24,9 +24,11 @@ from headrace.cli.output import (
 )
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
+from headrace.model.time import render
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import registered_files, resolve
 from headrace.read.branches import manifest_of
+from headrace.read.progress import StoredProgress
 from headrace.read.roots import check_root
 from headrace.runs.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
 from headrace_snapshots.catalog import PUBLISHED, Catalog, Head, LostEntry
@@ -256,10 +258,8 @@ def show(
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
     clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
-    if holder := clocks["held_back_by"]:
-        clocks["held_back_by"] = ", ".join(
-            f"{name} {holder[name]}" for name in ("input", "split", "since") if holder[name]
-        )
+    if holder := StoredProgress.of(manifest).held_back_by:
+        clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
     print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
@@ -432,4 +432,4 @@ def _refs(catalog: Catalog) -> dict[str, str | int | None]:
     found = {ref: catalog.manifest(refs[ref]) if ref in refs else None for ref in (MAIN, PUBLISHED)}
     epochs: dict[str, str | int | None] = {ref: None if m is None else m.epoch for ref, m in found.items()}
     main_head = found[MAIN]
-    return {**epochs, "watermark": None if main_head is None else str(main_head.progress["watermark"])}
+    return {**epochs, "watermark": None if main_head is None else render(StoredProgress.of(main_head).watermark)}

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from headrace.model.time import Duration, Instant, parse
+from headrace.model.time import Duration, Instant
+from headrace.read.progress import StoredProgress
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.manifest import Manifest
 
 
@@ -27,17 +27,17 @@ class EpochFigures:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "EpochFigures":
-        """The figures of ``manifest``."""
-        progress = manifest.progress
+        """The figures of ``manifest``. Raises BrokenObjectError."""
+        progress = StoredProgress.of(manifest)
         return cls(
             epoch=manifest.epoch,
             snapshot=manifest.snapshot_id,
-            processing_time=parse(str(progress["processing_time"])),
-            watermark=parse(str(progress["watermark"])),
-            min_event_time=_optional(progress["min_event_time"]),
-            max_event_time=_optional(progress["max_event_time"]),
+            processing_time=progress.processing_time,
+            watermark=progress.watermark,
+            min_event_time=progress.min_event_time,
+            max_event_time=progress.max_event_time,
             counts=manifest.counts,
-            behind={Duration(int(lag)): count for lag, count in progress["behind"].items()},
+            behind={Duration(lag): count for lag, count in progress.behind.items()},
         )
 
 
@@ -69,7 +69,3 @@ SUMMARY: Sequence[tuple[str, str]] = (
     ("retractions", "retractions"),
 )
 """Counts that answer how late the data is, with words for people."""
-
-
-def _optional(text: JSON) -> Instant | None:
-    return None if text is None else parse(str(text))

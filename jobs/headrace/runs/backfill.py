@@ -14,9 +14,10 @@ from typing import Any
 
 from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.errors import FixConfigError, RetryError
-from headrace.model.time import instant, parse, render
+from headrace.model.time import instant, render
 from headrace.pipeline.graph import Pipeline
 from headrace.read.branches import UnknownBranchError
+from headrace.read.progress import StoredProgress
 from headrace.runs.options import MAIN, RunOptions
 from headrace.runs.process import process
 from headrace.runs.publish import AuditMissingError, reference, total_counts
@@ -112,7 +113,7 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
         published=head,
         audit=None if outcome is None else reference(outcome),
         rows=total_counts(replayed),
-        watermark=manifest.progress["watermark"],
+        watermark=render(StoredProgress.of(manifest).watermark),
     )
 
 
@@ -132,7 +133,7 @@ def _check_audit(pipeline: str, branch: str, head: str, outcome: AuditOutcome | 
 
 
 def _check_clock(pipeline: str, branch: str, manifest: Manifest) -> None:
-    clock = parse(manifest.progress["processing_time"])
+    clock = StoredProgress.of(manifest).processing_time
     if clock > instant(datetime.now(UTC)):
         raise ClockAheadError(
             f"branch {branch} of {pipeline} is a replay whose clock stands at {render(clock)}, which is still to come: "
@@ -149,7 +150,7 @@ def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str) -> Non
     """
     taken, wanted = _files_read(catalog, manifest), _files_main_read(catalog, old_main)
     behind: list[str] = []
-    for name in manifest.progress["inputs"]:
+    for name in StoredProgress.of(manifest).marks:
         here, there = taken[name], wanted[name]
         if here & there or len(here) < len(there):
             behind += sorted(there - here)

@@ -12,11 +12,10 @@ from headrace.distribute.epoch import Attempt, Attempts, Computed
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.read.columns import ViewColumns
-from headrace.read.recorded import signals_to_json
+from headrace.read.progress import StoredProgress, progress_to_json
 from headrace.runs.executors.interface import Engine
 from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.format.codec import JSON
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.layers import plan_merge
@@ -116,11 +115,12 @@ class Committer:
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
             schema=self.schema,
-            progress={
-                **computed.progress.to_json(),
-                **self._signals(parent, computed),
-                "executor": self.engine.executor,
-            },
+            progress=progress_to_json(
+                computed.progress,
+                signals=computed.signals,
+                signals_of=self._signals_of(parent, computed),
+                executor=self.engine.executor,
+            ),
             tables={**written.tables, "current": current},
             logs=logs,
             counts=computed.counts,
@@ -133,11 +133,11 @@ class Committer:
         self.committed.append(manifest)
         self.on_commit(manifest)
 
-    def _signals(self, parent: Manifest | None, computed: Computed) -> dict[str, JSON]:
-        """The signals that the epoch heard, and whose the last ones were that any epoch has heard."""
-        before = None if parent is None else parent.progress.get("signals_of")
-        heard = signals_to_json(computed.signals)
-        return {"signals": heard, "signals_of": self.request if heard else before}
+    def _signals_of(self, parent: Manifest | None, computed: Computed) -> str | None:
+        """Whose signals the last ones are that any epoch has heard."""
+        if computed.signals:
+            return self.request
+        return None if parent is None else StoredProgress.of(parent).signals_of
 
     def _requests(self, written: Written) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), those of tasks elsewhere among them."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.model.time import render
+from headrace.read.progress import StoredProgress
 from headrace.sources.progress import Ahead
 from headrace_snapshots.format.manifest import Manifest
 
@@ -12,7 +13,7 @@ LATE_SHARE = 0.01
 
 def noticed(committed: Sequence[Manifest], rows: Mapping[str, int]) -> Iterator[str]:
     """Warnings about the epochs of a run, whose counts are ``rows``; lateness comes last."""
-    found = [Ahead.from_json(each) for manifest in committed for each in manifest.progress["ahead"]]
+    found = [each for manifest in committed for each in StoredProgress.of(manifest).ahead]
     for name in dict.fromkeys(ahead.input for ahead in found):
         yield _ahead([ahead for ahead in found if ahead.input == name])
     records, late = rows.get("records", 0), rows.get("late_dropped", 0)

@@ -13,14 +13,14 @@ from headrace.audit.range import audited_files
 from headrace.audit.run import check_expectations, run_audit
 from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.errors import FixConfigError
-from headrace.model.time import instant
+from headrace.model.time import instant, render
 from headrace.model.triggers import Signal
 from headrace.pipeline.code import changed_code
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.read.damage import ways_out
-from headrace.read.recorded import progress_of, unread_files
+from headrace.read.progress import StoredProgress, progress_of, unread_files
 from headrace.read.roots import check_root
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors.choice import Work, choose, input_bytes, work_of_audit, work_of_run
@@ -229,7 +229,7 @@ class _Run:
 
     def _unheard(self, manifest: Manifest | None) -> tuple[Signal, ...]:
         """The signals to hear behind ``manifest``: none if an attempt before this one has committed them."""
-        heard = None if manifest is None else manifest.progress.get("signals_of")
+        heard = None if manifest is None else StoredProgress.of(manifest).signals_of
         return self.options.signals if heard is None or heard != self.options.request else ()
 
     def _new_files(self, manifest: Manifest | None, sweep: bool) -> ByInput:
@@ -368,7 +368,7 @@ class _Run:
             published=refs.get(PUBLISHED),
             audit=None if outcome is None else reference(outcome),
             rows=rows,
-            watermark=None if manifest is None else manifest.progress["watermark"],
+            watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
             branch=self.options.branch,
             warnings=(*self.warnings, *noticed(committed, rows)),
             executor=self.choice,

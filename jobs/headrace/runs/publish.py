@@ -8,6 +8,8 @@ from contextlib import suppress
 
 from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
 from headrace.errors import FixDataError, RetryError
+from headrace.model.time import render
+from headrace.read.progress import StoredProgress
 from headrace.runs.options import MAIN
 from headrace.runs.results import AuditReference, RunResult
 from headrace.runs.results import now as timestamp
@@ -90,7 +92,7 @@ def publish_audited(
         published=head,
         audit=None if outcome is None else reference(outcome),
         rows=total_counts(unheard),
-        watermark=manifest.progress["watermark"],
+        watermark=render(StoredProgress.of(manifest).watermark),
     )
 
 

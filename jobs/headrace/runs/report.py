@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.model.time import render
+from headrace.read.progress import StoredProgress
 from headrace.runs.results import RunResult
 from headrace_snapshots.format.manifest import Manifest
 
@@ -90,9 +92,9 @@ class Where:
 
 def epoch_line(manifest: Manifest) -> str:
     """One epoch: what it read, what became of it, the watermark behind it, how long it took, its snapshot."""
-    seconds = sum(manifest.timings.values())
+    seconds, watermark = sum(manifest.timings.values()), render(StoredProgress.of(manifest).watermark)
     return (
-        f"epoch {manifest.epoch}: {_figures(manifest.counts)}, watermark {manifest.progress['watermark']}, "
+        f"epoch {manifest.epoch}: {_figures(manifest.counts)}, watermark {watermark}, "
         f"{seconds:.1f} s, snapshot {manifest.snapshot_id}"
     )
 

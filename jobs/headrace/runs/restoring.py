@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.errors import FixDataError, RestoreError
-from headrace.read.recorded import progress_of
+from headrace.read.progress import StoredProgress, progress_of
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
@@ -199,8 +199,12 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
 
 def _signals(links: list[Link]) -> list[str]:
     """The names of the signals that the epochs of ``links`` heard, as far as that can be read; oldest first."""
-    manifests = [link.manifest for link in reversed(links) if link.manifest is not None]
-    return list(dict.fromkeys(each["name"] for m in manifests for each in m.progress.get("signals", ())))
+    names: list[str] = []
+    for link in reversed(links):
+        if link.manifest is not None:
+            with suppress(BrokenObjectError):
+                names += [signal.name for signal in StoredProgress.of(link.manifest).signals]
+    return list(dict.fromkeys(names))
 
 
 def _joined(names: list[str]) -> str:

@@ -6,12 +6,13 @@ listing starts; so a run lists only what is new or nearly so. The files themselv
 the inputs: a manifest has the mark, and how many files behind it were read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.errors import FixDataError
 from headrace.pipeline.sources import FileSource
+from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 
 
@@ -64,9 +65,9 @@ class Offsets:
         return {"mark": self.mark, "recent": len(self.recent), "files": self.files, "bytes": self.bytes}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], recent: Iterable[InputFile]) -> "Offsets":
-        """The inverse of ``to_json``, given the files behind the mark."""
-        return cls(value["mark"], tuple(recent), value["files"], value["bytes"])
+    def from_json(cls, fields: Fields, recent: Iterable[InputFile]) -> "Offsets":
+        """The inverse of ``to_json``, given the files behind the mark. Raises MalformedError."""
+        return cls(fields.text("mark"), tuple(recent), fields.integer("files"), fields.integer("bytes"))
 
 
 def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:

@@ -1,16 +1,20 @@
 """How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, its own clocks.
 
-Stored in the manifest, for people as well as machines.
+Stored in the manifest, for people as well as machines (``headrace.read.progress`` reads it there).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, instant, parse, render
 from headrace.model.watermarks import Split
 from headrace.sources.planning import InputFile, Offsets
+from headrace_snapshots.format.codec import Fields, MalformedError
+
+N = TypeVar("N", int, float)
+V = TypeVar("V")
 
 _END_OF_CALENDAR = instant(datetime.max.replace(tzinfo=UTC))
 
@@ -34,13 +38,13 @@ class InputProgress:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], recent: Iterable[InputFile]) -> "InputProgress":
-        """The inverse of ``to_json``, given the ``recent`` files of its offsets."""
+    def from_json(cls, fields: Fields, recent: Iterable[InputFile]) -> "InputProgress":
+        """The inverse of ``to_json``, given the ``recent`` files of its offsets. Raises MalformedError."""
         return cls(
-            offsets=Offsets.from_json(value["offsets"], recent),
-            splits={name: _split_from_json(split) for name, split in value["splits"].items()},
-            watermark=parse(value["watermark"]),
-            percentiles={float(q): parse(text) for q, text in value["percentile_watermarks"].items()},
+            offsets=Offsets.from_json(fields.fields("offsets"), recent),
+            splits=fields.mapping("splits", lambda splits, name: _split_from_json(splits.fields(name))),
+            watermark=_instant(fields, "watermark"),
+            percentiles=_by_number(float, fields.mapping("percentile_watermarks", _instant)),
         )
 
 
@@ -59,9 +63,9 @@ class HeldBack:
         return {"input": self.input, "split": self.split, "since": None if self.since is None else render(self.since)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "HeldBack":
-        """The inverse of ``to_json``."""
-        return cls(value["input"], value["split"], None if value["since"] is None else parse(value["since"]))
+    def from_json(cls, fields: Fields) -> "HeldBack":
+        """The inverse of ``to_json``. Raises MalformedError."""
+        return cls(fields.text("input"), fields.optional_text("split"), _optional_instant(fields, "since"))
 
 
 @dataclass(frozen=True)
@@ -82,14 +86,20 @@ class Ahead:
         return {**found, "at": render(self.at)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Ahead":
-        """The inverse of ``to_json``."""
-        return cls(value["input"], value["records"], value["file"], value["position"], parse(value["at"]))
+    def from_json(cls, fields: Fields) -> "Ahead":
+        """The inverse of ``to_json``. Raises MalformedError."""
+        return cls(
+            input=fields.text("input"),
+            records=fields.integer("records"),
+            file=fields.text("file"),
+            position=fields.optional_integer("position"),
+            at=_instant(fields, "at"),
+        )
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Inputs by name, clocks (the watermark is the least of all inputs; an output watermark for each stage), and lower
+@dataclass(frozen=True, kw_only=True)
+class EpochClocks:
+    """Clocks behind an epoch (the watermark is the least of all inputs; an output watermark for each stage), and lower
     bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
@@ -98,7 +108,6 @@ class Progress:
     epochs before it, in granules rounded up to two digits.
     """
 
-    inputs: Mapping[str, InputProgress] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     processing_time: Instant = MIN_INSTANT
     output_watermarks: tuple[Instant, ...] = ()
@@ -110,6 +119,13 @@ class Progress:
     ahead: tuple[Ahead, ...] = ()
     newest: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress(EpochClocks):
+    """What a pipeline goes on from: its clocks, and its inputs by name."""
+
+    inputs: Mapping[str, InputProgress] = field(default_factory=dict)
 
     @property
     def offsets(self) -> dict[str, Offsets]:
@@ -144,26 +160,31 @@ class Progress:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], recent: Mapping[str, Iterable[InputFile]]) -> "Progress":
-        """The inverse of ``to_json``, given the ``recent`` files of the offsets by input."""
+    def from_json(cls, fields: Fields, recent: Mapping[str, Iterable[InputFile]]) -> "Progress":
+        """The inverse of ``to_json``, given the ``recent`` files of the offsets by input. Raises MalformedError."""
 
-        def optional(name: str) -> Instant | None:
-            return None if value[name] is None else parse(value[name])
+        def read(inputs: Fields, name: str) -> InputProgress:
+            return InputProgress.from_json(inputs.fields(name), recent[name])
 
-        return cls(
-            inputs={name: InputProgress.from_json(each, recent[name]) for name, each in value["inputs"].items()},
-            watermark=parse(value["watermark"]),
-            processing_time=parse(value["processing_time"]),
-            output_watermarks=tuple(parse(text) for text in value["output_watermarks"]),
-            due_event=_due_from_json(value["next_event_time_deadline"]),
-            due_time=_due_from_json(value["next_processing_time_deadline"]),
-            min_event_time=optional("min_event_time"),
-            max_event_time=optional("max_event_time"),
-            held_back_by=None if value["held_back_by"] is None else HeldBack.from_json(value["held_back_by"]),
-            ahead=tuple(Ahead.from_json(each) for each in value["ahead"]),
-            newest=optional("newest_event_time"),
-            behind={int(lag): count for lag, count in value["behind"].items()},
-        )
+        return cls(inputs=fields.mapping("inputs", read), **clocks_from_json(fields))
+
+
+def clocks_from_json(fields: Fields) -> dict[str, Any]:
+    """The fields of EpochClocks, as ``Progress.to_json`` wrote them. Raises MalformedError."""
+    held_back = fields.json("held_back_by") is not None
+    return {
+        "watermark": _instant(fields, "watermark"),
+        "processing_time": _instant(fields, "processing_time"),
+        "output_watermarks": _instants(fields, "output_watermarks"),
+        "due_event": _due(fields, "next_event_time_deadline"),
+        "due_time": _due(fields, "next_processing_time_deadline"),
+        "min_event_time": _optional_instant(fields, "min_event_time"),
+        "max_event_time": _optional_instant(fields, "max_event_time"),
+        "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
+        "ahead": fields.items("ahead", Ahead.from_json),
+        "newest": _optional_instant(fields, "newest_event_time"),
+        "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
+    }
 
 
 def later_of(one: Instant | None, other: Instant | None) -> Instant | None:
@@ -181,9 +202,10 @@ def _due_to_json(due: Instant) -> str | None:
     return None if due >= NEVER else "+inf" if due > _END_OF_CALENDAR else render(due)
 
 
-def _due_from_json(text: str | None) -> Instant:
+def _due(fields: Fields, name: str) -> Instant:
     """At or below the due that was written: a due is a lower bound."""
-    return NEVER if text is None else min(parse(text), _END_OF_CALENDAR)
+    due = _optional_instant(fields, name)
+    return NEVER if due is None else min(due, _END_OF_CALENDAR)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
@@ -195,7 +217,32 @@ def _split_to_json(split: Split) -> dict[str, Any]:
     }
 
 
-def _split_from_json(value: Mapping[str, Any]) -> Split:
-    mark = None if value["mark"] is None else parse(value["mark"])
-    lags = {int(bucket): count for bucket, count in value["lags"].items()}
-    return Split(mark, parse(value["heard"]), parse(value["since"]), lags)
+def _split_from_json(fields: Fields) -> Split:
+    lags = _by_number(int, fields.mapping("lags", Fields.integer))
+    return Split(_optional_instant(fields, "mark"), _instant(fields, "heard"), _instant(fields, "since"), lags)
+
+
+def _instant(fields: Fields, name: str) -> Instant:
+    return _parsed(fields.text(name), fields, name)
+
+
+def _instants(fields: Fields, name: str) -> tuple[Instant, ...]:
+    return tuple(_parsed(text, fields, name) for text in fields.array(name))
+
+
+def _optional_instant(fields: Fields, name: str) -> Instant | None:
+    return None if fields.json(name) is None else _instant(fields, name)
+
+
+def _parsed(text: Any, fields: Fields, name: str) -> Instant:
+    try:
+        return parse(text)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise MalformedError(f"{fields.where}.{name} has {text!r}, which is no time") from error
+
+
+def _by_number(number: Callable[[str], N], values: Mapping[str, V]) -> dict[N, V]:
+    try:
+        return {number(name): value for name, value in values.items()}
+    except ValueError as error:
+        raise MalformedError(f"a name that should be a number: {error}") from error

@@ -11,7 +11,7 @@ from typing import Final
 from headrace.audit.range import audited_files
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.graph import Pipeline
-from headrace.read.recorded import progress_of, unread_files
+from headrace.read.progress import progress_of, unread_files
 from headrace.runs.options import MAIN, PUBLISHED
 from headrace.runs.results import Action
 from headrace.runs.sizes import shown, size_in

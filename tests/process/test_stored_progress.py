@@ -1,0 +1,150 @@
+"""What a manifest says of progress is read in one place, which says what is wrong with it and where."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.errors import RestoreError
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, Instant
+from headrace.model.triggers import Signal
+from headrace.model.watermarks import Split
+from headrace.model.windows import Window
+from headrace.pipeline.inputs import OWN
+from headrace.read.progress import Mark, StoredProgress, progress_of, progress_to_json
+from headrace.runs.restoring import restore
+from headrace.sources.planning import InputFile, Offsets
+from headrace.sources.progress import Ahead, HeldBack, InputProgress, Progress
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import files as stored
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import MemoryStore
+
+FILE = InputFile("landing/b.json", 7, "etag", "digest")
+AT = Instant(1_772_000_000_000_000)
+PROGRESS = Progress(
+    {OWN: InputProgress(Offsets("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT})},
+    watermark=AT,
+    processing_time=AT,
+    output_watermarks=(AT, MAX_INSTANT),
+    due_event=AT,
+    min_event_time=AT,
+    held_back_by=HeldBack(OWN, None, AT),
+    ahead=(Ahead(OWN, 1, "landing/b.json", None, AT),),
+    newest=AT,
+    behind={0: 2},
+)
+SIGNALS = (Signal("go", ("ann", 1), Window(AT, GLOBAL_WINDOW_END)),)
+WRITTEN = progress_to_json(PROGRESS, signals=SIGNALS, signals_of="r", executor="local")
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return Catalog(MemoryStore(), "p")
+
+
+def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | None = None) -> Manifest:
+    """An epoch that read FILE, with ``progress`` in its manifest."""
+    claim = catalog.claim("main", "test")
+    read = FileRecord(0, (stored.InputFile(FILE.path, FILE.size, FILE.etag, OWN, FILE.digest),))
+    manifest = Manifest(
+        snapshot_id=catalog.new_snapshot_id(),
+        pipeline="p",
+        fingerprint="f",
+        branch="main",
+        epoch=0 if parent is None else 1,
+        parent=None if parent is None else parent.snapshot_id,
+        generation=claim.generation,
+        created_at="2026-01-01T00:00:00Z",
+        progress=progress,
+        logs={"inputs": catalog.append_record(FileLog(), read) if parent is None else parent.logs["inputs"]},
+    )
+    catalog.commit(claim, manifest)
+    return catalog.manifest(manifest.snapshot_id)
+
+
+def test_all_that_is_written_is_read(catalog: Catalog) -> None:
+    manifest = committed(catalog, WRITTEN)
+    found = StoredProgress.of(manifest)
+    clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name != "inputs"}
+    assert vars(found) == {
+        **clocks,
+        "marks": {OWN: Mark("landing/a.json", 1)},
+        "signals": SIGNALS,
+        "signals_of": "r",
+    }
+    assert progress_of(catalog, manifest) == PROGRESS
+
+
+def without(name: str) -> dict[str, Any]:
+    return {field: value for field, value in WRITTEN.items() if field != name}
+
+
+def within(name: str, value: object) -> dict[str, Any]:
+    """WRITTEN with another value in what it says of its input."""
+    return {**WRITTEN, "inputs": {OWN: {**WRITTEN["inputs"][OWN], name: value}}}
+
+
+READERS = {
+    "itself": lambda catalog, manifest: StoredProgress.of(manifest),
+    "with files": progress_of,
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(
+    ("progress", "problem"),
+    [
+        *((without(name), f"progress has no field '{name}'") for name in WRITTEN if name != "executor"),
+        ({**WRITTEN, "watermark": "noon"}, "progress.watermark has 'noon', which is no time"),
+        (
+            {**WRITTEN, "watermark": "2026-01-01T00:00:00"},
+            "progress.watermark has '2026-01-01T00:00:00', which is no time",
+        ),
+        ({**WRITTEN, "watermark": 3}, "progress.watermark is of type int, not a string"),
+        ({**WRITTEN, "output_watermarks": [3]}, "progress.output_watermarks has 3, which is no time"),
+        ({**WRITTEN, "behind": {"x": 1}}, "'x'"),
+        ({**WRITTEN, "ahead": [{}]}, r"progress.ahead\[0\] has no field 'input'"),
+        ({**WRITTEN, "held_back_by": []}, "progress.held_back_by is of type list, not an object"),
+        (
+            {**WRITTEN, "signals": [{"name": "go", "key": None, "window": [1]}]},
+            r"signals\[0\].window is \[1\], not a start",
+        ),
+        ({**WRITTEN, "inputs": []}, "progress.inputs is of type list, not an object"),
+        (within("offsets", {"mark": ""}), "progress.inputs.source.offsets has no field 'recent'"),
+    ],
+)
+def test_what_is_damaged_is_named(
+    catalog: Catalog, read: Callable[[Catalog, Manifest], object], progress: dict[str, Any], problem: str
+) -> None:
+    manifest = committed(catalog, progress)
+    with pytest.raises(RestoreError, match=problem) as raised:
+        read(catalog, manifest)
+    where = f"snapshot {manifest.snapshot_id} of p (epoch 0) does not say how far it has come: "
+    assert str(raised.value).startswith(where)
+
+
+@pytest.mark.parametrize(
+    ("progress", "problem"),
+    [
+        (within("splits", {"jfk": {}}), "progress.inputs.source.splits.jfk has no field 'lags'"),
+        (within("watermark", None), "progress.inputs.source.watermark is null"),
+        (within("percentile_watermarks", {"half": "-inf"}), "'half'"),
+        (within("offsets", {"mark": "", "recent": 0}), "progress.inputs.source.offsets has no field 'files'"),
+    ],
+)
+def test_so_is_what_only_a_restore_reads(catalog: Catalog, progress: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RestoreError, match=problem):
+        progress_of(catalog, committed(catalog, progress))
+
+
+def test_a_restore_falls_back_below_it(catalog: Catalog) -> None:
+    whole = committed(catalog, WRITTEN)
+    committed(catalog, {**without("watermark"), "signals": None}, whole)
+    claim = catalog.claim("main", "next")
+    restored = restore(catalog, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
+    assert restored.head is not None
+    assert restored.head == whole
+    assert restored.warning is not None
+    assert "progress.signals is null, not an array" in restored.warning
