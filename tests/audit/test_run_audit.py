@@ -28,6 +28,7 @@ from headrace.pipeline import (
     expect,
     mean_of,
 )
+from headrace.pipeline.expectations import View
 from headrace_snapshots.store import MemoryStore, ObjectStore
 
 pytestmark = pytest.mark.spark
@@ -75,8 +76,7 @@ def audit(store: ObjectStore, panes: DataFrame, current: DataFrame, *expectation
         pipeline=pipeline(*expectations),
         from_snapshot=None,
         to_snapshot="s1",
-        panes=panes,
-        current=current,
+        frame={View.PANES: panes, View.CURRENT: current}.__getitem__,
     )
 
 
@@ -229,9 +229,7 @@ import sys
 from headrace.audit.run import run_audit
 from headrace_snapshots.store import MemoryStore
 from tests.audit.test_run_audit import pipeline
-outcome = run_audit(
-    store=MemoryStore(), pipeline=pipeline(), from_snapshot="s1", to_snapshot="s2", panes=None, current=None
-)
+outcome = run_audit(store=MemoryStore(), pipeline=pipeline(), from_snapshot="s1", to_snapshot="s2", frame=None)
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "True () False"

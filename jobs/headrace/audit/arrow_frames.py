@@ -1,16 +1,17 @@
 """The rows that an audit looks at, as a table in this process: what Spark's frames are where there is no Spark."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.read.columns import View, ViewColumns
+from headrace.audit.range import AuditedFiles
+from headrace.pipeline.expectations import View
+from headrace.read.columns import View as ReadersView
+from headrace.read.columns import ViewColumns
 from headrace.read.rows import tables
 from headrace.read.views import newest_rows
-from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
 
@@ -43,14 +44,11 @@ class ArrowFrame:
         return self.table.to_pandas(types_mapper=kinds.get)
 
 
-def audit_frames(
-    store: ObjectStore, columns: ViewColumns, panes: Sequence[DataFile], current: Sequence[DataFile], since: int
-) -> tuple[ArrowFrame, ArrowFrame]:
-    """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote. Raises BrokenObjectError."""
-    found = []
-    for view, files in ((View.PANES, panes), (View.CURRENT, current)):
-        schema = columns.schema(view)
-        found.append(pa.concat_tables([schema.empty_table(), *tables(store, files, schema)]))
-    newest = newest_rows(found[1], columns)
-    changed = newest.filter(pc.greater(newest.column("epoch"), since))
-    return ArrowFrame(found[0]), ArrowFrame(changed)
+def arrow_frame(store: ObjectStore, columns: ViewColumns, view: View, audited: AuditedFiles) -> ArrowFrame:
+    """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
+    schema = columns.schema(ReadersView(view))
+    rows = pa.concat_tables([schema.empty_table(), *tables(store, audited.files[view], schema)])
+    if view is View.CURRENT:
+        newest = newest_rows(rows, columns)
+        rows = newest.filter(pc.greater(newest.column("epoch"), audited.since))
+    return ArrowFrame(rows)

@@ -1,15 +1,26 @@
-"""What an audit reads: the files of the epochs between two snapshots."""
+"""What an audit may look at: the files that epochs between two snapshots wrote."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.pipeline.expectations import View
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 
 
-def audited_files(
-    catalog: Catalog, published: str | None, head: Manifest
-) -> tuple[list[DataFile], list[DataFile], int]:
-    """What an audit of (``published``, ``head``] reads: files of panes and of ``current``; the epoch behind which."""
+@dataclass(frozen=True)
+class AuditedFiles:
+    """Files by view: those of panes, and all of ``current``, of which rows count that epochs after ``since`` wrote."""
+
+    files: Mapping[View, Sequence[DataFile]]
+    since: int
+
+
+def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
+    """What an audit of (``published``, ``head``] may look at."""
     since = -1 if published is None else catalog.manifest(published).epoch
     records = catalog.files(head.logs["panes"], since_epoch=since)
     panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
-    return panes, [file for layer in head.tables["current"] for file in layer.files], since
+    current = [file for layer in head.tables["current"] for file in layer.files]
+    return AuditedFiles({View.PANES: panes, View.CURRENT: current}, since)

@@ -3,7 +3,7 @@
 Great Expectations is imported only when there is something to expect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from headrace.audit.frames import Frame
@@ -31,29 +31,29 @@ def run_audit(
     pipeline: Pipeline,
     from_snapshot: str | None,
     to_snapshot: str,
-    panes: Frame,
-    current: Frame,
+    frame: Callable[[View], Frame],
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``], keep data docs and then the result, and return the outcome.
 
-    ``panes`` are the panes of the range's epochs, ``current`` the ``current`` rows that they change. A failed
-    expectation is an outcome, no error. Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
+    ``frame`` gives the panes of the range's epochs, and the ``current`` rows that they change; a view of which nothing
+    is expected is not asked for. A failed expectation is an outcome, no error.
+    Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
-    frames: Mapping[View, Frame] = {View.PANES: panes, View.CURRENT: current}
     found: dict[View, tuple[Finding, ...]] = {}
     rows: dict[View, int] = {}
-    for view, frame in frames.items():
+    for view in View:
         expectations = [expectation for expectation in pipeline.expectations if expectation.view == view]
         if not expectations:
             continue
         from headrace.audit.gx_runner import evaluate
 
-        frame.persist()
+        looked_at = frame(view)
+        looked_at.persist()
         try:
-            rows[view] = frame.count()
-            report = evaluate(view, expectations, frame)
+            rows[view] = looked_at.count()
+            report = evaluate(view, expectations, looked_at)
         finally:
-            frame.unpersist()
+            looked_at.unpersist()
         found[view] = report.findings
         store.write(f"{audit_path(pipeline.name, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
     outcome = AuditOutcome(

@@ -339,14 +339,13 @@ class _Run:
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
         manifest = self.checked(self.catalog.manifest(head))
-        panes_frame, current_frame = self.side.audit_frames(*audited_files(self.catalog, published, manifest))
+        audited = audited_files(self.catalog, published, manifest)
         return run_audit(
             store=self.store,
             pipeline=self.pipeline,
             from_snapshot=published,
             to_snapshot=head,
-            panes=panes_frame,
-            current=current_frame,
+            frame=lambda view: self.side.audit_frame(view, audited),
         )
 
     def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:

@@ -114,8 +114,8 @@ def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sw
 def work_of_audit(catalog: Catalog, published: str | None, head: str) -> Work:
     """What an audit of (``published``, ``head``] has before it: no state, but rows to look at."""
     manifest = catalog.manifest(head)
-    panes, current, _ = audited_files(catalog, published, manifest)
-    return Work(stored_bytes([*panes, *current]))
+    files = audited_files(catalog, published, manifest).files
+    return Work(stored_bytes(file for some in files.values() for file in some))
 
 
 def input_bytes(files: ByInput) -> int:

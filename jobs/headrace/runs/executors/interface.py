@@ -5,9 +5,11 @@ from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from headrace.audit.frames import Frame
+from headrace.audit.range import AuditedFiles
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import Progress
@@ -28,8 +30,8 @@ class ExecutorSide(Protocol):
     def verify(self, table: str, file: DataFile) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
 
-    def audit_frames(self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int) -> tuple[Frame, Frame]:
-        """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
+    def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
+        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
 
     def errors(self) -> AbstractContextManager[None]:
         """What the executor's libraries raise inside becomes a typed error."""

@@ -1,15 +1,17 @@
 """A run whose epochs are computed in its own process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
-from headrace.audit.arrow_frames import ArrowFrame, audit_frames
+from headrace.audit.frames import Frame
+from headrace.audit.range import AuditedFiles
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.epochs import LocalEngine
+from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import ViewColumns
 from headrace.sources.landing import Landing
@@ -41,11 +43,11 @@ class OnLocal:
     def _schemas(self) -> Mapping[str, pa.Schema]:
         return state_schemas(self.pipeline)
 
-    def audit_frames(
-        self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int
-    ) -> tuple[ArrowFrame, ArrowFrame]:
-        """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
-        return audit_frames(self.store, ViewColumns.of(self.pipeline), panes, current, since)
+    def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
+        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
+        from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
+
+        return arrow_frame(self.store, ViewColumns.of(self.pipeline), view, audited)
 
     def errors(self) -> AbstractContextManager[None]:
         """Errors are typed where they arise."""

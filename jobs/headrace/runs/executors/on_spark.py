@@ -1,18 +1,19 @@
 """A run whose epochs are Spark jobs: its session, started at first use, since a run with nothing to do needs none."""
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import format_exception
 
-from headrace.audit.arrow_frames import ArrowFrame, audit_frames
+from headrace.audit.frames import Frame
+from headrace.audit.range import AuditedFiles
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_submitted, spark_session
 from headrace.distribute.spark.types import SparkSession
+from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import ViewColumns
 from headrace.runs.report import Listener
@@ -61,11 +62,11 @@ class OnSpark:
         """
         default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
 
-    def audit_frames(
-        self, panes: Sequence[DataFile], current: Sequence[DataFile], since: int
-    ) -> tuple[ArrowFrame, ArrowFrame]:
-        """The panes of a range, and the rows of ``current`` that epochs after ``since`` wrote."""
-        return audit_frames(self.store, ViewColumns.of(self.pipeline), panes, current, since)
+    def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
+        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
+        from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
+
+        return arrow_frame(self.store, ViewColumns.of(self.pipeline), view, audited)
 
     def errors(self) -> AbstractContextManager[None]:
         """What Spark raises inside becomes a typed error."""
