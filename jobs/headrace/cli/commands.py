@@ -1,27 +1,18 @@
-"""The command line ``headrace``: every command, its arguments, and what it prints.
+"""The commands of ``headrace``: their arguments, and what they print.
 
 Results go to stdout, everything else to stderr; the exit code is that of the error's branch (headrace.errors). Spark,
 Great Expectations, DuckDB and matplotlib are imported by the commands that need them: the others start at once.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import Annotated
 
 import typer
 
-from headrace.cli.output import (
-    Format,
-    notice,
-    print_fields,
-    print_json,
-    print_lines,
-    print_table,
-    reported,
-)
+from headrace.cli.app import Branch, Output, PipelineArgument, Root, SnapshotArgument, ViewOption, app, command
+from headrace.cli.output import Format, notice, print_fields, print_json, print_lines, print_table
 from headrace.errors import FixConfigError
 from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
 from headrace.model.time import render
@@ -36,46 +27,10 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
-P = ParamSpec("P")
 BEGINNING = "beginning"
 SHOWN_ROWS = 20
 QUIET = frozenset(PANE_COLUMNS) - {WINDOW_START, WINDOW_END, "timing", "pane_index", "is_retraction", "epoch"}
 """Pane columns that a table for people leaves out."""
-
-app = typer.Typer(
-    name="headrace",
-    help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-PipelineArgument = Annotated[
-    str, typer.Argument(metavar="PIPELINE", help="A registered name, or path/to/file.py[:name].", show_default=False)
-]
-SnapshotArgument = Annotated[
-    str, typer.Argument(metavar="SNAPSHOT", help="A snapshot's id (see headrace log).", show_default=False)
-]
-Root = Annotated[
-    str,
-    typer.Option(
-        help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT", show_default=False
-    ),
-]
-Output = Annotated[Format, typer.Option("--format", help="Tables for people, or JSON for machines.")]
-ViewOption = Annotated[str, typer.Option("--view", help="current, panes, late or rejected.")]
-Branch = Annotated[str, typer.Option(help="published, main, or another branch or tag.")]
-
-
-def command(function: Callable[P, None]) -> Callable[P, None]:
-    """Register ``function`` as the command of its name, with errors reported in its ``output`` format."""
-
-    @wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        with reported(Format(str(kwargs["output"]))):
-            function(*args, **kwargs)
-
-    return app.command()(guarded)
 
 
 @command

@@ -20,7 +20,7 @@ from headrace.read.branches import UnknownBranchError
 from headrace.read.progress import StoredProgress
 from headrace.runs.options import MAIN, RunOptions
 from headrace.runs.process import process
-from headrace.runs.publish import AuditMissingError, reference, total_counts
+from headrace.runs.publish import AuditMissingError, published_result
 from headrace.runs.report import Listener
 from headrace.runs.results import RunResult
 from headrace.runs.results import now as timestamp
@@ -100,21 +100,7 @@ def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over")
         if old_main is not None:
             _check_caught_up(catalog, manifest, old_main)
         catalog.promote(branch, expected_main=old_main)
-    return RunResult(
-        run_id=run_id,
-        pipeline=pipeline,
-        action="cut_over",
-        status="succeeded",
-        started_at=started_at,
-        finished_at=timestamp(),
-        epochs=tuple(reversed([each.epoch for each in replayed])),
-        snapshot=head,
-        epoch=manifest.epoch,
-        published=head,
-        audit=None if outcome is None else reference(outcome),
-        rows=total_counts(replayed),
-        watermark=render(StoredProgress.of(manifest).watermark),
-    )
+    return published_result(manifest, replayed, outcome, action="cut_over", run_id=run_id, started_at=started_at)
 
 
 def _cut_over_before(catalog: Catalog, now: Head, branch: str) -> str | None:

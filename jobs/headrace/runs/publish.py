@@ -3,7 +3,7 @@ nothing else.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
@@ -11,7 +11,7 @@ from headrace.errors import FixDataError, RetryError
 from headrace.model.time import render
 from headrace.read.progress import StoredProgress
 from headrace.runs.options import MAIN
-from headrace.runs.results import AuditReference, RunResult
+from headrace.runs.results import Action, AuditReference, RunResult
 from headrace.runs.results import now as timestamp
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
@@ -79,20 +79,33 @@ def publish_audited(
         publish_range(catalog, outcome)
     manifest = catalog.manifest(head)
     unheard = list(_became_visible(catalog, head, told))
+    return published_result(manifest, unheard, outcome, action="publish", run_id=run_id, started_at=started_at)
+
+
+def published_result(
+    head: Manifest,
+    visible: Sequence[Manifest],
+    outcome: AuditOutcome | None,
+    *,
+    action: Action,
+    run_id: str,
+    started_at: str,
+) -> RunResult:
+    """The result of ``action``, after which readers see ``head``; the epochs that became ``visible``, newest first."""
     return RunResult(
         run_id=run_id,
-        pipeline=pipeline,
-        action="publish",
+        pipeline=head.pipeline,
+        action=action,
         status="succeeded",
         started_at=started_at,
         finished_at=timestamp(),
-        epochs=tuple(reversed([m.epoch for m in unheard])),
-        snapshot=head,
-        epoch=manifest.epoch,
-        published=head,
+        epochs=tuple(reversed([each.epoch for each in visible])),
+        snapshot=head.snapshot_id,
+        epoch=head.epoch,
+        published=head.snapshot_id,
         audit=None if outcome is None else reference(outcome),
-        rows=total_counts(unheard),
-        watermark=render(StoredProgress.of(manifest).watermark),
+        rows=total_counts(visible),
+        watermark=render(StoredProgress.of(head).watermark),
     )
 
 
