@@ -1,6 +1,6 @@
 """What crosses an exchange arrives as it was sent, or not at all; and tasks that run twice."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,18 +9,18 @@ import pytest
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
-from headrace.distribute.tasks.exchange import TornExchangeError, hear, say
+from headrace.distribute.tasks.exchange import Heard, TornExchangeError, hear, say
 from headrace.distribute.tasks.found import DisagreementError
-from headrace.distribute.tasks.here import Here
-from headrace.distribute.tasks.levels import level_below, map_level
+from headrace.distribute.tasks.over_exchange import level_below, map_level
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.work import Work, work_of
+from headrace.distribute.tasks.work import Work
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
 from headrace.sources.planning import VanishedFileError
 from headrace_snapshots.store import open_store
+from tests.distribute.blobs import Blobs, numbers
 from tests.process.clicks import CLICKS, land
 
 ROWS = pa.RecordBatch.from_pydict({"n": pa.array(range(1000), pa.int64()), "text": ["x" * 50] * 1000})
@@ -55,7 +55,7 @@ def test_a_task_that_says_nothing_is_missed() -> None:
         hear(list(say(0, 1, None, b"", {})), 2)
 
 
-class TwoRuns(Here):
+class TwoRuns(Blobs):
     """Tasks of which the first of the map side runs twice, the second time over other input, as if the first attempt's
     answer was lost after half of the parts had it. ``times``: in how many runs of the epoch that happens.
     """
@@ -63,28 +63,28 @@ class TwoRuns(Here):
     times = MAX_RUNS
     runs = 0
 
-    def epoch(self, plan: EpochPlan) -> list[pa.RecordBatch]:
+    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
         type(self).runs += 1
-        numbers = [pa.RecordBatch.from_pydict({"id": range(len(plan.shares))})]
-        once = list(map_level(plan, numbers))
+        shares = numbers(len(plan.shares))
+        once = list(map_level(self.work, plan, shares))
         if self.runs <= self.times:
-            path = Path(plan.where.root.removeprefix("file://")) / plan.shares[0][0][1].path
+            path = Path(self.work.store.uri.removeprefix("file://")) / plan.shares[0][0].file.path
             kept = path.read_text()
             path.write_text("".join(kept.splitlines(keepends=True)[1:]))
-            again = list(map_level(plan, numbers))
+            again = list(map_level(self.work, plan, shares))
             path.write_text(kept)
         else:
-            again = list(map_level(plan, numbers))  # the same, with files of other names
+            again = list(map_level(self.work, plan, shares))  # the same, with files of other names
         heard = [*for_part(once, 0), *(row for part in range(1, plan.parts) for row in for_part(again, part))]
-        assert len(work_of(plan.where).stages) == 1
+        assert len(self.work.stages) == 1
         parts = [for_part(heard, part) for part in range(plan.parts)]
-        return [row for part in parts for row in level_below(plan, 0, part)]
+        return hear([row for part in parts for row in level_below(self.work, plan, 0, part)], plan.parts)
 
 
-def engine(root: Path, runner: Here) -> TasksEngine:
+def engine(root: Path, runner: Callable[[Work, int], Blobs], parts: int = 2) -> TasksEngine:
     store = open_store(root.as_uri())
     work = Work.of(CLICKS, store, Landing(CLICKS, store))
-    return TasksEngine(work, lambda epoch: Attempt(f"attempt-{epoch}", f"data/{epoch}"), runner)
+    return TasksEngine(work, lambda epoch: Attempt(f"attempt-{epoch}", f"data/{epoch}"), runner(work, parts))
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def runs() -> Iterable[type[TwoRuns]]:
 
 def test_parts_that_heard_different_runs_of_a_task_fail_the_epoch(tmp_path: Path, runs: type[TwoRuns]) -> None:
     land(tmp_path, 0, 1)
-    made = engine(tmp_path, runs(shares=1, parts=2))
+    made = engine(tmp_path, runs)
     with pytest.raises(DisagreementError) as raised:
         made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
     assert isinstance(raised.value, RetryError)
@@ -105,7 +105,7 @@ def test_parts_that_heard_different_runs_of_a_task_fail_the_epoch(tmp_path: Path
 def test_an_epoch_is_run_again_until_its_tasks_agree(tmp_path: Path, runs: type[TwoRuns]) -> None:
     land(tmp_path, 0, 1)
     runs.times = 1
-    made = engine(tmp_path, runs(shares=1, parts=2))
+    made = engine(tmp_path, runs)
     computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
     assert (runs.runs, computed.counts["accepted"]) == (2, 80)
 
@@ -113,14 +113,14 @@ def test_an_epoch_is_run_again_until_its_tasks_agree(tmp_path: Path, runs: type[
 def test_a_task_that_runs_twice_and_says_the_same_changes_nothing(tmp_path: Path, runs: type[TwoRuns]) -> None:
     land(tmp_path, 0, 1)
     runs.times = 0
-    made = engine(tmp_path, runs(shares=1, parts=2))
+    made = engine(tmp_path, runs)
     computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
     assert (runs.runs, computed.counts["accepted"]) == (1, 80)
 
 
 def test_a_typed_error_of_a_task_is_raised_where_the_epoch_is_driven(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
-    made = engine(tmp_path, Here(shares=1, parts=3))
+    made = engine(tmp_path, Blobs, parts=3)
     files = made.landing.new_files({})[OWN]
     (tmp_path / files[0].path).unlink()
     with pytest.raises(VanishedFileError, match=files[0].path):

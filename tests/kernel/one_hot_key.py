@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.distribute.local.epochs import LocalEngine
-from headrace.distribute.local.values import emitted
+import pyarrow.compute as pc
+
+from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import Instant, parse
 from headrace.pipeline import (
     AfterPattern,
@@ -37,6 +38,7 @@ from headrace.pipeline import (
 from headrace.pipeline.inputs import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
+from headrace.state.files import read_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
@@ -71,20 +73,20 @@ def main(case: str, root: str) -> Iterator[tuple[str, int]]:
         landing.new_files({})[OWN],
     )
     yield "before", peak()
-    results = []
+    panes = []
     for file in files:
         computed = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
-        engine.write(computed, {})
-        results.append(computed.stepped[0].result)
+        panes += engine.write(computed, {}).panes
     yield "after", peak()
-    panes = [pane for result in results for pane in emitted(result) if pane.key == ("hot",)]
+    rows = read_rows(store, panes, engine.work.stages[0].pane_schema)
+    hot = rows.filter(pc.equal(rows.column("user"), "hot"))
     if case == "pattern":
-        yield "elements", sum(pane.values[0] for pane in panes)
-        yield "sum", sum(pane.values[1] for pane in panes)
+        yield "elements", pc.sum(hot.column("n")).as_py()
+        yield "sum", pc.sum(hot.column("total")).as_py()
     else:
-        values = [value for pane in panes for value in pane.values[-1]]
+        values = pc.list_flatten(hot.column(list(what)[-1]))
         yield "elements", len(values)
-        yield "sum", sum(value[0] if case == "join" else value for value in values)
+        yield "sum", pc.sum(values.field(0) if case == "join" else values).as_py()
 
 
 def peak() -> int:

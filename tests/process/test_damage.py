@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.audit.store import audit_path, read_audit
-from headrace.distribute.local.epochs import LocalEngine
+from headrace.distribute.local.engine import LocalEngine
 from headrace.pipeline import FixedWindows, Pipeline
 from headrace.read.progress import progress_of
 from headrace.runs.commits import attempts_of
@@ -132,8 +132,9 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Execu
         file.unlink()
     default_cache.cache_clear()
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog_of(tmp_path)))
+    engine.restore(head.epoch, progress, head.tables)
     with pytest.raises(BrokenObjectError, match=damaged.name):
-        engine.restore(head.epoch, progress, head.tables)
+        engine.compute(engine.landing.new_files(progress.offsets), progress.processing_time)
 
 
 def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executor: Executed, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.distribute.local.epochs import LocalEngine
+from headrace.distribute.local.engine import LocalEngine
 from headrace.pipeline import Pipeline
 from headrace.read.progress import progress_of
 from headrace.read.views import read

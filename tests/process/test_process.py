@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.audit.store import AuditFailedError, read_audit
-from headrace.distribute.local.epochs import LocalComputed, LocalEngine
+from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.tasks.engine import TasksComputed
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline import FixedWindows, Pipeline, retracting
@@ -71,13 +72,13 @@ def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_pa
     computed_next = threading.Event()
 
     class Overlapping(LocalEngine):
-        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> LocalComputed:
+        def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> TasksComputed:
             computed = super().compute(files, processing_time, **rest)
             if computed.epoch == 1:
                 computed_next.set()
             return computed
 
-        def write(self, computed: LocalComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
+        def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
             if computed.epoch == 0:
                 assert computed_next.wait(SECONDS), "epoch 1 was not computed while epoch 0 was being written"
             return super().write(computed, tables)
@@ -95,7 +96,7 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
     land(tmp_path, 0, 3)
 
     class Failing(LocalEngine):
-        def write(self, computed: LocalComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
+        def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
             if computed.epoch == 1:
                 raise RetryError("the store is away")
             return super().write(computed, tables)

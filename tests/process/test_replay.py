@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.local.epochs import LocalEngine
+from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import Duration, instant
 from headrace.model.triggers import AfterSignal, Signal
 from headrace.model.windows import Window

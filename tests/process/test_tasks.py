@@ -1,5 +1,5 @@
-"""Random pipelines in runs over files, computed by tasks of so many shares and parts, in this process; each run goes on
-from the state that another executor, or another number of tasks, has left.
+"""Random pipelines in runs over files, computed by so many tasks in this process, with and without an exchange between
+them; each run goes on from the state that another number of tasks has left.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.epochs import LocalEngine
+from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local.runner import Threads
+from headrace.distribute.tasks import plan
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.here import Here
 from headrace.distribute.tasks.work import Work
 from headrace.pipeline import Executor
 from headrace.runs.executors.on_local import OnLocal
+from headrace_snapshots.format import layers
+from tests.distribute.blobs import OverBlobs
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario
@@ -24,40 +27,41 @@ from tests.reference.strategies import examples
 
 @dataclass(frozen=True)
 class Cut:
-    """How the tasks of a run are cut; None: it is no run by tasks."""
+    """How many tasks a run has at each level, and whether an exchange lies between levels."""
 
-    shares: int
-    parts: int
-
-
-CUTS = st.lists(st.one_of(st.none(), st.builds(Cut, st.integers(1, 3), st.integers(1, 4))), min_size=1, max_size=4)
+    tasks: int
+    blobs: bool
 
 
-class InThisProcess(TasksEngine):
-    """Tasks without Spark."""
+CUTS = st.lists(st.builds(Cut, st.integers(1, 4), st.booleans()), min_size=1, max_size=4)
 
-    executor = "tasks"
 
-    def in_background(self, run):  # type: ignore[no-untyped-def]
-        """``run`` itself."""
-        return run
+@dataclass(frozen=True)
+class AllThreads(Threads):
+    """Shares even the smallest work."""
+
+    def tasks(self, size: int) -> int:
+        return self.most
 
 
 @pytest.mark.slow  # a run is some tenths of a second, and these are many
 @given(wider_scenarios(), SCHEDULES, CUTS)
 @settings(examples(40), suppress_health_check=list(HealthCheck))
 def test_runs_by_any_tasks_give_what_the_reference_gives(
-    scenario: Scenario, schedule: Schedule, cuts: list[Cut | None]
+    scenario: Scenario, schedule: Schedule, cuts: list[Cut]
 ) -> None:
     turns = cycle(cuts)
 
-    def engine(side: OnLocal, attempts: Attempts) -> LocalEngine | TasksEngine:
+    def engine(side: OnLocal, attempts: Attempts) -> TasksEngine:
         cut = next(turns)
-        if cut is None:
-            return LocalEngine(side.pipeline, side.store, side.landing, attempts)
-        runner = Here(cut.shares, cut.parts)
-        return InThisProcess(Work.of(side.pipeline, side.store, side.landing), attempts, runner)
+        if cut.blobs:
+            return OverBlobs(Work.of(side.pipeline, side.store, side.landing), attempts, cut.tasks)
+        made = LocalEngine(side.pipeline, side.store, side.landing, attempts)
+        made.runner = AllThreads(made.work, cut.tasks)
+        return made
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OnLocal, "engine", engine)
+        patch.setattr(layers, "FANOUT", 2)  # so that layers are merged all the time
+        patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         check(scenario, schedule, [Executor.LOCAL])

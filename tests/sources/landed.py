@@ -8,7 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.distribute.local.epochs import LocalComputed, LocalEngine
+from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.records import in_arrival_order, read_records
+from headrace.distribute.tasks.engine import TasksComputed
+from headrace.kernel.stage import CompiledStage
 from headrace.model.expr import DataType, Expr, col
 from headrace.model.time import parse
 from headrace.pipeline import (
@@ -76,18 +79,20 @@ class Landed:
         """What has landed."""
         return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
 
-    def compute(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> LocalComputed:
+    def compute(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> TasksComputed:
         """A first epoch over ``files`` (None: over all that has landed)."""
         return self._epoch(tested, files)[1]
 
-    def _epoch(self, tested: Pipeline, files: Sequence[InputFile] | None) -> tuple[LocalEngine, LocalComputed]:
+    def _epoch(self, tested: Pipeline, files: Sequence[InputFile] | None) -> tuple[LocalEngine, TasksComputed]:
         attempts = attempts_of(Catalog(self.store, tested.name))
         engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store), attempts)
         return engine, engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
 
     def read(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
-        records = self.compute(tested, files).taken.records
+        place = landing.Landing(tested, self.store)
+        pieces = in_arrival_order(tested, {OWN: self.files(tested) if files is None else files})
+        records = read_records(tested, CompiledStage(tested.stages[0]), place, pieces, NOW)
         if records is None:
             return []
         paths = [file.path for file in records.files for _ in range(len(file))]

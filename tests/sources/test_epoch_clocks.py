@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.distribute.local.epochs import LocalEngine
+from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import MIN_INSTANT, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
 from headrace.model.watermarks import SplitStrategy
@@ -223,7 +223,7 @@ def check(scenario: Scenario) -> None:
     store = MemoryStore()
     attempts = attempts_of(Catalog(store, scenario.pipeline.name))
     engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store), attempts)
-    wanted = engine.operators[0].compiled.trigger.percentiles
+    wanted = engine.work.stages[0].trigger.percentiles
     expected, now = Expected(scenario.pipeline, wanted), START
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)

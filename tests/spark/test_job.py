@@ -21,14 +21,14 @@ pytestmark = pytest.mark.spark
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The physical plans of all jobs from now on."""
     seen: list[str] = []
-    collected = runner._collected
+    heard = runner._heard
 
-    def remember(rows: DataFrame) -> Any:
+    def remember(rows: DataFrame, tasks: int) -> Any:
         frame: Any = rows
         seen.append(frame._jdf.queryExecution().executedPlan().toString())
-        return collected(rows)
+        return heard(rows, tasks)
 
-    monkeypatch.setattr(runner, "_collected", remember)
+    monkeypatch.setattr(runner, "_heard", remember)
     return seen
 
 

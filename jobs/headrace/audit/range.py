@@ -11,7 +11,9 @@ from headrace_snapshots.format.manifest import Manifest
 
 @dataclass(frozen=True)
 class AuditedFiles:
-    """Files by view: those of panes, and all of ``current``, of which rows count that epochs after ``since`` wrote."""
+    """Files by view: those of panes, and those of ``current`` with rows that epochs after ``since`` wrote, which count:
+    what these hide is not what changed.
+    """
 
     files: Mapping[View, Sequence[DataFile]]
     since: int
@@ -22,5 +24,5 @@ def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> Au
     since = -1 if published is None else catalog.manifest(published).epoch
     records = catalog.files(head.logs["panes"], since_epoch=since)
     panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
-    current = [file for layer in head.tables["current"] for file in layer.files]
+    current = [file for layer in head.tables["current"] if layer.last_epoch > since for file in layer.files]
     return AuditedFiles({View.PANES: panes, View.CURRENT: current}, since)

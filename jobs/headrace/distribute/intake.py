@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
 from headrace.kernel.elements import takes_part
-from headrace.kernel.groups import Ints
-from headrace.model.time import Instant
+from headrace.kernel.groups import Ints, taken
+from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.watermarks import SplitFacts
 from headrace.pipeline.graph import Pipeline
 from headrace.program import columns as c
@@ -57,9 +56,9 @@ def said(pipeline: Pipeline, records: Records, heard: Heard) -> Said:
     wanted = tuple(heard.percentiles)
     facts: dict[str, Mapping[str, SplitFacts]] = {}
     ahead: list[Ahead] = []
-    inputs = records.inputs()
+    accepted = ~records.is_rejected
     for given in pipeline.inputs:
-        own = np.flatnonzero((inputs == given.name) & ~records.is_rejected)
+        own = np.flatnonzero(records.of_input(given.name) & accepted)
         if len(own):
             found = split_facts(clocks[given.name], records.columns, own, processing_time, wanted)
             facts[given.name] = found.splits
@@ -67,29 +66,33 @@ def said(pipeline: Pipeline, records: Records, heard: Heard) -> Said:
     limited = {given.name for given in pipeline.inputs if given.source.max_rejected is not None}
     rejected: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
-    if limited and records.is_rejected.any():
-        dead = np.flatnonzero(records.is_rejected)
+    if limited and not accepted.all():
         for name in sorted(limited):
-            own = dead[inputs[dead] == name]
+            own = np.flatnonzero(records.of_input(name) & ~accepted)
             rejected[name], sample[name] = len(own), _shown(records, own[:SHOWN])
-    newest, behind = _lateness(pipeline, records, inputs, heard)
+    newest, behind = _lateness(pipeline, records, heard)
     return Said(facts, tuple(ahead), rejected, sample, newest, behind)
 
 
-def _lateness(
-    pipeline: Pipeline, records: Records, inputs: "NDArray[np.str_]", heard: Heard
-) -> tuple[Instant | None, dict[int, int]]:
-    columns = records.columns
-    here = np.flatnonzero(takes_part(columns))
-    times = columns[c.EVENT_TIME].take(pa.array(here)).to_numpy()
-    in_time = np.zeros(len(here), np.bool_)
+def _lateness(pipeline: Pipeline, records: Records, heard: Heard) -> tuple[Instant | None, dict[int, int]]:
+    here = np.flatnonzero(takes_part(records.columns))
+    times = taken(records.columns[c.EVENT_TIME], here).to_numpy()
+    newest = None
     for given in pipeline.inputs:
-        in_time |= (inputs[here] == given.name) & (times <= int(given.event_time.latest(heard.processing_time)))
-    newest = Instant(int(times[in_time].max())) if in_time.any() else None
-    if heard.newest is None:
+        own = times if len(pipeline.inputs) == 1 else times[records.of_input(given.name)[here]]
+        latest = int(given.event_time.latest(heard.processing_time))
+        if len(own) and int(own.max()) > latest:
+            own = own[own <= latest]
+        if len(own):
+            newest = Instant(max(int(own.max()), int(newest) if newest is not None else int(MIN_INSTANT)))
+    if heard.newest is None or not len(times):
         return newest, {}
-    values, numbers = np.unique(lags(int(heard.newest) - times), return_counts=True)
-    return newest, dict(zip(values.tolist(), numbers.tolist(), strict=True))
+    behind = times[times < int(heard.newest)]
+    values, numbers = np.unique(lags(int(heard.newest) - behind), return_counts=True)
+    found = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+    if len(behind) < len(times):
+        found[0] = found.get(0, 0) + len(times) - len(behind)
+    return newest, found
 
 
 def lags(behind: Ints) -> Ints:

@@ -18,13 +18,26 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import Input
 from headrace.pipeline.sources import OnUnreadable
 from headrace.program import columns as c
-from headrace.sources.errors import UnreadableFileError
+from headrace.sources.errors import DividedFileError, UnreadableFileError
 from headrace.sources.judging import judged
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.planning import InputFile
-from headrace.sources.reading import read_file
+from headrace.sources.reading import is_divisible, read_file
 from headrace.sources.required import required_by
 from headrace.sources.scanned import Scanned
+from headrace.sources.spans import WHOLE_FILE, Span
+
+MOST_OF_A_FILE = 2**30
+"""How many bytes one piece of a file has at most."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of an input, or the part of it that ``span`` says."""
+
+    input: str
+    file: InputFile
+    span: Span = WHOLE_FILE
 
 
 class Records(Protocol):
@@ -38,8 +51,8 @@ class Records(Protocol):
     def is_rejected(self) -> NDArray[np.bool_]:
         """Which records are dead letters."""
 
-    def inputs(self) -> NDArray[np.str_]:
-        """The name of the input of each record."""
+    def of_input(self, name: str) -> NDArray[np.bool_]:
+        """Which records are of the input ``name``."""
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
@@ -104,15 +117,15 @@ class FileRecords:
             "raw": pa.concat_arrays(raw) if raw else pa.nulls(0, pa.binary()),
         }
 
-    def inputs(self) -> NDArray[np.str_]:
-        """The name of the input of each record."""
-        return np.repeat([file.input for file in self.files], [len(file) for file in self.files])
+    def of_input(self, name: str) -> NDArray[np.bool_]:
+        """Which records are of the input ``name``."""
+        return np.repeat([file.input == name for file in self.files], [len(file) for file in self.files])
 
 
-def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[tuple[str, InputFile]]:
+def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:
     """Inputs as they are declared, the files of each by name."""
     return [
-        (given.name, file)
+        Piece(given.name, file)
         for given in pipeline.inputs
         for file in sorted(files.get(given.name, ()), key=lambda file: file.path)
     ]
@@ -122,36 +135,56 @@ def read_records(
     pipeline: Pipeline,
     stage: CompiledStage,
     landing: Landing,
-    files: Sequence[tuple[str, InputFile]],
+    pieces: Sequence[Piece],
     processing_time: Instant,
 ) -> FileRecords | None:
-    """The records of ``files``, judged for the first stage; None if there are none. Of an input that goes through a
+    """The records of ``pieces``, judged for the first stage; None if there are none. Of an input that goes through a
     user's own code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
     inputs = {given.name: given for given in pipeline.inputs}
     read: list[ReadFile] = []
     parts: list[dict[str, pa.Array]] = []
-    for name, file in files:
-        found = read_one(pipeline, landing, inputs[name], file)
-        if inputs[name].source.transform is not None and found.records is not None:
-            found = replace(found, records=_unparsed(found.records, inputs[name]))
+    for piece in pieces:
+        given = inputs[piece.input]
+        found = read_one(pipeline, landing, given, piece)
+        if given.source.transform is not None and found.records is not None:
+            found = replace(found, records=_unparsed(found.records, given))
         if len(found):
             read.append(found)
-            parts.append(_judged(pipeline, stage, inputs[name], found, processing_time))
+            parts.append(_judged(pipeline, stage, given, found, processing_time))
     if not read:
         return None
-    return FileRecords(tuple(read), {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]})
+    return FileRecords(tuple(read), {name: _joined([part[name] for part in parts]) for name in parts[0]})
 
 
-def read_one(pipeline: Pipeline, landing: Landing, given: Input, file: InputFile) -> ReadFile:
-    """One file of an input. Raises VanishedFileError, and UnreadableFileError where its source says FAIL."""
-    data = landing.content(given.name, file)
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def divided(pipeline: Pipeline, piece: Piece, of: int) -> list[Piece]:
+    """A file in so many pieces, or more if it is very large, where it can be read in pieces."""
+    source = next(given.source for given in pipeline.inputs if given.name == piece.input)
+    if not is_divisible(source, piece.file.path):
+        return [piece]
+    of = max(of, 1 + piece.file.size // MOST_OF_A_FILE)
+    return [replace(piece, span=Span(number, number + 1, of)) for number in range(of)]
+
+
+def read_one(pipeline: Pipeline, landing: Landing, given: Input, piece: Piece) -> ReadFile:
+    """A piece of an input. Raises VanishedFileError, UnreadableFileError where its source says FAIL, and
+    DividedFileError for a piece of a file that cannot be read.
+    """
+    path = piece.file.path
+    data = landing.content(given.name, piece.file)
     try:
-        return ReadFile(given.name, file.path, read_file(data, given.source, required_by(pipeline, given), file.path))
+        scanned = read_file(data, given.source, required_by(pipeline, given), path, piece.span)
     except UnreadableFileError as error:
         if given.source.on_unreadable is OnUnreadable.FAIL:
             raise
-        return ReadFile(given.name, file.path, unreadable=error.reason)
+        if not piece.span.is_whole:  # others may be sound, and the file is one dead letter or none
+            raise DividedFileError(path, error.reason) from error
+        return ReadFile(given.name, path, unreadable=error.reason)
+    return ReadFile(given.name, path, scanned)
 
 
 def _unparsed(records: Scanned, given: Input) -> Scanned:

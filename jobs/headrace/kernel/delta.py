@@ -159,8 +159,10 @@ def _account(judged: Columns, fates: NDArray[np.int8], windows: Assigned, is_lat
     latest = pc.max(judged_times).as_py()
     low = high = None
     if not is_late.all():
-        times = judged[c.EVENT_TIME].take(pa.array(windows.row[~is_late]))
-        low, high = Instant(pc.min(times).as_py()), Instant(pc.max(times).as_py())
+        accepted = windows.row[~is_late] if is_late.any() else windows.row
+        times = judged[c.EVENT_TIME]
+        ends = pc.min_max(times if len(accepted) == len(times) else times.take(pa.array(accepted))).as_py()
+        low, high = Instant(ends["min"]), Instant(ends["max"])
     return Accounting(
         rows=rows,
         late=int(kinds[Fate.LATE].sum()),
@@ -192,6 +194,7 @@ class _Bundle:
             end = start
         self.groups = grouped(hashed, keys, start, end)
         self._hashed = hashed
+        self._in_groups: dict[str, pa.Array] = {}
 
     def delta(self) -> pa.RecordBatch:
         stage, groups = self.stage, self.groups
@@ -209,7 +212,9 @@ class _Bundle:
         return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
 
     def _arranged(self, name: str) -> pa.Array:
-        return self.groups.arranged(self._judged[name])
+        if name not in self._in_groups:
+            self._in_groups[name] = self.groups.arranged(self._judged[name])
+        return self._in_groups[name]
 
     def _extent(self, first: Ints) -> dict[str, pa.Array]:
         """The window of each group; of a part of a session the span of its elements."""

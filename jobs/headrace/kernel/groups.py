@@ -87,6 +87,11 @@ class Groups:
         return items, Groups(inner.offsets[self.offsets])
 
 
+def taken(column: pa.Array, rows: Ints) -> pa.Array:
+    """Those ``rows`` of ``column``, which ascend: the column itself if they are all."""
+    return column if len(rows) == len(column) else column.take(pa.array(rows))
+
+
 def truths(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans, NULL as FALSE."""
     known = column.fill_null(False) if column.null_count else column

@@ -167,16 +167,33 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     order = _by_hash(hashed, bits)
     begins = _changes(hashed[order])
     for some in numbers:
-        ranks, width = _ranks(some, bits)
-        if 2 * int(bits) + width > 64:
-            order = np.lexsort([*numbers[::-1], hashed])
-            return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
-        runs = np.cumsum(begins).astype(np.uint64)
-        packed = (((runs << np.uint64(width)) | ranks[order]) << bits) | order.astype(np.uint64)
-        packed.sort()
-        order = _low(packed, bits)
-        begins = _changes(packed >> bits)
+        arranged = some[order]
+        falls = np.flatnonzero((arranged[1:] < arranged[:-1]) & ~begins[1:])
+        if len(falls):
+            runs: Ints = np.cumsum(begins)
+            if not _reordered(order, arranged, runs, np.unique(runs[falls]), bits):
+                order = np.lexsort([*numbers[::-1], hashed])
+                return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
+            arranged = some[order]
+        begins |= _changes(arranged)
     return order, begins
+
+
+def _reordered(order: Ints, arranged: Ints, runs: Ints, wanted: Ints, bits: np.uint64) -> bool:
+    """Put the rows of the ``wanted`` of the ``runs`` of ``order`` in the order of what stands in ``arranged``; FALSE if
+    that does not fit 64 bits.
+    """
+    is_wanted = np.zeros(int(runs[-1]) + 1, np.bool_)
+    is_wanted[wanted] = True
+    places = np.flatnonzero(is_wanted[runs])
+    run, (ranks, width) = np.cumsum(is_wanted)[runs[places]], _ranks(arranged[places], bits)
+    if int(bits) + width + len(wanted).bit_length() > 64:
+        return False
+    rows = order[places].astype(np.uint64)
+    packed = (((run.astype(np.uint64) << np.uint64(width)) | ranks) << bits) | rows
+    packed.sort()
+    order[places] = _low(packed, bits)
+    return True
 
 
 def _by_hash(hashed: Words, bits: np.uint64) -> Ints:

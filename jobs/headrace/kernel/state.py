@@ -94,7 +94,12 @@ def rows_of(layer: pa.RecordBatch, wanted: Hashes) -> pa.RecordBatch:
 
 
 def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
-    low, high = np.searchsorted(own, wanted, "left"), np.searchsorted(own, wanted, "right")
+    low = np.searchsorted(own, wanted, "left")
+    is_there = own[np.minimum(low, len(own) - 1)] == wanted
+    low, wanted = low[is_there], wanted[is_there]
+    high = low + 1
+    more = np.flatnonzero(own[np.minimum(high, len(own) - 1)] == wanted)  # keys with several windows
+    high[more] = np.searchsorted(own, wanted[more], "right")
     sizes = high - low
     begins = np.cumsum(sizes) - sizes
     found: Ints = np.arange(int(sizes.sum())) - np.repeat(begins - low, sizes)

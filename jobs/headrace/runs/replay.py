@@ -73,6 +73,7 @@ class Replay:
                 planned.processing_time,
                 is_last=planned.is_last,
                 signals=planned.signals,
+                settles=engine.epoch + 2 >= min(len(self.epochs), limit or len(self.epochs)),
             )
             committer.submit(computed)
 

@@ -17,6 +17,15 @@ class UnreadableFileError(FixDataError):
         self.path, self.reason = path, reason
 
 
+class DividedFileError(FixDataError):
+    """A piece of a file cannot be read: the file has to be read as a whole to say whether it can."""
+
+    code = "data.divided_file"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"a piece of file {path} cannot be read: {reason}")
+
+
 class FileColumnsError(UnreadableFileError):
     """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
 
@@ -24,12 +33,12 @@ class FileColumnsError(UnreadableFileError):
 
 
 class LargeFileError(FixDataError):
-    """A text file is larger than what is read as one piece in this process."""
+    """A text file that cannot be read in pieces holds more than one piece can."""
 
     code = "data.large_file"
 
     def __init__(self, path: str, size: int) -> None:
         super().__init__(
-            f"file {path} holds {size} bytes of text, and the executor local reads at most 2 GB of one file: "
-            "land it in several files, or run the pipeline with --executor spark"
+            f"file {path} holds {size} bytes of text, and at most 2 GB of a compressed file can be read: land it in "
+            "several files, or uncompressed"
         )

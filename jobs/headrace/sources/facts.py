@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.groups import Ints
+from headrace.kernel.groups import Ints, taken
 from headrace.model.time import Instant
 from headrace.model.watermarks import LAG_BUCKETS, BoundedOutOfOrderness, SplitFacts, SplitStrategy
 from headrace.program import columns as c
@@ -39,11 +39,9 @@ def split_facts(
     strategy = clock.event_time.watermark
     if not isinstance(strategy, SplitStrategy):
         return Facts()
-    taken = pa.array(rows)
-    marks = columns[c.MARK].take(taken)
+    marks, named = (taken(columns[name], rows) for name in (c.MARK, c.SPLIT))
     is_ahead = pc.greater(marks, int(clock.event_time.latest(processing_time))).fill_null(False)
     ahead = np.flatnonzero(is_ahead.to_numpy(zero_copy_only=False))
-    named = columns[c.SPLIT].take(taken).dictionary_encode()
     if len(ahead):
         marks, named = marks.filter(pc.invert(is_ahead)), named.filter(pc.invert(is_ahead))
     counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted)) and bool(clock.splits)

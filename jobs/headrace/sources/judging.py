@@ -6,6 +6,7 @@ A judged record has what ``kernel.elements`` asks for, and ``_split`` and ``_mar
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -87,9 +88,10 @@ def _stamps(event_time: EventTime, records: Scanned, schema: Schema, processing_
     mark = mark_of(event_time)
     stamps = {c.EVENT_TIME: at, c.MARK: at if mark is None else instants(mark)}
     if event_time.split is None:
-        stamps[c.SPLIT] = pa.repeat(pa.scalar(""), length)
+        stamps[c.SPLIT] = pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [""])
     else:
-        stamps[c.SPLIT] = _of(event_time.split, records.columns, schema, parses, length).fill_null("")
+        stamps[c.SPLIT] = _of(event_time.split, records.columns, schema, parses, length)
+        stamps[c.SPLIT] = stamps[c.SPLIT].fill_null("").dictionary_encode()
     return stamps
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.groups import Ints
+from headrace.sources.spans import WHOLE_FILE, Span
 
 _NEWLINE, _RETURN = 10, 13
 
@@ -31,11 +32,34 @@ class Lines:
         return Lines(self.text.filter(pa.array(chosen)), self.position[chosen], self.is_utf8[chosen])
 
 
-def cut(data: bytes) -> Lines:
-    """The lines of ``data``, which end with a newline, a carriage return, or both. A byte order mark is no part of the
-    first one; a line of nothing but blanks and tabs is none.
+def cut(data: bytes, span: Span = WHOLE_FILE) -> Lines:
+    """The lines of the ``span`` of ``data``, which end with a newline, a carriage return, or both. A byte order mark is
+    no part of the first one; a line of nothing but blanks and tabs is none.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
+    if span.is_whole:
+        return _cut(data, 0)
+    begin, end = span.lines(data)
+    return _cut(data[begin:end], _breaks(data[:begin]))
+
+
+def first_line(data: bytes) -> Lines:
+    """The first line of ``data`` that is not blank, or none."""
+    end = 0
+    while end < len(data):
+        end = data.find(b"\n", end) + 1 or len(data)
+        if len(found := cut(data[:end])):
+            return found
+    return cut(b"")
+
+
+def _breaks(data: bytes) -> int:
+    """How many lines ``data`` has, which ends behind one."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+
+
+def _cut(data: bytes, first: int) -> Lines:
+    """The lines of ``data``, of which the first has number ``first`` in its file."""
     octets = np.frombuffer(data, np.uint8)
     is_break = octets == _NEWLINE
     returns = np.flatnonzero(octets == _RETURN)
@@ -51,7 +75,7 @@ def cut(data: bytes) -> Lines:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     whole = pa.Array.from_buffers(pa.string(), len(starts), buffers)  # bytes, whatever they are, until they are checked
     text = pc.ascii_rtrim(whole, "\r\n")
-    position = np.arange(len(starts), dtype=np.int64)
+    position = np.arange(first, first + len(starts), dtype=np.int64)
     is_utf8 = _are_utf8(data, starts)
     filled = _is_filled(text)
     if not filled.all():

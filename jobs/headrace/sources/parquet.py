@@ -14,6 +14,7 @@ from headrace.sources.as_json import as_json
 from headrace.sources.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.required import check_required
 from headrace.sources.scanned import NOT_UTF8, Scanned, misfit
+from headrace.sources.spans import WHOLE_FILE, Span
 
 _MAGIC = b"PAR1"
 
@@ -28,18 +29,21 @@ _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
 }
 
 
-def read_parquet(data: bytes, schema: Schema, required: Mapping[str, Expr], path: str) -> Scanned:
-    """The rows of a file as records of ``schema``. Raises UnreadableFileError if it is no whole Parquet file,
-    FileColumnsError if it holds a column otherwise than the schema says.
+def read_parquet(
+    data: bytes, schema: Schema, required: Mapping[str, Expr], path: str, span: Span = WHOLE_FILE
+) -> Scanned:
+    """The rows in the ``span`` of a file as records of ``schema``. Raises UnreadableFileError if it is no whole
+    Parquet file, FileColumnsError if it holds a column otherwise than the schema says.
     """
     file = _open(data, path)
     stored = _stored(file.schema_arrow, schema, path)
     check_required(required, stored, path, "schema")
     try:
-        table = file.read(columns=stored, use_threads=False, use_pandas_metadata=False)
+        table, first = _rows(file, stored, span)
     except (pa.ArrowException, OSError) as error:
         raise UnreadableFileError(path, f"its pages are broken ({error})") from error
     rows = table.num_rows
+    position = np.arange(first, first + rows)
     columns, unparsed = {}, pa.nulls(rows, pa.string())
     for name, kind in schema.items():
         if name not in stored:
@@ -56,8 +60,24 @@ def read_parquet(data: bytes, schema: Schema, required: Mapping[str, Expr], path
         parses = unparsed.is_null()
         held = columns
         columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
-        return Scanned(columns, unparsed, np.arange(rows), lambda chosen: as_json(held, chosen))
-    return Scanned(columns, unparsed, np.arange(rows), lambda chosen: as_json(columns, chosen))
+        return Scanned(columns, unparsed, position, lambda chosen: as_json(held, chosen))
+    return Scanned(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
+
+
+def _rows(file: pq.ParquetFile, columns: list[str], span: Span) -> tuple[pa.Table, int]:
+    """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them."""
+    total, count = file.metadata.num_rows, file.metadata.num_row_groups
+    bounds = np.cumsum([0, *(file.metadata.row_group(number).num_rows for number in range(count))])
+    begin, end = span.bounds(total)
+    if span.is_whole or count >= span.of:
+        middles = (bounds[:-1] + bounds[1:]) // 2
+        groups = np.flatnonzero((begin <= middles) & (middles < end))
+        begin, end = (int(bounds[groups[0]]), int(bounds[groups[-1] + 1])) if len(groups) else (0, 0)
+    else:
+        groups = np.flatnonzero((bounds[:-1] < end) & (begin < bounds[1:]))
+    table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
+    first = int(bounds[groups[0]]) if len(groups) else 0
+    return table.slice(begin - first, end - begin), begin
 
 
 def _open(data: bytes, path: str) -> pq.ParquetFile:

@@ -10,10 +10,11 @@ from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.sources.csv_lines import read_csv_lines, read_header
 from headrace.sources.errors import LargeFileError, UnreadableFileError
 from headrace.sources.json_lines import read_json_lines
-from headrace.sources.lines import cut
+from headrace.sources.lines import cut, first_line
 from headrace.sources.parquet import read_parquet
 from headrace.sources.required import check_required
 from headrace.sources.scanned import Scanned, nothing
+from headrace.sources.spans import WHOLE_FILE, Span
 
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """Compressions of text files, by how the name ends."""
@@ -22,9 +23,16 @@ MOST_BYTES = 2**31 - 16
 """How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
 
 
-def read_file(data: bytes, source: FileSource, required: Mapping[str, Expr], path: str) -> Scanned:
-    """The records of a file with the content ``data``. What is ``required`` of a record (by purpose, such as "event
-    time") must not be NULL for want of a column.
+def is_divisible(source: FileSource, path: str) -> bool:
+    """Whether reading a part of a file takes less work than reading all of it."""
+    return source.format is FileFormat.PARQUET or _codec(path) is None
+
+
+def read_file(
+    data: bytes, source: FileSource, required: Mapping[str, Expr], path: str, span: Span = WHOLE_FILE
+) -> Scanned:
+    """The records in the ``span`` of a file with the content ``data``. What is ``required`` of a record (by purpose,
+    such as "event time") must not be NULL for want of a column.
 
     Raises UnreadableFileError if it is no whole file of its format, FileColumnsError for a column that does not fit,
     LargeFileError for more text than MOST_BYTES.
@@ -32,14 +40,15 @@ def read_file(data: bytes, source: FileSource, required: Mapping[str, Expr], pat
     if not data:
         return nothing(source.schema)
     if source.format is FileFormat.PARQUET:
-        return read_parquet(data, source.schema, required, path)
+        return read_parquet(data, source.schema, required, path, span)
     text = _decompressed(data, path)
-    if len(text) > MOST_BYTES:
-        raise LargeFileError(path, len(text))
-    lines = cut(text)
+    begin, end = span.lines(text)
+    if end - begin > MOST_BYTES:
+        raise LargeFileError(path, end - begin)
+    lines = cut(text, span)
     if source.format is FileFormat.JSON:
         return read_json_lines(lines, source.schema) if len(lines) else nothing(source.schema)
-    header = read_header(lines, source.schema, path)
+    header = read_header(lines if span.first == 0 and len(lines) else first_line(text), source.schema, path)
     if header is None:
         return nothing(source.schema)
     check_required(required, header.stored, path, "header")
@@ -48,7 +57,7 @@ def read_file(data: bytes, source: FileSource, required: Mapping[str, Expr], pat
 
 def _decompressed(data: bytes, path: str) -> bytes:
     """What a text file holds, decompressed if its name says that it is compressed."""
-    codec = next((name for suffix, name in _COMPRESSED.items() if path.endswith(suffix)), None)
+    codec = _codec(path)
     if codec is None:
         return data
     try:
@@ -56,3 +65,7 @@ def _decompressed(data: bytes, path: str) -> bytes:
             return bytes(stream.read())
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
         raise UnreadableFileError(path, f"it is no whole {codec} file ({error})") from error
+
+
+def _codec(path: str) -> str | None:
+    return next((name for suffix, name in _COMPRESSED.items() if path.endswith(suffix)), None)

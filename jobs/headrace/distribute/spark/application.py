@@ -4,7 +4,6 @@ Classic sessions and those of Spark Connect alike.
 """
 
 import atexit
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import headrace
 import headrace_snapshots
 from headrace.distribute.spark.jvm import is_local
 from headrace.distribute.spark.types import SparkSession
-from headrace.errors import FixConfigError
+from headrace.distribute.tasks.settings import stated_tasks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,25 +23,15 @@ R = TypeVar("R")
 BACKGROUND_POOL = "background"
 """The FAIR pool of jobs that run beside the epoch being computed."""
 
-TASKS_VARIABLE = "HEADRACE_TASKS"
-"""Variable of how many tasks of an epoch run beside each other (default: the application's cores)."""
-
 _FEWEST = 2
 
 
-class TasksSettingError(FixConfigError):
-    """HEADRACE_TASKS is no number of tasks."""
-
-    code = "config.tasks"
-
-
 def tasks_of(spark: SparkSession) -> int:
-    """How many tasks of an epoch run beside each other. Raises TasksSettingError."""
-    stated = os.environ.get(TASKS_VARIABLE)
-    if stated:
-        if not stated.isdecimal() or int(stated) < 1:
-            raise TasksSettingError(f"{TASKS_VARIABLE}={stated}: write a number, 1 or more")
-        return int(stated)
+    """How many tasks of an epoch run beside each other: the application's cores, if nobody has said otherwise. Raises
+    TasksSettingError.
+    """
+    if (stated := stated_tasks()) is not None:
+        return stated
     if is_connected(spark):  # a client cannot ask for the cores
         return int(spark.conf.get("spark.default.parallelism", str(_FEWEST)) or _FEWEST)
     return spark.sparkContext.defaultParallelism

@@ -5,56 +5,54 @@ epoch; ``write`` and ``fold_current`` may run beside it in another.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
-
-import pyarrow as pa
 
 from headrace.distribute.clocks import StageClocks, inputs_behind, source_clocks, stage_clocks
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.distribute.intake import check
-from headrace.distribute.tasks.exchange import hear
+from headrace.distribute.tasks.exchange import Heard
 from headrace.distribute.tasks.fold import FoldPlan
-from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound
+from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound, summed
+from headrace.distribute.tasks.merge import MergePlan
+from headrace.distribute.tasks.merges import Merges
 from headrace.distribute.tasks.outcome import Outcome
-from headrace.distribute.tasks.plan import EpochPlan, Where, shares
+from headrace.distribute.tasks.plan import EpochPlan, shares, undivided
 from headrace.distribute.tasks.work import Work
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.graph import Pipeline
+from headrace.sources.errors import DividedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import InputProgress, Progress, later_of
 from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.format.layers import plan_merge
 
 MAX_RUNS = 3
 """How often an epoch is run before a disagreement of its tasks is an error."""
+
+FOLD_BYTES = 2**26
+"""What a task of a fold holds of the files that it merges, at most about: several times as much once it is decoded."""
 
 
 class Runner(Protocol):
     """Where tasks run."""
 
     @property
-    def parts(self) -> int:
-        """How many parts keys are held in."""
+    def is_elsewhere(self) -> bool:
+        """Whether they run in other processes, whose requests only they count."""
 
-    @property
-    def shares(self) -> int:
-        """How many tasks read input."""
+    def tasks(self, size: int) -> int:
+        """How many tasks share work on so many bytes."""
 
-    def pickled(self, pipeline: Pipeline) -> bytes:
-        """``pipeline`` so that tasks can load it."""
-
-    def environment(self) -> Mapping[str, str]:
-        """Variables that tasks lack there."""
-
-    def epoch(self, plan: EpochPlan) -> Iterable[pa.RecordBatch]:
+    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
         """What the tasks of the last level say."""
 
-    def fold(self, plan: FoldPlan) -> Iterable[pa.RecordBatch]:
+    def merge(self, plan: MergePlan) -> Sequence[Heard]:
+        """What the tasks of a merge say; it runs beside epochs, in a thread of its own."""
+
+    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
         """What the tasks of a fold say."""
 
 
@@ -73,10 +71,10 @@ class TasksEngine:
         self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
         self.inputs = {each.name: InputProgress() for each in self.pipeline.inputs}
         self.clocks = tuple(StageClocks() for _ in self.pipeline.stages)
+        self.merges = Merges(runner)
         self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
         self.progress = Progress()
         self.epoch = -1
-        self._where = Where(runner.pickled(self.pipeline), self.store.uri, runner.environment())
 
     def _table_names(self) -> list[str]:
         return [*state_tables(self.pipeline), *([IDS] if self.pipeline.deduplicate is not None else [])]
@@ -85,6 +83,7 @@ class TasksEngine:
         """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
         self.epoch, self.progress = epoch, progress
         self.inputs = {**self.inputs, **progress.inputs}
+        self.merges = Merges(self.runner)
         self.tables = {name: tuple(tables.get(name, ())) for name in self._table_names()}
         self.clocks = stage_clocks(progress, self.work.stages, source_clocks(self.pipeline, self.inputs))
 
@@ -93,32 +92,43 @@ class TasksEngine:
         return self.progress.due_time <= processing_time
 
     def compute(
-        self, files: ByInput, processing_time: Instant, *, is_last: bool = False, signals: Sequence[Signal] = ()
+        self,
+        files: ByInput,
+        processing_time: Instant,
+        *,
+        is_last: bool = False,
+        signals: Sequence[Signal] = (),
+        settles: bool = True,
     ) -> TasksComputed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf behind it, and a first epoch is a batch. ``signals`` came since the
-        epoch before. Its files are stored when it returns.
+        epoch before. Its files are stored when it returns. It ``settles``: no epoch may come behind it soon, so it
+        waits for what is being merged beside it, which were for nothing else.
         """
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
+        self.merges.begin(attempt.prefix, self.tables, self.clocks[0].watermark)
+        size = sum(file.size for some in files.values() for file in some)
         plan = EpochPlan(
-            where=self._where,
             prefix=attempt.prefix,
             epoch=self.epoch + 1,
             processing_time=Instant(max(self.progress.processing_time, processing_time)),
-            shares=shares(self.pipeline, files, self.runner.shares),
-            parts=self.runner.parts,
+            shares=shares(self.pipeline, files, self.runner.tasks(size)),
+            parts=self.runner.tasks(size + self._stored_bytes()),
             clocks=source_clocks(self.pipeline, self.inputs),
             stages=self.clocks,
             tables=self.tables,
-            merges=self._merges(),
             newest=self.progress.newest,
             signals=tuple(signals),
             is_last=is_last,
         )
-        outcome = Outcome(plan, self.work, self._levels(plan))
+        try:
+            outcome = Outcome(plan, self.work, self._levels(plan))
+        except DividedFileError:
+            plan = undivided(plan)
+            outcome = Outcome(plan, self.work, self._levels(plan))
         check(self.pipeline, plan.epoch, outcome.said)
-        self.clocks, self.tables = outcome.clocks, outcome.tables()
+        self.clocks, self.tables = outcome.clocks, self.merges.adopted(outcome.tables(), wait=settles)
         self.progress = self._come_to(files, outcome)
         self.epoch = plan.epoch
         return TasksComputed(
@@ -129,12 +139,17 @@ class TasksEngine:
             progress=self.progress,
             timings={"compute_seconds": time.monotonic() - started},
             signals=plan.signals,
-            written=Written(self.tables, outcome.panes, outcome.late, outcome.rejected, outcome.requests()),
+            written=self._written(outcome),
         )
 
-    def _merges(self) -> dict[str, int]:
-        planned = {name: plan_merge([layer.rows for layer in layers]) for name, layers in self.tables.items()}
-        return {name: start for name, start in planned.items() if start is not None}
+    def _stored_bytes(self) -> int:
+        return sum(file.bytes for layers in self.tables.values() for layer in layers for file in layer.files)
+
+    def _written(self, outcome: Outcome) -> Written:
+        requests = self.merges.requests()
+        if self.runner.is_elsewhere:
+            requests = summed([requests, outcome.requests()])
+        return Written(self.tables, outcome.panes, outcome.late, outcome.rejected, requests)
 
     def _levels(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
         """What the tasks of each level passed on, of all jobs of the epoch."""
@@ -149,7 +164,7 @@ class TasksEngine:
 
     def _run(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
         for run in range(1, MAX_RUNS + 1):
-            above = Above.of(hear(self.runner.epoch(plan), plan.parts))
+            above = Above.of(self.runner.epoch(plan))
             error = None if above.error is None else above.error.error()
             if error is None:
                 return above.history(0)
@@ -186,8 +201,9 @@ class TasksEngine:
         below.
         """
         files = tuple(file for layer in layers for file in layer.files)
-        plan = FoldPlan(self._where, prefix, files, self.runner.parts, bottom)
-        above = Above.of(hear(self.runner.fold(plan), plan.parts))
+        size = sum(file.bytes for file in files)
+        plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom)
+        above = Above.of(self.runner.fold(plan))
         if above.error is not None:
             raise above.error.error()
         return tuple(file for each in above.passed if isinstance(each.found, Folded) for file in each.found.files)

@@ -1,16 +1,13 @@
 """Layers of the view ``current`` merged, a part of the keys at a time."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.distribute.tasks.exchange import say
-from headrace.distribute.tasks.found import Files, Folded, Passed, attempted
-from headrace.distribute.tasks.plan import Where
-from headrace.distribute.tasks.work import file_name, work_of
+from headrace.distribute.tasks.found import Files, Folded, Message, Passed, attempted
+from headrace.distribute.tasks.work import Work, file_name
 from headrace.distribute.views import newest_records
 from headrace.kernel.keys import hashes
 from headrace.state.files import put_rows, read_rows
@@ -22,26 +19,21 @@ from headrace.state.groups import parts as cut
 class FoldPlan:
     """``files`` to merge into new ones below ``prefix``. ``bottom``: nothing lies below them, and retractions go."""
 
-    where: Where
     prefix: str
     files: Files
     parts: int
     bottom: bool
 
 
-def fold_level(plan: FoldPlan, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the parts become whose ``numbers`` the first column has."""
-    for batch in numbers:
-        for part in batch.column(0).to_pylist():
-            work = work_of(plan.where)
-            before = work.requests()
-            files, error = attempted(partial(_fold, plan, part))
-            passed = Passed(Folded(files or ()), error=error, requests=work.requests_since(before))
-            yield from say(part, 1, passed, passed.content, {})
+def fold_task(work: Work, plan: FoldPlan, part: int) -> Message:
+    """What a part becomes."""
+    before = work.requests()
+    files, error = attempted(partial(_fold, work, plan, part))
+    return Message(part, Passed(Folded(files or ()), error=error, requests=work.requests_since(before)))
 
 
-def _fold(plan: FoldPlan, part: int) -> Files:
-    work, own = work_of(plan.where), cut(plan.parts)[part]
+def _fold(work: Work, plan: FoldPlan, part: int) -> Files:
+    own = cut(plan.parts)[part]
     stage = work.stages[-1]
     files = [file for file in plan.files if own.overlaps(file.groups)]
     rows = read_rows(work.store, files, stage.pane_schema)

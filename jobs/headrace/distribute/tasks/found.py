@@ -2,13 +2,15 @@
 
 import hashlib
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from headrace.distribute.intake import Said
 from headrace.distribute.limits import columns_fit
-from headrace.distribute.tasks.exchange import Heard
+from headrace.distribute.tasks.exchange import Heard, say
 from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
@@ -53,7 +55,6 @@ class IdsFound:
 
     accounting: Accounting = field(default_factory=Accounting)
     ids: Stored = field(default_factory=Stored)
-    merged: Files = ()
     late: Files = ()
 
 
@@ -70,7 +71,6 @@ class StageFound:
     due_event: Instant = NEVER
     due_time: Instant = NEVER
     state: Stored = field(default_factory=Stored)
-    merged: Files = ()
     panes: Files = ()
     below: Accounting = field(default_factory=Accounting)
     rejected: Files = ()
@@ -86,13 +86,20 @@ class PanesFound:
 
 
 @dataclass(frozen=True)
+class Merged:
+    """What a part of some tables became, by table."""
+
+    files: Mapping[str, Files] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Folded:
     """What a part of the layers of ``current`` became."""
 
     files: Files = ()
 
 
-Found = ShareFound | IdsFound | StageFound | PanesFound | Folded
+Found = ShareFound | IdsFound | StageFound | PanesFound | Merged | Folded
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,23 @@ class Passed:
         """What two runs of a task must have in common."""
         error = None if self.error is None else (self.error.kind, self.error.args)
         return hashlib.sha256(pickle.dumps((_content(self.found), self.heard, repr(error)))).digest()
+
+
+@dataclass(frozen=True)
+class Message:
+    """What ``task`` says to those of the level below: to all what it passed on, to some parts ``bundles`` of rows."""
+
+    task: int
+    passed: Passed
+    bundles: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+
+    def blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
+        """As it crosses an exchange to so many parts."""
+        return say(self.task, parts, self.passed, self.passed.content, self.bundles)
+
+    def heard(self, part: int) -> Heard:
+        """As ``part`` hears it in the same process, where no task runs twice."""
+        return Heard(self.task, b"", self.passed, self.bundles.get(part))
 
 
 @dataclass(frozen=True)
@@ -170,6 +194,15 @@ class Above:
         if task:
             return ()
         return (*self.passed[0].history, tuple(replace(each, history=()) for each in self.passed))
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by kind, added up."""
+    found: dict[str, int] = {}
+    for count in counts:
+        for kind, number in count.items():
+            found[kind] = found.get(kind, 0) + number
+    return found
 
 
 def _content(value: Any) -> Any:

@@ -8,15 +8,14 @@ from headrace.distribute.clocks import moved
 from headrace.distribute.intake import together
 from headrace.distribute.side_outputs import late_rows
 from headrace.distribute.tasks.bundles import bundle
-from headrace.distribute.tasks.found import Above, Files, IdsFound, ShareFound, Stored
+from headrace.distribute.tasks.found import Above, IdsFound, ShareFound, Stored
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.shipped import ShippedRecords
-from headrace.distribute.tasks.tables import gone_from, merged_from, open_table, put_table
+from headrace.distribute.tasks.tables import open_table, put_table
 from headrace.distribute.tasks.work import Task
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.state.ids import RememberedIds
-from headrace.state.merging import merge_ids
 from headrace.state.tables import IDS
 
 
@@ -27,9 +26,8 @@ def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tup
     assert deduplicate is not None
     known = RememberedIds(deduplicate, work.pipeline.schema, (), plan.stages[0].watermark)
     known = replace(known, layers=open_table(task, IDS, known.schema))
-    merged = _merged(task, known, above)
     if not rows:
-        return IdsFound(merged=merged), {}
+        return IdsFound(), {}
     records = ShippedRecords.arrived(task, rows)
     records = records.having({c.SEEN: known.seen(records.columns)})
     order, judged = records.places if first.is_ordered else None, records.judged
@@ -39,7 +37,6 @@ def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tup
         IdsFound(
             accounting=made.aggregated.accounting,
             ids=_remembered(task, known, judged, above),
-            merged=merged,
             late=task.put("late", late),
         ),
         made.parts,
@@ -59,10 +56,3 @@ def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array], a
     _, change = replace(known, layers=()).after(task.plan.epoch, judged, _watermark(task, above))
     files = put_table(task, IDS, change.merged())
     return Stored(files, change.expires) if files else Stored()
-
-
-def _merged(task: Task, known: RememberedIds, above: Above) -> Files:
-    start = merged_from(task, IDS, gone_from(task.plan.tables[IDS], _watermark(task, above)))
-    if start is None:
-        return ()
-    return put_table(task, f"{IDS}-merged", merge_ids(known.schema, known.layers[start:], known.counts))

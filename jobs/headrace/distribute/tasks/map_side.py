@@ -5,7 +5,7 @@ Records of an input that goes through a user's own Spark code are only read here
 not parse; what that code makes of the others comes back (``map_rows``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import Schema
 from headrace.program import columns as c
+from headrace.sources.errors import DividedFileError
 from headrace.sources.judging import judged
 from headrace.sources.scanned import Scanned
 
@@ -32,19 +33,24 @@ def map_share(task: Task) -> tuple[ShareFound, Bundles]:
     keys. Raises UnreadableFileError where a source says FAIL.
     """
     plan, work = task.plan, task.work
-    files = plan.shares[task.number]
-    records = read_records(work.pipeline, work.stages[0], work.landing, files, plan.processing_time)
+    pieces = plan.shares[task.number]
+    records = read_records(work.pipeline, work.stages[0], work.landing, pieces, plan.processing_time)
     if records is None:
         return ShareFound(), {}
-    return _mapped(task, records, records.columns, places(records, task.number))
+    return _mapped(task, records, records.columns, lambda: places(records, task.number))
 
 
 def read_rows(task: Task, name: str) -> Iterator[pa.RecordBatch]:
     """The records of input ``name`` in a share, for a user's own Spark code: those that parse, with their ``PLACE``."""
     work = task.work
     given = next(each for each in work.pipeline.inputs if each.name == name)
-    for number, (of, file) in enumerate(task.plan.shares[task.number]):
-        found = read_one(work.pipeline, work.landing, given, file).records if of == name else None
+    for number, piece in enumerate(task.plan.shares[task.number]):
+        if piece.input != name:
+            continue
+        try:
+            found = read_one(work.pipeline, work.landing, given, piece).records
+        except DividedFileError:  # which the map side says (``map_share``)
+            found = None
         if found is None:
             continue
         position = pa.array(found.position)
@@ -62,7 +68,7 @@ def map_rows(task: Task, name: str, batches: Iterable[pa.RecordBatch]) -> tuple[
     place = {each: rows.column(each) for each in PLACE}
     parsed = Scanned(columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw)
     found = judged(work.pipeline, work.stages[0], given, parsed, plan.processing_time)
-    return _mapped(task, ShippedRecords(task, {**found, **place}), found, place)
+    return _mapped(task, ShippedRecords(task, {**found, **place}), found, lambda: place)
 
 
 def _no_raw(rows: object) -> pa.Array:
@@ -75,7 +81,7 @@ def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
 
 
 def _mapped(
-    task: Task, records: FileRecords | ShippedRecords, judged: Columns, place: Columns
+    task: Task, records: FileRecords | ShippedRecords, judged: Columns, place: Callable[[], Columns]
 ) -> tuple[ShareFound, Bundles]:
     plan, work = task.plan, task.work
     first = work.stages[0]
@@ -86,12 +92,12 @@ def _mapped(
         counts = takes_part(judged)
         others = {name: values.filter(pa.array(~counts)) for name, values in judged.items()}
         accounting = aggregate(first, others, plan.stages[0].watermark).accounting
-        rows = travelling(judged, place, counts)
+        rows = travelling(judged, place(), counts)
         return ShareFound(found, accounting, (), rejected), by_part(rows, [c.ID], plan.parts)
     made = bundle(
         first,
         judged,
-        place if work.arrives_in_turns else None,
+        place() if work.arrives_in_turns else None,
         plan.stages[0].watermark,
         task.behind(),
         share=task.number,

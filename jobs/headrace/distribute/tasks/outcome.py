@@ -1,13 +1,13 @@
 """What the tasks of an epoch found, put together: the clocks behind it, the layers of its tables, its files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.distribute.clocks import Moved, StageClocks, moved
 from headrace.distribute.epoch import StageOutcome
 from headrace.distribute.intake import Said, together
-from headrace.distribute.tasks.found import Files, IdsFound, PanesFound, Passed, ShareFound, StageFound, Stored
+from headrace.distribute.tasks.found import Files, IdsFound, PanesFound, Passed, ShareFound, StageFound, Stored, summed
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.stages import entering, output_of
 from headrace.distribute.tasks.tables import gone_from
@@ -102,24 +102,21 @@ class Outcome:
         """The layers of the tables behind the epoch."""
         found = {}
         for table, clocks, stage in zip(state_tables(self.work.pipeline), self.clocks, self.stages, strict=True):
-            tops, merged = [part.state for part in stage], [part.merged for part in stage]
-            found[table] = self._layers(table, clocks.watermark, tops, merged)
+            found[table] = self._layers(table, clocks.watermark, [part.state for part in stage])
         if self.work.pipeline.deduplicate is not None:
-            tops, merged = [part.ids for part in self.ids], [part.merged for part in self.ids]
-            found[IDS] = self._layers(IDS, self.clocks[0].watermark, tops, merged)
+            found[IDS] = self._layers(IDS, self.clocks[0].watermark, [part.ids for part in self.ids])
         return found
 
-    def _layers(
-        self, table: str, watermark: Instant, tops: Sequence[Stored], merged: Sequence[Files]
-    ) -> tuple[Layer, ...]:
-        old, start = self.plan.tables[table], self.plan.merges.get(table)
-        gone = gone_from(old, watermark)
-        left = list(old[gone:])
-        if start is not None and (begin := max(start, gone)) < len(old):
-            files = tuple(file for part in merged for file in part)
-            left = [*old[gone:begin], *_layer(files, old[begin:], old[begin].first_epoch, old[-1].last_epoch)]
-        files = tuple(file for top in tops for file in top.files)
-        return (*left, *_layer(files, [top for top in tops if top.files], self.plan.epoch, self.plan.epoch))
+    def _layers(self, table: str, watermark: Instant, tops: Sequence[Stored]) -> tuple[Layer, ...]:
+        old = self.plan.tables[table]
+        stored = [top for top in tops if top.files]
+        files = tuple(file for top in stored for file in top.files)
+        ends = [top.expires for top in stored]
+        left = old[gone_from(old, watermark) :]
+        if not files:
+            return tuple(left)
+        expires = None if NEVER in ends else int(max(ends))
+        return (*left, Layer(files, sum(file.rows for file in files), self.plan.epoch, self.plan.epoch, expires))
 
     @property
     def panes(self) -> Files:
@@ -142,24 +139,6 @@ class Outcome:
     def requests(self) -> dict[str, int]:
         """Those of all tasks."""
         return summed(each.requests for level in self.levels for each in level)
-
-
-def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by kind, added up."""
-    found: dict[str, int] = {}
-    for count in counts:
-        for kind, number in count.items():
-            found[kind] = found.get(kind, 0) + number
-    return found
-
-
-def _layer(files: Files, of: "Sequence[Stored | Layer]", first: int, last: int) -> list[Layer]:
-    if not files:
-        return []
-    ends = [part.expires for part in of]
-    known = [int(end) for end in ends if end is not None and end != NEVER]
-    expires = max(known) if len(known) == len(ends) else None
-    return [Layer(files, sum(file.rows for file in files), first, last, expires)]
 
 
 def _sum(counts: Iterable[Counts | None]) -> Counts | None:

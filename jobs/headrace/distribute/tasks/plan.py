@@ -1,48 +1,38 @@
 """What the tasks of one epoch are told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.distribute.clocks import StageClocks
-from headrace.distribute.records import in_arrival_order
+from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput
-from headrace.sources.planning import InputFile
+from headrace.sources.spans import WHOLE_FILE, Span
 from headrace_snapshots.format.files import DataFile, Layer
 
 if TYPE_CHECKING:
     from headrace.distribute.tasks.found import Passed
 
-Share = tuple[tuple[str, InputFile], ...]
-"""Some files of an epoch, with the names of their inputs, one behind the other in the order of arrival."""
+Share = tuple[Piece, ...]
+"""Some files of an epoch, or pieces of files, one behind the other in the order of arrival."""
 
-
-@dataclass(frozen=True)
-class Where:
-    """Where tasks find their pipeline, which is pickled once for all epochs, and the store that they read and write.
-    ``environment``: variables that processes on other machines lack, such as the keys of that store.
-    """
-
-    pipeline: bytes
-    root: str
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+LEAST_OF_A_FILE = 2**22
+"""A file is divided into pieces of so many bytes, or more."""
 
 
 @dataclass(frozen=True)
 class EpochPlan:
     """One epoch. ``clocks`` (of inputs by name) and ``stages`` are as the last epoch left them, ``tables`` the layers
-    that it left. Tasks store what they have to below ``prefix``. ``merges``: of some tables the number of the layer
-    from which on all become one. ``newest`` is the latest event time so far.
+    that it left. Tasks store what they have to below ``prefix``. ``newest`` is the latest event time so far.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
     with ``first_stage``, what the stage ``above`` passed on, and its panes, the ``elements``.
     """
 
-    where: Where
     prefix: str
     epoch: int
     processing_time: Instant
@@ -51,7 +41,6 @@ class EpochPlan:
     clocks: Mapping[str, SourceClock]
     stages: tuple[StageClocks, ...]
     tables: Mapping[str, Sequence[Layer]]
-    merges: Mapping[str, int] = field(default_factory=dict)
     newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
@@ -67,13 +56,43 @@ class EpochPlan:
 
 def shares(pipeline: Pipeline, files: ByInput, number: int) -> tuple[Share, ...]:
     """``files`` in up to ``number`` shares of nearly the same size in bytes, an empty one if there are none."""
-    ordered = in_arrival_order(pipeline, files)
-    total = sum(file.size for _, file in ordered)
-    found: list[list[tuple[str, InputFile]]] = [[]]
-    taken = 0
-    for each in ordered:
-        if found[-1] and taken >= total * len(found) / number:
-            found.append([])
-        found[-1].append(each)
-        taken += each[1].size
-    return tuple(tuple(share) for share in found)
+    pieces = [
+        piece
+        for each in in_arrival_order(pipeline, files)
+        for piece in divided(pipeline, each, min(number, 1 + each.file.size // LEAST_OF_A_FILE))
+    ]
+    total = sum(each.file.size for each in pieces if each.span.first == 0)
+    found: dict[int, list[Piece]] = {}
+    before = 0
+    for each in pieces:
+        begin, end = each.span.bounds(each.file.size)
+        middle = before + begin + end
+        found.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(each)
+        before += 2 * each.file.size if each.span.after == each.span.of else 0
+    return tuple(tuple(_joined(share)) for _, share in sorted(found.items())) or ((),)
+
+
+def _joined(share: Sequence[Piece]) -> list[Piece]:
+    """``share`` with neighbours in a file as one piece, where one is not too large."""
+    found: list[Piece] = []
+    for each in share:
+        last = found[-1] if found else None
+        if last is not None and last.file == each.file and last.input == each.input and _fits(last, each):
+            found[-1] = replace(last, span=Span(last.span.first, each.span.after, each.span.of))
+        else:
+            found.append(each)
+    return found
+
+
+def _fits(left: Piece, right: Piece) -> bool:
+    begin, _ = left.span.bounds(left.file.size)
+    _, end = right.span.bounds(right.file.size)
+    return end - begin <= MOST_OF_A_FILE
+
+
+def undivided(plan: EpochPlan) -> EpochPlan:
+    """``plan`` with every file read as a whole, by who was to read its first piece."""
+    whole = tuple(
+        tuple(replace(each, span=WHOLE_FILE) for each in share if each.span.first == 0) for share in plan.shares
+    )
+    return replace(plan, shares=whole)

@@ -81,12 +81,12 @@ class ShippedRecords:
         found: NDArray[np.bool_] = valid(self.columns[c.REJECT])
         return found
 
-    def inputs(self) -> NDArray[np.str_]:
-        """The name of the input of each record."""
-        names = [[name for name, _ in share] for share in self.task.plan.shares]
+    def of_input(self, name: str) -> NDArray[np.bool_]:
+        """Which records are of the input ``name``."""
+        names = [[piece.input for piece in share] for share in self.task.plan.shares]
         share, file = (self.columns[name].to_numpy() for name in (SHARE, FILE))
         found, own = np.unique((share << 32) | file, return_inverse=True)
-        return np.array([names[each >> 32][each & 0xFFFFFFFF] for each in found.tolist()], str)[own]
+        return np.array([names[each >> 32][each & 0xFFFFFFFF] == name for each in found.tolist()], np.bool_)[own]
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
@@ -95,13 +95,13 @@ class ShippedRecords:
         inputs = {given.name: given for given in work.pipeline.inputs}
         names, paths, raw = [], [], []
         for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
-            name, landed = self.task.plan.shares[at][number]
+            piece = self.task.plan.shares[at][number]
             own = position[(share == at) & (file == number)]
-            read = read_one(work.pipeline, work.landing, inputs[name], landed).records
+            read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
             assert read is not None
             raw.append(read.raw(np.searchsorted(read.position, own)))
-            names.append(pa.repeat(pa.scalar(name), len(own)))
-            paths.append(pa.repeat(pa.scalar(landed.path), len(own)))
+            names.append(pa.repeat(pa.scalar(piece.input), len(own)))
+            paths.append(pa.repeat(pa.scalar(piece.file.path), len(own)))
         return {
             "input": _all(names, pa.string()),
             "file": _all(paths, pa.string()),

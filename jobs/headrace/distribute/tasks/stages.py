@@ -14,18 +14,17 @@ from headrace.distribute.tasks.found import Above, Files, IdsFound, Passed, Shar
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.tables import gone_from, merged_from, open_table, put_table
+from headrace.distribute.tasks.tables import gone_from, open_table, put_table
 from headrace.distribute.tasks.work import Task, Work
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import no_rows, there
+from headrace.kernel.state import distinct, no_rows, there
 from headrace.kernel.step import StageResult, elements_in_order, step
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.state.layering import StateLayer
 from headrace.state.layers import Layers
-from headrace.state.merging import merge_layers
 from headrace.state.tables import state_tables
 
 NO_FILES: Files = ()
@@ -114,7 +113,6 @@ class _Part:
             due_event=due_event,
             due_time=due_time,
             state=state,
-            merged=self._merged(layers, gone),
             panes=self._panes(result),
             below=below.aggregated.accounting,
             rejected=rejected,
@@ -124,7 +122,7 @@ class _Part:
 
     def _step(self, layers: Layers, delta: pa.RecordBatch | None, clocks: Clocks) -> StageResult | None:
         plan, stage = self.plan, self.stage
-        touched = np.zeros(0, np.uint64) if delta is None else np.unique(delta.column(c.HASH).to_numpy())
+        touched = np.zeros(0, np.uint64) if delta is None else distinct([delta.column(c.HASH).to_numpy()])
         state = layers.lookup(touched, clocks, plan.signals)
         return step(
             stage,
@@ -147,13 +145,6 @@ class _Part:
         files = put_table(self.task, self.table, [changes])
         top = layers.layer(changes, self.plan.epoch)
         return replace(layers, layers=(*left, top)), Stored(files, top.expires)
-
-    def _merged(self, layers: tuple[StateLayer, ...], gone: int) -> Files:
-        start = merged_from(self.task, self.table, gone)
-        if start is None:
-            return NO_FILES
-        pieces = merge_layers(self.stage, layers[start:], is_lowest=start <= gone)
-        return put_table(self.task, f"{self.table}-merged", pieces)
 
     def _panes(self, result: StageResult | None) -> Files:
         if result is None or not self.is_last:

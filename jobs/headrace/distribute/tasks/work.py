@@ -1,16 +1,13 @@
 """What the tasks of one pipeline share within a process: it compiled, and the stores that it reads and writes."""
 
-import os
-import pickle
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import pyarrow as pa
 
-from headrace.distribute.tasks.plan import EpochPlan, Where
+from headrace.distribute.tasks.plan import EpochPlan
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Pipeline
@@ -18,9 +15,7 @@ from headrace.sources.landing import Landing
 from headrace.state.files import put_rows
 from headrace.state.groups import parts
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import ObjectStore, open_store
-
-_PIPELINES = 8
+from headrace_snapshots.store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -62,19 +57,6 @@ class Work:
     def requests_since(self, before: Mapping[str, int]) -> dict[str, int]:
         """Those after ``before``."""
         return {kind: count - before.get(kind, 0) for kind, count in self.requests().items()}
-
-
-def work_of(where: Where) -> Work:
-    """The work of a pipeline: the same object for all tasks of a process."""
-    os.environ.update(where.environment)
-    return _work(where.pipeline, where.root)
-
-
-@lru_cache(_PIPELINES)
-def _work(pickled: bytes, root: str) -> Work:
-    pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
-    store = open_store(root)
-    return Work.of(pipeline, store, Landing(pipeline, store))
 
 
 def file_name(prefix: str, table: str, task: int) -> str:

@@ -72,8 +72,9 @@ class Engine(Protocol):
         *,
         is_last: bool = False,
         signals: Sequence[Signal] = (),
+        settles: bool = True,
     ) -> Computed:
-        """The next epoch."""
+        """The next epoch. It ``settles``: no other may come soon, so nothing is left to be done beside it."""
 
     def write(self, computed: Any, tables: Mapping[str, Sequence[Layer]]) -> Written:
         """Store what an epoch that it computed changed in ``tables``."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.epochs import LocalEngine
+from headrace.distribute.local.engine import LocalEngine
 from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import ViewColumns

@@ -1,0 +1,68 @@
+"""The tasks of an epoch in threads of this process: the libraries that do their work let go of the interpreter
+meanwhile. What one task says to another is handed over as it is.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from headrace.distribute.tasks.exchange import Heard
+from headrace.distribute.tasks.fold import FoldPlan, fold_task
+from headrace.distribute.tasks.found import Message
+from headrace.distribute.tasks.levels import levels_below, part_task, share_task
+from headrace.distribute.tasks.merge import MergePlan, merge_task
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.work import Work
+
+TASK_BYTES = 2**22
+"""Work on fewer bytes is not shared."""
+
+T = TypeVar("T")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Runs the tasks of ``work``, up to ``most`` beside each other."""
+
+    work: Work
+    most: int
+    is_elsewhere = False
+
+    def tasks(self, size: int) -> int:
+        """As many as have enough to do."""
+        return min(self.most, 1 + size // TASK_BYTES)
+
+    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+        """What the tasks of the last level say."""
+        said = self._together(partial(share_task, self.work, plan), range(len(plan.shares)))
+        for level in range(levels_below(self.work)):
+            part = partial(_part, self.work, plan, level, said)
+            said = self._together(part, range(plan.parts))
+        return [each.heard(0) for each in said]
+
+    def merge(self, plan: MergePlan) -> Sequence[Heard]:
+        """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
+        return [merge_task(self.work, plan, part).heard(0) for part in range(plan.parts)]
+
+    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
+        """What the tasks of a fold say."""
+        return [each.heard(0) for each in self._together(partial(fold_task, self.work, plan), range(plan.parts))]
+
+    def _together(self, run: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
+        tasks = list(numbers)
+        if len(tasks) == 1:
+            return [run(tasks[0])]
+        with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:
+            return list(threads.map(run, tasks))
+
+
+def _part(work: Work, plan: EpochPlan, level: int, said: Sequence[Message], part: int) -> Message:
+    return part_task(work, plan, level, part, [each.heard(part) for each in said])

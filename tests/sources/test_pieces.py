@@ -1,0 +1,144 @@
+"""A file that is read in pieces gives the records that it gives as a whole, each with its place."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.distribute.records import Piece
+from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, Share, shares
+from headrace.model.expr import DataType
+from headrace.pipeline import FileFormat, FileSource, OnUnreadable
+from headrace.pipeline.inputs import OWN
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.planning import InputFile
+from headrace.sources.reading import read_file
+from headrace.sources.scanned import Scanned
+from headrace.sources.spans import Span
+from tests.process.clicks import CLICKS
+from tests.sources.landed import NOW, Landed, pipeline
+
+SCHEMA = {"n": DataType.INT, "s": DataType.STRING}
+LINES = [
+    b'{"n": 1, "s": "one"}',
+    b'{"n": 2}',
+    b"",
+    b"  \t",
+    b"nothing",
+    b'{"n": "no"}',
+    b"\xff",
+    b"3,three",
+    b'4,"fo,ur"',
+    b"n,s",
+    b"5",
+    '{"s": "\u00e4\u00f6"}'.encode(),
+]
+TEXTS = st.builds(
+    lambda lines, mark, last: mark + b"".join(line + end for line, end in lines) + last,
+    st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from([b"\n", b"\r\n", b"\r", b"\n\n"])), max_size=30),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    st.sampled_from([b"", *LINES]),
+)
+"""Some text behind a byte order mark, or none, whose last line has no end."""
+
+
+def pieces(of: int, joined: int) -> list[Span]:
+    """All pieces, in runs of so many."""
+    return [Span(first, min(first + joined, of), of) for first in range(0, of, joined)]
+
+
+def rows(found: Sequence[Scanned]) -> list[tuple[object, ...]]:
+    """The records with all that is known of them."""
+    return [
+        row
+        for each in found
+        for row in zip(
+            each.position.tolist(),
+            each.unparsed.to_pylist(),
+            each.raw(np.arange(len(each))).to_pylist(),
+            *(values.to_pylist() for values in each.columns.values()),
+            strict=True,
+        )
+    ]
+
+
+@given(TEXTS, st.sampled_from([FileFormat.JSON, FileFormat.CSV]), st.integers(2, 6), st.integers(1, 3))
+def test_text_in_pieces_is_the_whole_text(data: bytes, kind: FileFormat, of: int, joined: int) -> None:
+    if kind is FileFormat.CSV:
+        data = b"n,s\n" + data.removeprefix(b"\xef\xbb\xbf")
+    source = FileSource("landing", kind, SCHEMA)
+    whole = read_file(data, source, {}, "x")
+    cut = [read_file(data, source, {}, "x", span) for span in pieces(of, joined)]
+    assert rows(cut) == rows([whole])
+
+
+@pytest.mark.parametrize("of", [2, 3, 5])
+@pytest.mark.parametrize("group", [1, 7, 40, 100, 1000])
+def test_parquet_in_pieces_is_the_whole_file(group: int, of: int) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": range(100), "s": [f"text {n}" for n in range(100)]}), sink, row_group_size=group)
+    source = FileSource("landing", FileFormat.PARQUET, SCHEMA)
+    cut = [read_file(sink.getvalue(), source, {}, "x", span) for span in pieces(of, 1)]
+    assert rows(cut) == rows([read_file(sink.getvalue(), source, {}, "x")])
+    assert max(len(piece) for piece in cut) <= max(100 // of + 1, min(group, 100 // of) + 100 // of)
+
+
+SIZES = st.lists(st.sampled_from([0, 1, LEAST_OF_A_FILE, 3 * LEAST_OF_A_FILE + 1, 10 * LEAST_OF_A_FILE, 3 * 2**30]))
+
+
+@given(SIZES, st.integers(1, 5))
+def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], number: int) -> None:
+    files = [InputFile(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
+    found = shares(CLICKS, {OWN: files}, number)
+    assert 1 <= len(found) <= number
+    left: list[Piece] = [piece for share in found for piece in share]
+    for file in files:
+        own = [left.pop(0)]
+        while own[-1].span.after < own[-1].span.of:
+            own.append(left.pop(0))
+            assert own[-1].span.first == own[-2].span.after
+        assert {piece.file for piece in own} == {file}
+        assert own[0].span.first == 0
+        assert all(span_bytes(piece) <= 2**30 for piece in own)
+    assert not left
+    total = sum(sizes)
+    if max(sizes, default=0) > LEAST_OF_A_FILE:
+        assert max(size_of(share) for share in found) <= total / number + max(LEAST_OF_A_FILE * 5, total / number)
+
+
+def span_bytes(piece: Piece) -> int:
+    begin, end = piece.span.bounds(piece.file.size)
+    return end - begin
+
+
+def size_of(share: Share) -> int:
+    return sum(map(span_bytes, share))
+
+
+def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first row groups are sound, and count no more than in a file that is read as a whole."""
+    monkeypatch.setattr("headrace.distribute.tasks.plan.LEAST_OF_A_FILE", 100)
+    monkeypatch.setenv("HEADRACE_TASKS", "3")
+    landed = Landed(tmp_path)
+    tested = pipeline(FileFormat.PARQUET, on_unreadable=OnUnreadable.DEAD_LETTER)
+    times = pa.array([NOW] * 90).cast(pa.timestamp("us", "UTC"))
+    content = pa.table({"user": ["a"] * 90, "time": times, "n": range(90), "x": [0.5] * 90})
+    sink = io.BytesIO()
+    pq.write_table(content, sink, row_group_size=10, use_dictionary=False)
+    data = bytearray(sink.getvalue())
+    landed.write("sound.parquet", bytes(data))
+    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(8).column(0).data_page_offset
+    data[at : at + 20] = bytes(20)
+    landed.write("torn.parquet", bytes(data))
+    monkeypatch.setattr("headrace.distribute.local.runner.TASK_BYTES", 100)
+    assert landed.compute(tested).counts["accepted"] == 90
+    (dead,) = landed.rejected(tested)
+    assert (dead["file"], dead["position"], dead["raw"]) == ("landing/torn.parquet", None, None)
+    with pytest.raises(UnreadableFileError, match="torn"):
+        landed.compute(pipeline(FileFormat.PARQUET))
