@@ -70,7 +70,7 @@ class LocalAirflow:
     ) -> None:
         self.home = home.resolve()
         self.root = root
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._users = {**users, _TASKS: "op"}
         self.passwords = {user: secrets.token_urlsafe(18) for user in self._users}
@@ -274,7 +274,8 @@ def _write_private(file: Path, text: str) -> None:
         out.write(text)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody has, for now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

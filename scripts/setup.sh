@@ -48,5 +48,5 @@ find_uv() {
 python=$(find_python)
 check_java
 uv=$(find_uv "$python")
-"$uv" sync --frozen || fail "uv could not install what uv.lock names (its message is above)"
+"$uv" sync --frozen --extra postgres || fail "uv could not install what uv.lock names (its message is above)"
 printf 'setup: done. Next: make demo\n'
