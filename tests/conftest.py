@@ -1,4 +1,4 @@
-"""Fixtures that several folders of tests share: one Spark session per process."""
+"""Fixtures that several folders of tests share: one Spark session per process, the executor of a run."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from headrace.pipeline import Executor
+from tests.process.executors import Executed
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
@@ -33,7 +36,7 @@ LONGEST_FIRST = (
     "tests/process/test_replay.py",
     "tests/kernel/test_equal_hashes.py",
     "tests/observe/test_paper_figures.py",
-    "tests/scenarios/test_spark.py",
+    "tests/scenarios/test_runs.py",
     "tests/audit/test_run_audit.py",
 )
 
@@ -62,3 +65,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def executor(request: pytest.FixtureRequest) -> Executed:
+    """``local``, or what ``on_both`` says."""
+    name = getattr(request, "param", Executor.LOCAL)
+    return Executed(name, request.getfixturevalue("spark") if name is Executor.SPARK else None)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whole runs take their time."""
+    if "executor" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.slow)

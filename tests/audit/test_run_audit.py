@@ -1,16 +1,20 @@
-"""Audits by the real Great Expectations over real Spark DataFrames."""
+"""Audits by the real Great Expectations, over tables in this process and over Spark DataFrames."""
 
 import json
 import logging
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from headrace.audit.arrow_frames import ArrowFrame
+from headrace.audit.frames import Frame
 from headrace.audit.run import run_audit
 from headrace.audit.store import AuditOutcome, failure_message, read_audit
-from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.errors import PipelineError
 from headrace.model.time import duration
 from headrace.pipeline import (
@@ -30,10 +34,9 @@ from headrace.pipeline import (
 )
 from headrace.pipeline.expectations import View
 from headrace_snapshots.store import MemoryStore, ObjectStore
+from tests.process.executors import Executed, on_both, on_spark
 
-pytestmark = pytest.mark.spark
-
-COLUMNS = "origin string, delay double"
+SCHEMA = pa.schema({"origin": pa.string(), "delay": pa.float64()})
 ROWS = [("EWR", 12.0), ("JFK", None), ("LGA", -3.5)]
 
 
@@ -60,17 +63,23 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-@pytest.fixture
-def current(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(ROWS, COLUMNS)
+def frame(executor: Executed, rows: Sequence[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> Any:
+    """``rows`` as audits on that executor see them."""
+    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+    return ArrowFrame(table) if executor.spark is None else executor.spark.createDataFrame(table)
 
 
 @pytest.fixture
-def panes(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([*ROWS, ("EWR", 4.0)], COLUMNS)
+def current(executor: Executed) -> Any:
+    return frame(executor, ROWS)
 
 
-def audit(store: ObjectStore, panes: DataFrame, current: DataFrame, *expectations: Expectation) -> AuditOutcome:
+@pytest.fixture
+def panes(executor: Executed) -> Any:
+    return frame(executor, [*ROWS, ("EWR", 4.0)])
+
+
+def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expectation) -> AuditOutcome:
     return run_audit(
         store=store,
         pipeline=pipeline(*expectations),
@@ -80,7 +89,8 @@ def audit(store: ObjectStore, panes: DataFrame, current: DataFrame, *expectation
     )
 
 
-def test_what_holds_passes_on_both_views_and_is_kept(store: MemoryStore, panes: DataFrame, current: DataFrame) -> None:
+@on_both
+def test_what_holds_passes_on_both_views_and_is_kept(store: MemoryStore, panes: Frame, current: Frame) -> None:
     outcome = audit(
         store,
         panes,
@@ -105,8 +115,9 @@ def test_what_holds_passes_on_both_views_and_is_kept(store: MemoryStore, panes: 
     ]
 
 
+@on_both
 def test_what_fails_is_named_with_what_was_observed_and_no_row_leaves(
-    store: MemoryStore, panes: DataFrame, current: DataFrame
+    store: MemoryStore, panes: Frame, current: Frame
 ) -> None:
     outcome = audit(
         store,
@@ -135,11 +146,24 @@ def test_what_fails_is_named_with_what_was_observed_and_no_row_leaves(
         assert "EWR" in text  # what the pipeline itself says is shown
 
 
-def test_a_frame_without_rows_is_judged_too(store: MemoryStore, panes: DataFrame, current: DataFrame) -> None:
+@on_both
+@pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 3), (pa.float64(), 2.5)], ids=str)
+def test_what_was_observed_is_a_plain_value(
+    store: MemoryStore, executor: Executed, panes: Frame, kind: pa.DataType, value: Any
+) -> None:
+    current = frame(executor, [(value,), (None,)], pa.schema({"n": kind}))
+    outcome = audit(store, panes, current, expect("column_max_to_be_between", column="n", max_value=type(value)()))
+    (finding,) = outcome.failed
+    assert (type(finding.observed), finding.observed) == (type(value), value)
+    assert failure_message(outcome).count(f"observed {value!r}") == 1
+
+
+@on_both
+def test_a_frame_without_rows_is_judged_too(store: MemoryStore, executor: Executed, panes: Frame) -> None:
     outcome = audit(
         store,
         panes,
-        current.limit(0),
+        frame(executor, []),
         expect("column_values_to_be_between", column="delay", min_value=0),
         expect("column_values_to_not_be_null", column="delay"),
         expect("table_row_count_to_be_between", min_value=1),
@@ -166,15 +190,16 @@ def test_a_frame_without_rows_is_judged_too(store: MemoryStore, panes: DataFrame
     ids=lambda value: value.name if isinstance(value, Expectation) else "",
 )
 def test_a_mistake_in_an_expectation_says_what_to_change_and_keeps_no_result(
-    store: MemoryStore, panes: DataFrame, current: DataFrame, expectation: Expectation, reason: str
+    store: MemoryStore, panes: Frame, current: Frame, expectation: Expectation, reason: str
 ) -> None:
     with pytest.raises(PipelineError, match=reason):
         audit(store, panes, current, expectation)
     assert read_audit(store, "delays", None, "s1") is None
 
 
+@on_both
 def test_an_expectation_that_does_not_suit_its_column_is_no_failed_audit(
-    store: MemoryStore, panes: DataFrame, current: DataFrame
+    store: MemoryStore, panes: Frame, current: Frame
 ) -> None:
     from headrace.audit.gx_runner import ExpectationNotEvaluatedError
 
@@ -183,7 +208,7 @@ def test_an_expectation_that_does_not_suit_its_column_is_no_failed_audit(
     assert read_audit(store, "delays", None, "s1") is None
 
 
-def test_the_result_is_written_last(panes: DataFrame, current: DataFrame) -> None:
+def test_the_result_is_written_last(panes: Frame, current: Frame) -> None:
     class Watched(MemoryStore):
         written: list[str] = []
 
@@ -197,9 +222,9 @@ def test_the_result_is_written_last(panes: DataFrame, current: DataFrame) -> Non
     assert json.loads(watched.read(watched.written[-1]))["success"] is True
 
 
-def test_the_session_is_left_as_it_was(
-    spark: SparkSession, store: MemoryStore, panes: DataFrame, current: DataFrame
-) -> None:
+@on_spark
+def test_the_session_is_left_as_it_was(executor: Executed, store: MemoryStore, panes: Any, current: Any) -> None:
+    spark = executor.spark
     before = dict(spark.conf.getAll)
     audit(store, panes, current, expect("table_row_count_to_be_between", min_value=1))
     assert dict(spark.conf.getAll) == before
@@ -209,8 +234,8 @@ def test_the_session_is_left_as_it_was(
 
 def test_great_expectations_says_nothing_in_the_log_and_draws_no_progress_bar(
     store: MemoryStore,
-    panes: DataFrame,
-    current: DataFrame,
+    panes: Frame,
+    current: Frame,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -223,9 +248,12 @@ def test_great_expectations_says_nothing_in_the_log_and_draws_no_progress_bar(
     assert "Calculating Metrics" not in "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_expectations_passes_without_great_expectations() -> None:
     program = """
 import sys
+from headrace.audit.arrow_frames import ArrowFrame
+from headrace.audit.frames import Frame
 from headrace.audit.run import run_audit
 from headrace_snapshots.store import MemoryStore
 from tests.audit.test_run_audit import pipeline

@@ -1,4 +1,4 @@
-"""Both shipped pipelines against an independent computation of their final answers, on the real engine.
+"""Shipped pipelines against an independent computation of their final answers; one of each kind of run on Spark too.
 
 ``current`` must be the truth for any cut into epochs and for any landing order within the watermark's bound; nothing
 may be dropped as late, and the panes must tell one consistent story.
@@ -13,29 +13,25 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from headrace.distribute.spark.types import SparkSession
 from headrace.pipeline import Executor, Pipeline
 from headrace.pipeline.registry import resolve
 from headrace.read.views import read
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.process import process
 from headrace.runs.results import RunResult
 from tests.flights import flight_truth
+from tests.process.executors import Executed, on_both
 
-pytestmark = pytest.mark.spark
-
+SPARK = pytest.mark.spark
 DEPARTURES = resolve("flights_departures")
 SESSIONS = resolve("aircraft_sessions")
 BUSY = resolve("busy_aircraft")
 YEAR = tuple(range(1, 13))
-SPRING = (2, 3, 4, 5)
 MARCH_APRIL = (3, 4)
 FEBRUARY = (2,)
 
 
-def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, spark: SparkSession) -> RunResult:
-    options = RunOptions(name, files_per_epoch=files_per_epoch, executor=Executor.SPARK)
-    return process(pipeline, root, options, spark=spark)
+def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, executor: Executed) -> RunResult:
+    return executor.process(pipeline, root, RunOptions(name, files_per_epoch=files_per_epoch))
 
 
 def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
@@ -88,31 +84,30 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
         assert number(on_time) == 0
 
 
-@pytest.mark.parametrize("case", [(DEPARTURES, YEAR), (SESSIONS, SPRING)], ids=lambda case: case[0].name)
-def test_in_one_epoch(
-    case: tuple[Pipeline, tuple[int, ...]],
-    land_flights: ModuleType,
-    year: pd.DataFrame,
-    spark: SparkSession,
-    tmp_path: Path,
-) -> None:
-    pipeline, months = case
-    root, rows = tmp_path.as_uri(), flight_truth.data_file(months)
-    land_flights.land(root, files=6, table=year[year["month"].isin(months)])
-    assert run(pipeline, root, "all", 6, spark).epochs == (0,)
-    assert_current_is_the_truth(pipeline, root, rows)
-    assert_dead_letters(pipeline, root, rows)
+@on_both
+def test_a_year_in_one_epoch(executor: Executed, land_flights: ModuleType, year: pd.DataFrame, tmp_path: Path) -> None:
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(YEAR)
+    land_flights.land(root, files=6, table=year)
+    for pipeline in (DEPARTURES, SESSIONS):
+        assert run(pipeline, root, "all", 6, executor).epochs == (0,)
+        assert_current_is_the_truth(pipeline, root, rows)
+        assert_dead_letters(pipeline, root, rows)
 
 
-@pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    ("pipeline", "executor"),
+    [(DEPARTURES, Executor.LOCAL), (SESSIONS, Executor.LOCAL), pytest.param(SESSIONS, Executor.SPARK, marks=SPARK)],
+    indirect=["executor"],
+    ids=lambda value: str(getattr(value, "name", value)).lower(),
+)
 def test_two_months_in_three_runs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(MARCH_APRIL)
     flights = year[year["month"].isin(MARCH_APRIL)]
     for instalment in (1, 2, 3):
         land_flights.land(root, instalment, 3, 6, flights)
-        assert run(pipeline, root, f"run-{instalment}", 2, spark).epochs == (instalment - 1,)
+        assert run(pipeline, root, f"run-{instalment}", 2, executor).epochs == (instalment - 1,)
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     assert_panes_are_consistent(pipeline, read(pipeline, root, "panes", "main"))
@@ -120,11 +115,11 @@ def test_two_months_in_three_runs(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_a_month_in_twenty_epochs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=20, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(pipeline, root, "twenty", 1, spark).epochs) == 20  # more layers than stay apart
+    assert len(run(pipeline, root, "twenty", 1, executor).epochs) == 20  # more layers than stay apart
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
@@ -135,13 +130,13 @@ def test_a_month_in_twenty_epochs(
 
 @pytest.mark.parametrize("case", [(DEPARTURES, 1), (SESSIONS, 2)], ids=lambda case: case[0].name)
 def test_any_landing_order_within_the_bound(
-    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
 ) -> None:
     pipeline, seed = case
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     january = year[year["month"] == 1]
     land_flights.land(root, files=10, table=shuffled(january, pipeline, seed))
-    assert len(run(pipeline, root, "shuffled", 1, spark).epochs) == 10
+    assert len(run(pipeline, root, "shuffled", 1, executor).epochs) == 10
     assert_current_is_the_truth(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
     assert_panes_are_consistent(pipeline, panes)
@@ -159,12 +154,12 @@ def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFra
 
 
 def test_two_aggregations_with_retractions(
-    land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
 ) -> None:
     """Sessions that grow and merge leave the day in which they were counted before."""
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=12, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(BUSY, root, "first", 1, spark).epochs) == 12
+    assert len(run(BUSY, root, "first", 1, executor).epochs) == 12
     assert_current_is_the_truth(BUSY, root, rows)
     assert_dead_letters(BUSY, root, rows)
     panes = read(BUSY, root, "panes", "main")
@@ -173,11 +168,11 @@ def test_two_aggregations_with_retractions(
 
 
 def test_batch_gives_the_same_as_micro_batches(
-    land_flights: ModuleType, year: pd.DataFrame, spark: SparkSession, tmp_path: Path
+    land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     land_flights.land(root, files=4, table=year[year["month"] == 1])
-    result = process(BUSY, root, RunOptions("all", mode=Mode.BATCH), spark=spark)
+    result = executor.process(BUSY, root, RunOptions("all", mode=Mode.BATCH))
     assert (result.epochs, result.watermark) == ((0,), "+inf")
     assert_current_is_the_truth(BUSY, root, rows)
     assert all(read(BUSY, root, "current", "main")["is_last"].to_pylist())

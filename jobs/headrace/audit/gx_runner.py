@@ -16,6 +16,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = "false"
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # before the import: it logs 200 lines
 
 import great_expectations as gx  # noqa: E402
+import numpy as np  # noqa: E402
 from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: E402
 from great_expectations.expectations import registry  # noqa: E402
 from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: E402
@@ -144,6 +145,8 @@ def _without_values(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scalar(value: object) -> Scalar:
+    if isinstance(value, np.generic):  # what pandas counts, which is no int and shows its type
+        value = value.item()
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, date | Decimal):

@@ -1,53 +1,52 @@
-"""The papers' scenarios as they run: landed files, the real engine, snapshots; ``current`` is the true answer."""
+"""The papers' scenarios as they run: landed files, snapshots; ``current`` is the true answer."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from headrace.distribute.spark.types import SparkSession
 from headrace.read.views import read
 from headrace.runs.options import RunOptions
-from headrace.runs.process import process
 from scripts.land_scenarios import land, parts
+from tests.process.executors import Executed, on_both
 from tests.scenarios import answers
 from tests.scenarios.answers import Answer
 from tests.scenarios.runs import CLOCK, PIPELINES, rows, sent
 
-pytestmark = pytest.mark.spark
 LATER = CLOCK + timedelta(hours=1)
 
 
-def processed(name: str, root: Path, spark: SparkSession, now: datetime) -> Answer:
+def processed(name: str, root: Path, executor: Executed, now: datetime) -> Answer:
     """What readers see after one run at ``now``, a file an epoch."""
     pipeline = PIPELINES[name]
     options = RunOptions(f"run-{now:%H%M}", files_per_epoch=1, publish=True)
-    result = process(pipeline, root.as_uri(), options, spark=spark, now=lambda: now)
+    result = executor.process(pipeline, root.as_uri(), options, now=lambda: now)
     assert result.published == result.snapshot
     return rows(pipeline, read(pipeline, root.as_uri()).to_pylist())
 
 
 @pytest.mark.parametrize("name", ["word_count", "latency_statistics", "anomalies"])
-def test_current_is_the_independent_answer(name: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_current_is_the_independent_answer(name: str, executor: Executed, tmp_path: Path) -> None:
     land(name, tmp_path.as_uri(), files=2)
-    found = processed(name, tmp_path, spark, CLOCK)
+    found = processed(name, tmp_path, executor, CLOCK)
     answer = getattr(answers, name)(sent(parts(name, 2)))
     if name == "latency_statistics":  # windows that the watermark has not passed may have spoken early
         found = {place: found[place] for place in answer if place in found}
     assert found == answer
 
 
-def test_recommendations_are_there_when_the_clock_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_recommendations_are_there_when_the_clock_says_so(executor: Executed, tmp_path: Path) -> None:
     land("recommendations", tmp_path.as_uri(), files=2)
-    assert processed("recommendations", tmp_path, spark, CLOCK) == {}
-    found = processed("recommendations", tmp_path, spark, LATER)
+    assert processed("recommendations", tmp_path, executor, CLOCK) == {}
+    found = processed("recommendations", tmp_path, executor, LATER)
     assert found == answers.recommendations(sent(parts("recommendations", 2)))
 
 
-def test_a_large_correction_of_a_live_pipeline_is_one_more_run(spark: SparkSession, tmp_path: Path) -> None:
+@on_both
+def test_a_large_correction_of_a_live_pipeline_is_one_more_run(executor: Executed, tmp_path: Path) -> None:
     live, correction = parts("video_billing", 2), parts("video_correction", 1)
     land("video_billing", tmp_path.as_uri(), files=2)
-    assert processed("video_billing", tmp_path, spark, CLOCK) == answers.video_billing(sent(live))
+    assert processed("video_billing", tmp_path, executor, CLOCK) == answers.video_billing(sent(live))
     land("video_correction", tmp_path.as_uri(), files=1)
-    corrected = processed("video_billing", tmp_path, spark, LATER)
+    corrected = processed("video_billing", tmp_path, executor, LATER)
     assert corrected == answers.video_billing(sent([*live, *correction]))
