@@ -100,6 +100,7 @@ class LocalAirflow:
             "API__PORT": self.port,
             "API__BASE_URL": self.url,
             "API__WORKERS": 1,
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.2,  # for one person who waits, not for a thousand DAGs
             "DAG_PROCESSOR__REFRESH_INTERVAL": 10,
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 10,
             "DAG_PROCESSOR__PARSING_PROCESSES": 1,

@@ -261,3 +261,26 @@ outcome = run_audit(store=MemoryStore(), pipeline=pipeline(), from_snapshot="s1"
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "True () False"
+
+
+@pytest.mark.slow
+def test_what_few_expectations_need_is_imported_by_those_that_need_it() -> None:
+    program = """
+import sys
+import pyarrow as pa
+from headrace.audit.arrow_frames import ArrowFrame
+from headrace.audit.gx_runner import evaluate
+from headrace.pipeline import expect
+from headrace.pipeline.expectations import View
+frame = ArrowFrame(pa.table({"origin": ["EWR", "JFK", "JFK", "EWR"]}))
+plain = expect("table_row_count_to_be_between", min_value=1)
+evenly = {"values": ["EWR", "JFK"], "weights": [0.5, 0.5]}
+alike = expect(
+    "column_kl_divergence_to_be_less_than", column="origin", partition_object=evenly, threshold=0.01
+)
+for expectation in (plain, alike):
+    (finding,) = evaluate(View.CURRENT, [expectation], frame).findings
+    print(finding.success, "scipy.stats" in sys.modules, "altair" in sys.modules)
+"""
+    said = subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()
+    assert said == ["True False False", "True True True"]  # altair draws what was found of it

@@ -19,15 +19,22 @@ from headrace.read.views import read
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.results import RunResult
 from tests.flights import flight_truth
-from tests.process.executors import Executed, on_both
+from tests.process.executors import Executed
 
 SPARK = pytest.mark.spark
 DEPARTURES = resolve("flights_departures")
 SESSIONS = resolve("aircraft_sessions")
 BUSY = resolve("busy_aircraft")
 YEAR = tuple(range(1, 13))
+SPRING = (2, 3, 4, 5)
 MARCH_APRIL = (3, 4)
 FEBRUARY = (2,)
+
+
+def name_of(value: object) -> str:
+    """For the ids of tests."""
+    named = value[0] if isinstance(value, tuple) else value
+    return named.name.lower() if isinstance(named, Pipeline | Executor) else ""
 
 
 def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, executor: Executed) -> RunResult:
@@ -84,21 +91,36 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
         assert number(on_time) == 0
 
 
-@on_both
-def test_a_year_in_one_epoch(executor: Executed, land_flights: ModuleType, year: pd.DataFrame, tmp_path: Path) -> None:
-    root, rows = tmp_path.as_uri(), flight_truth.data_file(YEAR)
-    land_flights.land(root, files=6, table=year)
-    for pipeline in (DEPARTURES, SESSIONS):
-        assert run(pipeline, root, "all", 6, executor).epochs == (0,)
-        assert_current_is_the_truth(pipeline, root, rows)
-        assert_dead_letters(pipeline, root, rows)
+@pytest.mark.parametrize(
+    ("case", "executor"),
+    [
+        ((DEPARTURES, YEAR), Executor.LOCAL),
+        ((SESSIONS, SPRING), Executor.LOCAL),
+        pytest.param((DEPARTURES, YEAR), Executor.SPARK, marks=SPARK),
+    ],
+    indirect=["executor"],
+    ids=name_of,
+)
+def test_in_one_epoch(
+    case: tuple[Pipeline, tuple[int, ...]],
+    executor: Executed,
+    land_flights: ModuleType,
+    year: pd.DataFrame,
+    tmp_path: Path,
+) -> None:
+    pipeline, months = case
+    root, rows = tmp_path.as_uri(), flight_truth.data_file(months)
+    land_flights.land(root, files=6, table=year[year["month"].isin(months)])
+    assert run(pipeline, root, "all", 6, executor).epochs == (0,)
+    assert_current_is_the_truth(pipeline, root, rows)
+    assert_dead_letters(pipeline, root, rows)
 
 
 @pytest.mark.parametrize(
     ("pipeline", "executor"),
     [(DEPARTURES, Executor.LOCAL), (SESSIONS, Executor.LOCAL), pytest.param(SESSIONS, Executor.SPARK, marks=SPARK)],
     indirect=["executor"],
-    ids=lambda value: str(getattr(value, "name", value)).lower(),
+    ids=name_of,
 )
 def test_two_months_in_three_runs(
     pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path

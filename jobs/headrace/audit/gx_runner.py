@@ -15,12 +15,16 @@ from typing import Any, Final
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # before the import: it logs 200 lines
 
-import great_expectations as gx  # noqa: E402
 import numpy as np  # noqa: E402
-from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: E402
-from great_expectations.expectations import registry  # noqa: E402
-from great_expectations.render.renderer import ValidationResultsPageRenderer  # noqa: E402
-from great_expectations.render.view import DefaultJinjaPageView  # noqa: E402
+
+from headrace.audit.later import imported_later  # noqa: E402
+
+with imported_later("altair", "scipy.stats"):  # a third of the import, for a few expectations and a picture
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+    from great_expectations.expectations import registry
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
 
 from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
 from headrace.audit.frames import Frame  # noqa: E402
