@@ -24,6 +24,7 @@ from headrace.sources.planning import (
     open_source,
     taken_in,
 )
+from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import LocalStore, MemoryStore, ObjectStore
 
 SOURCE = FileSource(path="landing", format=FileFormat.JSON, schema={"a": DataType.INT})
@@ -149,7 +150,7 @@ def test_offsets_survive_json() -> None:
     offsets = advance(Offsets(), [InputFile("landing/ü [1]", 3, "e1"), InputFile("landing/b", 0, "")], look_back=1)
     stored = json.loads(json.dumps(offsets.to_json()))
     assert stored == {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}
-    assert Offsets.from_json(stored, offsets.recent) == offsets
+    assert Offsets.from_json(Fields(stored, "offsets"), offsets.recent) == offsets
 
 
 def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
