@@ -109,6 +109,7 @@ def flip(file: Path) -> None:
     file.write_bytes(bytes(data))
 
 
+@pytest.mark.slow
 @CACHE
 @pytest.mark.parametrize("damage", [Path.unlink, flip])
 def test_a_broken_state_file_costs_a_replay_and_nothing_else(

@@ -101,6 +101,7 @@ def test_every_lasting_service_says_whether_it_is_healthy_and_who_needs_it_waits
             assert how["condition"] == wanted, f"{name} needs {needed}"
 
 
+@pytest.mark.slow  # reads all code
 def test_every_setting_of_headrace_is_told_and_none_that_is_not_there() -> None:
     told = set(NAME.findall((REPOSITORY / "docs" / "settings.md").read_text()))
     read = {name for file in python_files() for name in names_in(file)}

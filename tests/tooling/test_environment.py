@@ -26,6 +26,7 @@ def test_the_files_of_pyspark_are_its_own(name: str) -> None:
     assert found == file.hash.value
 
 
+@pytest.mark.slow  # asks every distribution
 def test_no_other_distribution_claims_files_of_pyspark() -> None:
     owners = {
         distribution.metadata["Name"]
