@@ -36,6 +36,9 @@ BLOCK = 1 << 15
 KEPT = np.uint64(2**64 - 1)
 """The bits of a key's hash that count: fewer only in tests of keys whose hashes are equal."""
 
+_SAMPLE, _FEW = 1024, 256
+"""Of so many numbers few are different."""
+
 _NAN = np.uint64(0x7FF8000000000000)
 
 
@@ -170,8 +173,7 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
         arranged = some[order]
         falls = np.flatnonzero((arranged[1:] < arranged[:-1]) & ~begins[1:])
         if len(falls):
-            runs: Ints = np.cumsum(begins)
-            if not _reordered(order, arranged, runs, np.unique(runs[falls]), bits):
+            if not _reordered(order, arranged, begins, falls, bits):
                 order = np.lexsort([*numbers[::-1], hashed])
                 return order, np.logical_or.reduce([_changes(values[order]) for values in (hashed, *numbers)])
             arranged = some[order]
@@ -179,15 +181,16 @@ def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     return order, begins
 
 
-def _reordered(order: Ints, arranged: Ints, runs: Ints, wanted: Ints, bits: np.uint64) -> bool:
-    """Put the rows of the ``wanted`` of the ``runs`` of ``order`` in the order of what stands in ``arranged``; FALSE if
-    that does not fit 64 bits.
+def _reordered(order: Ints, arranged: Ints, begins: Flags, falls: Ints, bits: np.uint64) -> bool:
+    """Put rows of ``order`` in the order of what stands in ``arranged``, within runs that the rows at ``begins`` begin:
+    those runs in which it ``falls`` behind some rows. FALSE if that does not fit 64 bits.
     """
+    runs = np.cumsum(begins)
     is_wanted = np.zeros(int(runs[-1]) + 1, np.bool_)
-    is_wanted[wanted] = True
+    is_wanted[runs[falls]] = True
     places = np.flatnonzero(is_wanted[runs])
-    run, (ranks, width) = np.cumsum(is_wanted)[runs[places]], _ranks(arranged[places], bits)
-    if int(bits) + width + len(wanted).bit_length() > 64:
+    run, (ranks, width) = runs[places], _ranks(arranged[places], bits)
+    if int(bits) + width + int(runs[-1]).bit_length() > 64:
         return False
     rows = order[places].astype(np.uint64)
     packed = (((run.astype(np.uint64) << np.uint64(width)) | ranks) << bits) | rows
@@ -208,14 +211,23 @@ def _by_hash(hashed: Words, bits: np.uint64) -> Ints:
     return np.argsort(hashed, kind="stable")  # hashes that differ in what the row numbers took the place of
 
 
+def _distinct(numbers: Ints) -> Ints:
+    ordered = np.sort(numbers)
+    return ordered[_changes(ordered)]
+
+
 def _low(packed: Words, bits: np.uint64) -> Ints:
     return (packed & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
 
 
 def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     """``numbers`` as small ones in the same order, and how many bits they need."""
-    least = int(numbers.min(initial=0))
-    if (int(numbers.max(initial=0)) - least).bit_length() + int(bits) > 64:
+    if len(_distinct(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW:  # as starts of windows are
+        encoded = pa.array(numbers).dictionary_encode()
+        places = np.argsort(np.argsort(encoded.dictionary.to_numpy())).astype(np.uint64)
+        return places[encoded.indices.to_numpy()], len(places).bit_length()
+    least = int(numbers.min())
+    if (int(numbers.max()) - least).bit_length() + int(bits) > 64:
         _, found = np.unique(numbers, return_inverse=True)
         return found.astype(np.uint64), int(found.max(initial=0)).bit_length()
     packed = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
