@@ -76,7 +76,7 @@ class Parts:
                 is_batch=batch,
             )
             changes = None if found is None else found.changes
-            self.layers[part], _ = self.layers[part].grown(changes, epoch, clocks.watermark_after)
+            self.layers[part] = self.layers[part].grown(changes, epoch)
             results += [] if found is None else [found]
         self.watermark, self.processing_time = clocks.watermark_after, clocks.processing_time
         self.output_watermark = min(layers.earliest_hold(self.watermark) for layers in self.layers)

@@ -1,6 +1,7 @@
-"""Layers in memory and in the manifest stay side by side, whenever merges are stored, and hold what was written."""
+"""Layers hold what was written, whenever what is merged beside them takes their place."""
 
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -10,17 +11,20 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.distribute.tasks.merge import Merging, mergings
+from headrace.distribute.tasks.tables import gone_from
 from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.state.cache import LayerCache
-from headrace.state.layering import LayerChange, StateLayer
+from headrace.state.layering import StateLayer
 from headrace.state.layers import Layers
-from headrace.state.stored import open_layer
-from headrace.state.storing import put_layer
+from headrace.state.merging import merge_layers
+from headrace.state.stored import open_rows
+from headrace.state.storing import put_runs
 from headrace_snapshots.format import layers as planning
-from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import MemoryStore
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, HOUR, STAGE, Row, batch
@@ -34,104 +38,97 @@ EPOCHS = st.lists(
     min_size=1,
     max_size=25,
 )
-"""Of each epoch what it changes, how far the watermark goes (hours), and whether what waits is stored behind it."""
+"""Of each epoch what it changes, how far the watermark goes (hours), and whether what is merged is taken over."""
 
 
 @dataclass
 class Table:
-    """A table of a snapshot, and what an engine has of it."""
+    """A table of a snapshot; ``merging`` is merged beside the epochs."""
 
     folder: Path
     store: MemoryStore = field(default_factory=MemoryStore)
     stored: tuple[Layer, ...] = ()
-    layers: Layers = field(default_factory=lambda: Layers(STAGE))
-    waiting: list[tuple[LayerChange, int]] = field(default_factory=list)
+    merging: tuple[Merging, tuple[DataFile, ...]] | None = None
 
     def __post_init__(self) -> None:
         self.cache = LayerCache(self.folder, 10**9)
 
     def grow(self, changes: pa.RecordBatch, epoch: int, watermark: Instant) -> None:
-        self.layers, change = self.layers.grown(changes, epoch, watermark)
-        self.waiting.append((change, epoch))
+        if self.merging is None:
+            for merging in mergings({"state": self.stored}).values():
+                layers = [open_rows(self.cache, self.store, STAGE.state_schema, layer) for layer in merging.layers]
+                merged = merge_layers(STAGE, layers, is_lowest=merging.is_lowest)
+                self.merging = merging, self._put(f"merged-{epoch}", merged)
+        left = self.stored[gone_from(self.stored, watermark) :]
+        layers = Layers(STAGE, self._opened(left))
+        grown = layers.grown(changes, epoch)
+        if len(grown.layers) > len(layers.layers):
+            top = grown.layers[-1]
+            files = self._put(f"state-{epoch}", [run.rows for run in top.runs])
+            left = (*left, Layer(files, top.row_count, epoch, epoch, int(top.expires)))
+        self.stored = left
 
-    def commit(self) -> None:
-        for change, epoch in self.waiting:
-            files, top = put_layer(self.store, self.cache, f"state-{epoch}", change)
-            kept = self.stored[change.expired : len(self.stored) - change.replaces]
-            new = Layer(files, sum(file.rows for file in files), *change.epochs, int(change.expires))
-            self.stored = (*kept, new) if change.adds else kept
-            if top is not None:
-                self.layers = self.layers.with_stored(top)
-        self.waiting.clear()
+    def adopt(self) -> None:
+        if self.merging is not None:
+            merging, files = self.merging
+            self.stored, self.merging = merging.replaced(self.stored, files), None
 
-    def reopened(self) -> Layers:
-        opened = (open_layer(self.cache, self.store, STAGE, layer) for layer in self.stored)
-        return Layers(STAGE, tuple(opened))
+    def _put(self, name: str, rows: Iterable[pa.RecordBatch]) -> tuple[DataFile, ...]:
+        return tuple(stored.file for stored in put_runs(self.store, self.cache, name, rows))
 
+    def _opened(self, layers: Sequence[Layer]) -> tuple[StateLayer, ...]:
+        return tuple(open_rows(self.cache, self.store, STAGE.state_schema, layer) for layer in layers)
 
-def content(layers: Layers) -> dict[tuple[str, int], int]:
-    """The epoch that wrote each row that is there."""
-    rows = layers.lookup(KEYS, NO_CLOCKS).to_pylist()
-    return {(row["user"], row[c.WINDOW_START] // HOUR): row[c.EPOCH] for row in rows}
-
-
-def epochs_of(layers: "tuple[Layer, ...] | tuple[StateLayer, ...]") -> list[tuple[int, int]]:
-    return [(layer.first_epoch, layer.last_epoch) for layer in layers]
+    def content(self) -> dict[tuple[str, int], int]:
+        """The epoch that wrote each row that is there."""
+        rows = Layers(STAGE, self._opened(self.stored)).lookup(KEYS, NO_CLOCKS).to_pylist()
+        return {(row["user"], row[c.WINDOW_START] // HOUR): row[c.EPOCH] for row in rows}
 
 
 @given(EPOCHS, st.integers(2, 5))
 @settings(examples(60))
-def test_layers_are_those_of_the_manifest_and_hold_the_newest_rows(
+def test_layers_hold_the_newest_rows_whenever_they_are_merged(
     epochs: list[tuple[list[Row], int, bool]], fanout: int
 ) -> None:
     with mock.patch.object(planning, "FANOUT", fanout), tempfile.TemporaryDirectory() as folder:
         table = Table(Path(folder))
         expected: dict[tuple[str, int], int] = {}
         watermark = 0
-        for epoch, (rows, hours, is_stored) in enumerate(epochs):
+        for epoch, (rows, hours, is_adopted) in enumerate(epochs):
             watermark += hours * HOUR
             table.grow(batch(rows, epoch), epoch, Instant(watermark))
             expected |= {(row.key, row.start): epoch for row in rows}
             for row in rows:
                 if row.status == c.DELETED:
                     del expected[row.key, row.start]
-            if is_stored:
-                table.commit()
-                assert epochs_of(table.layers.layers) == epochs_of(table.stored)
-                assert content(table.reopened()) == content(table.layers)
+            if is_adopted:
+                table.adopt()
+            spans = [epoch for layer in table.stored for epoch in (layer.first_epoch, layer.last_epoch)]
+            assert spans == sorted(spans)
             expired = {window for window in expected if watermark > (window[1] + 1) * HOUR + DAY - 1}
-            found = content(table.layers)
+            found = table.content()
             assert {key: value for key, value in expected.items() if key not in expired}.items() <= found.items()
             assert found.keys() <= expected.keys()
-        table.commit()
-        assert epochs_of(table.layers.layers) == epochs_of(table.stored)
 
 
-def test_a_merge_that_leaves_nothing_is_a_layer_without_files(tmp_path: Path) -> None:
+def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:
     rows = [Row("key 1", 0), Row("key 2", 0)]
     gone = [Row("key 1", 0, status=c.DELETED), Row("key 2", 0, status=c.DELETED)]
     with mock.patch.object(planning, "FANOUT", 2):
         table = Table(tmp_path)
-        for epoch, changes in enumerate([rows, gone, rows]):
-            table.grow(batch(changes, epoch), epoch, Instant(0))
-            table.commit()
-            assert epochs_of(table.layers.layers) == epochs_of(table.stored)
-            if epoch == 1:
-                assert [layer.files for layer in table.stored] == [()]
-                assert content(table.reopened()) == {}
-    assert content(table.layers) == content(table.reopened()) == {("key 1", 0): 2, ("key 2", 0): 2}
+        table.grow(batch(rows, 0), 0, Instant(0))
+        table.grow(batch(gone, 1), 1, Instant(0))
+        table.grow(batch(rows, 2), 2, Instant(0))
+        table.adopt()
+    assert [(layer.first_epoch, layer.rows) for layer in table.stored] == [(2, 2)]
+    assert table.content() == {("key 1", 0): 2, ("key 2", 0): 2}
 
 
-def test_what_is_stored_is_no_longer_held_in_memory(tmp_path: Path) -> None:
-    table = Table(tmp_path)
-    changes = batch([Row(f"key {number}", 0) for number in range(1000)])
-    table.grow(changes, 0, Instant(0))
-    before = table.layers.runs[0].rows
-    table.commit()
-    after = table.layers.runs[0].rows
-    assert after.equals(before)
-    assert after.column(0).buffers()[1].address != before.column(0).buffers()[1].address
-    assert pa.default_memory_pool().backend_name  # what is mapped is in no pool
-    held = pa.total_allocated_bytes()
-    del before, changes
-    assert pa.total_allocated_bytes() < held
+def test_layers_that_expired_while_they_were_merged_stay_away(tmp_path: Path) -> None:
+    with mock.patch.object(planning, "FANOUT", 2):
+        table = Table(tmp_path)
+        for epoch in range(3):
+            table.grow(batch([Row("key 1", epoch)], epoch), epoch, Instant(0))
+        table.grow(batch([Row("key 1", 90)], 3), 3, Instant(60 * HOUR))
+        table.adopt()
+    assert [(layer.first_epoch, layer.last_epoch) for layer in table.stored] == [(3, 3)]

@@ -1,6 +1,8 @@
 """Remembered ids say the same of new records however their layers are merged, stored and opened again."""
 
 import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -8,6 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.distribute.tasks.merge import mergings
+from headrace.distribute.tasks.tables import gone_from
 from headrace.kernel.delta import Fate
 from headrace.model.expr import DataType, col
 from headrace.model.time import Duration, Instant
@@ -16,10 +20,11 @@ from headrace.program import columns as c
 from headrace.state.cache import LayerCache
 from headrace.state.groups import parts
 from headrace.state.ids import RememberedIds
+from headrace.state.merging import merge_ids
 from headrace.state.stored import open_rows
-from headrace.state.storing import put_layer
+from headrace.state.storing import put_runs
 from headrace_snapshots.format import layers as planning
-from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import MemoryStore
 from tests.reference.strategies import examples
 
@@ -27,7 +32,7 @@ HORIZON = 10
 EMPTY = RememberedIds(Deduplicate(col("id"), Duration(HORIZON)), {"id": DataType.STRING})
 RECORDS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 40)), max_size=6)
 EPOCHS = st.lists(st.tuples(RECORDS, st.integers(0, 6), st.booleans()), min_size=1, max_size=20)
-"""Of each epoch its records (id, event time), how far the watermark goes, whether its state is stored and opened."""
+"""Of each epoch its records (id, event time), how far the watermark goes, whether layers are merged."""
 
 
 def judged(records: list[tuple[str, int]]) -> dict[str, pa.Array]:
@@ -61,24 +66,27 @@ def test_fates_are_those_of_the_first_of_each_id(
 ) -> None:
     with mock.patch.object(planning, "FANOUT", fanout), tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
-        ids, stored, first, watermark = EMPTY, (), {}, 0
-        for epoch, (records, moved, is_reopened) in enumerate(epochs):
+        stored: tuple[Layer, ...] = ()
+        first: dict[str, list[int]] = {}
+        watermark = 0
+
+        def put(name: str, rows: Iterable[pa.RecordBatch]) -> tuple[DataFile, ...]:
+            return tuple(each.file for each in put_runs(store, cache, name, rows))
+
+        for epoch, (records, moved, is_merged) in enumerate(epochs):
+            layers = tuple(open_rows(cache, store, EMPTY.schema, layer) for layer in stored)
+            ids = replace(EMPTY, layers=layers, watermark=Instant(watermark))
+            for merging in mergings({"ids": stored}).values() if is_merged else ():
+                merged = merge_ids(EMPTY.schema, layers[-len(merging.layers) :], ids.counts)
+                stored = merging.replaced(stored, put(f"merged-{epoch}", merged))
             columns = judged(records)
             columns[c.SEEN] = ids.seen(columns)
             assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)
             watermark += moved
-            ids, change = ids.after(epoch, columns if records else None, Instant(watermark))
-            files, top = put_layer(store, cache, f"ids-{epoch}", change)
-            kept = stored[change.expired : len(stored) - change.replaces]
-            layer = Layer(files, sum(file.rows for file in files), *change.epochs, int(change.expires))
-            stored = (*kept, layer) if change.adds else kept
-            if top is not None:
-                ids = ids.with_stored(top)
-            assert [(each.first_epoch, each.last_epoch) for each in ids.layers] == [
-                (each.first_epoch, each.last_epoch) for each in stored
-            ]
+            new = ids.new(columns, epoch)
+            stored = stored[gone_from(stored, Instant(watermark)) :]
+            if new.num_rows:
+                top = Layer(put(f"ids-{epoch}", [new]), new.num_rows, epoch, epoch, int(ids.expiry(new)))
+                stored = (*stored, top)
             cut = [[open_rows(cache, store, ids.schema, each, part) for part in parts(number)] for each in stored]
             assert [sum(part.row_count for part in each) for each in cut] == [each.rows for each in stored]
-            if is_reopened:
-                opened = tuple(open_rows(cache, store, ids.schema, each) for each in stored)
-                ids = RememberedIds(ids.deduplicate, ids.columns, opened, Instant(watermark))

@@ -56,7 +56,7 @@ from headrace.state.cache import LayerCache
 from headrace.state.groups import WHOLE
 from headrace.state.layers import Layers
 from headrace.state.merging import merge_layers
-from headrace.state.stored import open_layer
+from headrace.state.stored import open_rows
 from headrace.state.storing import put_runs
 from headrace_snapshots.store import LocalStore, MemoryStore
 from tests.state.rows import COUNTS, many
@@ -80,7 +80,7 @@ LayerCache(folder / "warmer", 10**12).run(warm, few.file, COUNTS.state_schema)
 
 before = allocated()
 resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, before + allowed))
-layers = Layers(COUNTS, tuple(open_layer(cache, store, COUNTS, layer, WHOLE) for layer in stored))
+layers = Layers(COUNTS, tuple(open_rows(cache, store, COUNTS.state_schema, layer, WHOLE) for layer in stored))
 size = sum(run.rows.nbytes for run in layers.runs)
 assert size > 10 * allowed, size
 touched = hashes([pa.array(np.arange(0, rows, rows // 1000))])

@@ -19,7 +19,7 @@ from headrace.state.cache import LayerCache
 from headrace.state.groups import parts
 from headrace.state.layering import StateLayer
 from headrace.state.layers import Layers
-from headrace.state.stored import open_layer
+from headrace.state.stored import open_rows
 from headrace.state.storing import put_runs
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import MemoryStore
@@ -49,12 +49,12 @@ def test_parts_are_the_whole(rows: list[Row], number: int, run_bytes: int, bits:
     with tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
         layer = stored(store, cache, written, run_bytes)
-        opened = [open_layer(cache, store, STAGE, layer, part) for part in parts(number)]
+        opened = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in parts(number)]
         assert together([piece for each in opened for piece in rows_of(each)]).equals(written)
         assert sum(each.row_count for each in opened) == written.num_rows
         assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened} == {(3, 5, 77)}
 
-        whole = Layers(STAGE, (open_layer(cache, store, STAGE, layer),))
+        whole = Layers(STAGE, (open_rows(cache, store, STAGE.state_schema, layer),))
         alone = [Layers(STAGE, (each,)) for each in opened]
         due = together([each.lookup(NOBODY, clocks) for each in alone])
         assert due.equals(whole.lookup(NOBODY, clocks))
@@ -95,7 +95,7 @@ def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
     layer = stored(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)
     assert len(layer.files) > 20
     before = store.requests.snapshot()
-    opened = open_layer(LayerCache(tmp_path / "empty", 10**9), store, STAGE, layer, parts(8)[3])
+    opened = open_rows(LayerCache(tmp_path / "empty", 10**9), store, STAGE.state_schema, layer, parts(8)[3])
     assert len(opened.runs) <= len(layer.files) // 8 + 2
     assert store.requests.since(before)["get"] == len(opened.runs)
 
@@ -106,6 +106,6 @@ def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: i
     rows = batch([Row(f"key {number}", 0) for number in range(100)])
     layer = stored(store, cache, rows, 10**9)
     old = Layer(tuple(storing.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0)
-    opened = [open_layer(cache, store, STAGE, old, part) for part in parts(number)]
+    opened = [open_rows(cache, store, STAGE.state_schema, old, part) for part in parts(number)]
     assert together([piece for each in opened for piece in rows_of(each)]).equals(rows)
     assert opened[0].expires == NEVER

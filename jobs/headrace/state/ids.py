@@ -6,8 +6,7 @@ plus the horizon: it counts no more from then on, and is left out when its layer
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +16,14 @@ from numpy.typing import NDArray
 from headrace.kernel.delta import Fate
 from headrace.kernel.elements import takes_part
 from headrace.kernel.keys import grouped, hashes
-from headrace.kernel.state import distinct, no_rows, rows_of, together
+from headrace.kernel.state import distinct, rows_of, together
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
 from headrace.program import columns as c
-from headrace.state.layering import LayerChange, StateLayer, expired, put_on_top, with_stored
-from headrace.state.merging import merge_ids
-from headrace.state.runs import Run
+from headrace.state.layering import StateLayer
 
 _AT = "at"
 
@@ -81,37 +78,17 @@ class RememberedIds:
         found: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
         return found
 
-    def after(
-        self, epoch: int, judged: Mapping[str, pa.Array] | None, watermark: Instant
-    ) -> "tuple[RememberedIds, LayerChange]":
-        """Ids after ``epoch``, whose records are ``judged`` (None: it had none), and what that means for the stored
-        ones.
-        """
-        gone = expired(self.layers, watermark)
-        left = self.layers[gone:]
-        found = no_rows(self.schema) if judged is None else self._new(judged, epoch)
-        if not found.num_rows:
-            return replace(self, layers=left, watermark=watermark), LayerChange(expired=gone)
-        layers = put_on_top(left, self._layer(found, epoch))
-        # under the old watermark: this epoch's records were judged by it, a redone epoch would be again
-        merged = partial(merge_ids, self.schema, [layers[-1]], self.counts)
-        change = LayerChange(layers[-1], len(left) + 1 - len(layers), gone, merged)
-        return replace(self, layers=layers, watermark=watermark), change
-
-    def with_stored(self, stored: StateLayer) -> "RememberedIds":
-        """With ``stored`` in place of the layer of the same epochs, whose rows it holds; if there is none, as it is."""
-        return replace(self, layers=with_stored(self.layers, stored))
-
-    def _new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
+    def new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
+        """The rows to remember of the records of ``epoch``, in the order of their hashes."""
         rows = pa.array(np.flatnonzero(takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
         ids = judged[c.ID].take(rows)
         columns = [pa.array(hashes([ids])), ids, judged[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
         return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def _layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
-        latest = pc.max(rows.column(_AT)).as_py()
-        return StateLayer((Run(rows),), epoch, epoch, Instant(latest + int(self.deduplicate.horizon)))
+    def expiry(self, rows: pa.RecordBatch) -> Instant:
+        """The watermark that must be exceeded for all of ``rows`` to be forgotten."""
+        return Instant(pc.max(rows.column(_AT)).as_py() + int(self.deduplicate.horizon))
 
 
 def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:

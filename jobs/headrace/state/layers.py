@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,7 @@ from headrace.model.time import NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
-from headrace.state.layering import LayerChange, StateLayer, expired, put_on_top, with_stored
-from headrace.state.merging import merge_layers
+from headrace.state.layering import StateLayer
 from headrace.state.runs import Run
 
 FEW = 64
@@ -63,26 +61,17 @@ class Layers:
                 return Instant(holds)
         return watermark
 
-    def grown(self, changes: pa.RecordBatch | None, epoch: int, watermark: Instant) -> "tuple[Layers, LayerChange]":
-        """With what an epoch that came to ``watermark`` changed on top; expired layers go, those of similar size become
-        one.
+    def grown(self, changes: pa.RecordBatch | None, epoch: int) -> "Layers":
+        """With what ``epoch`` changed on top. Where there is nothing to hide, rows that say that a window is gone are
+        left out.
         """
-        gone = expired(self.layers, watermark)
-        left = self.layers[gone:]
-        if changes is not None and not left:
+        if changes is not None and not self.layers:
             changes = there(changes)
         if changes is None or not changes.num_rows:
-            return replace(self, layers=left), LayerChange(expired=gone)
-        layers = put_on_top(left, self.layer(changes, epoch))
-        is_lowest, top = len(layers) == 1, layers[-1]
-        merged = partial(merge_layers, self.stage, [top], is_lowest=is_lowest)
-        return replace(self, layers=layers), LayerChange(top, len(left) + 1 - len(layers), gone, merged)
+            return self
+        return replace(self, layers=(*self.layers, self._layer(changes, epoch)))
 
-    def with_stored(self, stored: StateLayer) -> "Layers":
-        """With ``stored`` in place of the layer of the same epochs, whose rows it holds; if there is none, as it is."""
-        return replace(self, layers=with_stored(self.layers, stored))
-
-    def layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
+    def _layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
         """What ``epoch`` changed, as a layer."""
         there = pc.not_equal(rows.column(c.STATUS), c.DELETED)
         latest = pc.max(rows.column(c.WINDOW_END).filter(there)).as_py()

@@ -16,20 +16,12 @@ from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import ObjectStore
 
 
-def open_layer(
-    cache: LayerCache, store: ObjectStore, stage: CompiledStage, stored: Layer, part: Part = WHOLE
-) -> StateLayer:
-    """The rows of ``stored`` whose keys are in ``part``: mapped, none copied. Files that have none are not looked at.
-
-    Raises BrokenObjectError, for a file that is read and is not what was written.
-    """
-    return open_rows(cache, store, stage.state_schema, stored, part)
-
-
 def open_rows(
     cache: LayerCache, store: ObjectStore, schema: pa.Schema, stored: Layer, part: Part = WHOLE
 ) -> StateLayer:
-    """The same of rows of any ``schema`` that have a hash, such as remembered ids."""
+    """The rows of ``stored``, which have a hash, whose keys are in ``part``: mapped, none copied. Files that have none
+    are not looked at. Raises BrokenObjectError, for a file that is read and is not what was written.
+    """
     runs = []
     for file in stored.files:
         if part.overlaps(file.groups):

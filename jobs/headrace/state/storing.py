@@ -9,7 +9,6 @@ from headrace.program import columns as c
 from headrace.state.cache import LayerCache
 from headrace.state.files import parquet_files
 from headrace.state.groups import groups_of
-from headrace.state.layering import LayerChange, StateLayer
 from headrace.state.runs import Run
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile
@@ -25,17 +24,6 @@ class StoredRun:
 
     file: DataFile
     run: Run
-
-
-def put_layer(
-    store: ObjectStore, cache: LayerCache, name: str, change: LayerChange
-) -> tuple[tuple[DataFile, ...], StateLayer | None]:
-    """Store what ``change`` puts on top, merged, as files called ``name`` and a number: they, and the layer, mapped."""
-    if change.top is None:
-        return (), None
-    stored = list(put_runs(store, cache, name, change.merged()))
-    top = StateLayer(tuple(each.run for each in stored), *change.epochs, change.expires)
-    return tuple(each.file for each in stored), top
 
 
 def put_runs(store: ObjectStore, cache: LayerCache, name: str, pieces: Iterable[pa.RecordBatch]) -> Iterator[StoredRun]:

@@ -1,7 +1,10 @@
-"""One stage of a pipeline in this process: its layers and clocks, and what an epoch makes of them."""
+"""One stage of a pipeline in memory, for elements that are in no files: its layers and clocks, and what an epoch makes
+of them.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 
 import numpy as np
 
@@ -16,7 +19,6 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Stage
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
-from headrace.state.layering import LayerChange
 from headrace.state.layers import Layers
 
 NOTHING = AggregatedBundle()
@@ -29,7 +31,6 @@ class Stepped:
     clocks: Clocks
     accounting: Accounting
     result: StageResult | None
-    state: LayerChange
 
     @property
     def outcome(self) -> StageOutcome:
@@ -96,9 +97,10 @@ class Operator:
             signals=signals,
             is_batch=is_batch,
         )
-        self.layers, change = self.layers.grown(result.changes if result else None, epoch, self.watermark)
+        left = tuple(dropwhile(lambda layer: self.watermark > layer.expires, self.layers.layers))
+        self.layers = Layers(self.compiled, left).grown(result.changes if result else None, epoch)
         self._output_watermark = None
-        return Stepped(clocks, bundle.accounting, result, change)
+        return Stepped(clocks, bundle.accounting, result)
 
     @property
     def output_watermark(self) -> Instant:

@@ -4,16 +4,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace.distribute.clocks import moved
-from headrace.distribute.intake import together
 from headrace.distribute.side_outputs import late_rows
 from headrace.distribute.tasks.bundles import bundle
-from headrace.distribute.tasks.found import Above, IdsFound, ShareFound, Stored
+from headrace.distribute.tasks.found import Above, IdsFound, Stored
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.shipped import ShippedRecords
 from headrace.distribute.tasks.tables import open_table, put_table
 from headrace.distribute.tasks.work import Task
-from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.state.ids import RememberedIds
 from headrace.state.tables import IDS
@@ -36,23 +33,13 @@ def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tup
     return (
         IdsFound(
             accounting=made.aggregated.accounting,
-            ids=_remembered(task, known, judged, above),
+            ids=_remembered(task, known, judged),
             late=task.put("late", late),
         ),
         made.parts,
     )
 
 
-def _watermark(task: Task, above: Above) -> Instant:
-    """That behind the epoch."""
-    plan = task.plan
-    found = together(each.found.said for each in above.passed if isinstance(each.found, ShareFound))
-    wanted = task.work.stages[0].trigger.percentiles
-    clocks = moved(plan.clocks, found, plan.processing_time, wanted, is_last=plan.is_last)
-    return Instant(max(plan.stages[0].watermark, clocks.watermark))
-
-
-def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array], above: Above) -> Stored:
-    _, change = replace(known, layers=()).after(task.plan.epoch, judged, _watermark(task, above))
-    files = put_table(task, IDS, change.merged())
-    return Stored(files, change.expires) if files else Stored()
+def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array]) -> Stored:
+    rows = known.new(judged, task.plan.epoch)
+    return Stored(put_table(task, IDS, [rows]), known.expiry(rows)) if rows.num_rows else Stored()

@@ -1,6 +1,6 @@
 """A part of a stage: its share of the delta meets its layers, its panes go to the stage below."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,11 @@ from headrace.distribute.tasks.tables import gone_from, open_table, put_table
 from headrace.distribute.tasks.work import Task, Work
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import distinct, no_rows, there
+from headrace.kernel.state import distinct
 from headrace.kernel.step import StageResult, elements_in_order, step
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
-from headrace.state.layering import StateLayer
 from headrace.state.layers import Layers
 from headrace.state.tables import state_tables
 
@@ -95,7 +94,8 @@ class _Part:
         layers = open_table(self.task, self.table, stage.state_schema)
         result = self._step(Layers(stage, layers), delta, clocks)
         gone = gone_from(plan.tables[self.table], after.watermark)
-        now, state = self._grown(layers[gone:], result)
+        left = Layers(stage, layers[gone:])
+        now = left.grown(None if result is None else result.changes, plan.epoch)
         due_event, due_time = now.next_due(after.watermark, after.processing_time)
         hold = after.watermark
         if stage.stamps_elements or not stage.trigger.ready_past_end:
@@ -112,7 +112,7 @@ class _Part:
             hold=hold,
             due_event=due_event,
             due_time=due_time,
-            state=state,
+            state=self._stored(left, now),
             panes=self._panes(result),
             below=below.aggregated.accounting,
             rejected=rejected,
@@ -135,16 +135,12 @@ class _Part:
             is_batch=plan.is_batch,
         )
 
-    def _grown(self, left: tuple[StateLayer, ...], result: StageResult | None) -> tuple[Layers, Stored]:
-        """The layers that are ``left``, with what changed on top, and that stored."""
-        layers, changes = Layers(self.stage, left), no_rows(self.stage.state_schema)
-        if result is not None:
-            changes = result.changes if left else there(result.changes)
-        if not changes.num_rows:
-            return layers, Stored()
-        files = put_table(self.task, self.table, [changes])
-        top = layers.layer(changes, self.plan.epoch)
-        return replace(layers, layers=(*left, top)), Stored(files, top.expires)
+    def _stored(self, before: Layers, now: Layers) -> Stored:
+        """What ``now`` has on top of ``before``, stored."""
+        if len(now.layers) == len(before.layers):
+            return Stored()
+        top = now.layers[-1]
+        return Stored(put_table(self.task, self.table, [run.rows for run in top.runs]), top.expires)
 
     def _panes(self, result: StageResult | None) -> Files:
         if result is None or not self.is_last:
