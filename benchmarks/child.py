@@ -1,19 +1,22 @@
 """The process of one measured run: ``python -m benchmarks.child RUN.json MEASURED.json``."""
 
+import importlib
 import sys
 from pathlib import Path
 
-from benchmarks import floor, ours, peers
-from benchmarks.runs import Run
+from benchmarks.runs import Measured, Run
 from benchmarks.workloads import Side
+
+_MODULES = {Side.OURS: "ours", Side.DUCKDB: "floor"}
 
 
 def main() -> None:
     """Command line."""
     asked, answer = (Path(name) for name in sys.argv[1:3])
     run = Run.from_json(asked.read_text())
-    sides = {Side.OURS: ours, Side.DUCKDB: floor}
-    measured = sides.get(run.side, peers).measure(run)
+    # only the side's own: what a process imports counts from its start to its first commit
+    side = importlib.import_module(f"benchmarks.{_MODULES.get(run.side, 'peers')}")
+    measured: Measured = side.measure(run)
     answer.write_text(measured.to_json())
 
 

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -20,11 +21,14 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.runs import Measured, Run
+from benchmarks.memory import watched
+from benchmarks.runs import Measured, Results, Run
 from benchmarks.workloads import RESULTS, Side, Workload
 
 FOLDER = Path(tempfile.gettempdir()) / "headrace-benchmarks"
 """Generated data and the folders of runs, unless ``--folder`` names another place."""
+
+RATIOS = ("ratio", "cpu_ratio", "epoch_ratio", "first_commit_ratio", "memory_ratio")
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,20 @@ class Comparison:
     loads: Sequence[float] = field(default_factory=list)
 
     def to_json(self, rows: int) -> dict[str, Any]:
-        """The figures; ``rows`` were measured in each run."""
+        """The figures; ``rows`` were measured in each run. A ratio is None where a side has no such figure."""
+        pairs = list(zip(self.ours, self.peer, strict=True))
+
+        def ratio(figure: Callable[[Measured], float | None]) -> dict[str, float] | None:
+            return ratios([(figure(ours), figure(peer)) for ours, peer in pairs])
+
         return {
             "ours": _figures(self.ours, rows),
             "peer": _figures(self.peer, rows),
-            "ratio": _ratio([(o.wall_seconds, p.wall_seconds) for o, p in zip(self.ours, self.peer, strict=True)]),
-            "cpu_ratio": _ratio([(o.cpu_seconds, p.cpu_seconds) for o, p in zip(self.ours, self.peer, strict=True)]),
-            "epoch_ratio": _ratio([(_warm(o), _warm(p)) for o, p in zip(self.ours, self.peer, strict=True)]),
+            "ratio": ratio(lambda run: run.wall_seconds),
+            "cpu_ratio": ratio(lambda run: run.cpu_seconds),
+            "epoch_ratio": ratio(_warm),
+            "first_commit_ratio": ratio(lambda run: run.first_commit_seconds),
+            "memory_ratio": ratio(lambda run: run.peak_memory_bytes),
             "agrees": self.agreement["agrees"],
             "compared": self.agreement,
             "load_averages": [round(load, 2) for load in self.loads],
@@ -65,7 +76,7 @@ def compare(ours: Run, against: Side, repeats: int, work: Path) -> Comparison:
             found[side].append(measured(replace(ours, side=side, work=folder)))
             last = found[side][-1]
             print(f"{side} {repeat + 1}/{repeats}: {last.wall_seconds:.1f} s", file=sys.stderr, flush=True)
-        agreement = agree(ours.workload, found[Side.OURS][-1], found[against][-1])
+        agreement = agree(ours.workload, found[Side.OURS][-1].results, found[against][-1].results)
         for folder in folders.values():
             shutil.rmtree(folder)
         if not agreement["agrees"]:
@@ -75,16 +86,32 @@ def compare(ours: Run, against: Side, repeats: int, work: Path) -> Comparison:
 
 def measured(run: Run) -> Measured:
     """Run it in a new process. Raises SystemExit with the end of its log when it fails."""
-    run.work.mkdir(parents=True)
+    run.work.mkdir(parents=True, exist_ok=True)
     asked, answer, log = (run.work / name for name in ("run.json", "measured.json", "log.txt"))
-    asked.write_text(run.to_json())
+    answer.unlink(missing_ok=True)
+    asked.write_text(replace(run, launched=time.time()).to_json())
     command = [sys.executable, "-m", "benchmarks.child", str(asked), str(answer)]
-    with log.open("wb") as output:
-        code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
-    if code or not answer.is_file():
+    environment = {**os.environ, "HEADRACE_CACHE": str(run.cache)}
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process,
+        ended(process),
+    ):
+        peak = watched(process)
+    if process.returncode or not answer.is_file():
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-        raise SystemExit(f"{tail}\nthe run of {run.side} failed with exit code {code}")
-    return Measured.from_json(answer.read_text())
+        raise SystemExit(f"{tail}\nthe run of {run.side} failed with exit code {process.returncode}")
+    return replace(Measured.from_json(answer.read_text()), peak_memory_bytes=peak)
+
+
+@contextlib.contextmanager
+def ended(process: "subprocess.Popen[Any]") -> Iterator[None]:
+    """An error inside ends the process."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
 
 
 @contextlib.contextmanager
@@ -100,7 +127,7 @@ def workplace(folder: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def agree(workload: Workload, ours: Measured, peer: Measured) -> dict[str, Any]:
+def agree(workload: Workload, ours: Results, peer: Results) -> dict[str, Any]:
     """Whether the final results are the same, row by row, up to where both have final ones."""
     columns = RESULTS[workload]
     cuts = [cut for cut in (ours.cut, peer.cut) if cut is not None]
@@ -155,6 +182,8 @@ def _figures(runs: Sequence[Measured], rows: int) -> dict[str, Any]:
         "wall_seconds": wall,
         "cpu_seconds": each(lambda run: run.cpu_seconds),
         "start_seconds": each(lambda run: run.start_seconds),
+        "first_commit_seconds": _known([run.first_commit_seconds for run in runs]),
+        "peak_memory_bytes": [run.peak_memory_bytes for run in runs],
         "first_epoch_seconds": each(lambda run: run.epoch_seconds[0]),
         "epoch_seconds": each(_warm),
         "median_epoch_seconds": round(statistics.median(_warm(run) for run in runs), 3),
@@ -173,16 +202,29 @@ def _stages(runs: Sequence[Measured]) -> dict[str, float]:
     return {name: round(statistics.median(epoch.get(name, 0) for epoch in warm), 3) for name in names}
 
 
-def _ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
-    ratios = [peer / ours for ours, peer in pairs]
-    return {"median": round(statistics.median(ratios), 3), "min": round(min(ratios), 3), "max": round(max(ratios), 3)}
+def _known(seconds: Sequence[float | None]) -> list[float]:
+    """Those that there are."""
+    return [round(value, 3) for value in seconds if value is not None]
+
+
+def ratios(pairs: Sequence[tuple[float | None, float | None]]) -> dict[str, float] | None:
+    """Peer over ours of pairs (ours, peer); None unless all of them are known."""
+    found = [peer / ours for ours, peer in pairs if ours and peer]
+    if len(found) < len(pairs):
+        return None
+    return {"median": round(statistics.median(found), 3), "min": round(min(found), 3), "max": round(max(found), 3)}
+
+
+def told(ratio: Mapping[str, float] | None) -> str:
+    """A ratio for people."""
+    return "-" if ratio is None else f"{ratio['median']:.2f}x ({ratio['min']:.2f} to {ratio['max']:.2f})"
 
 
 def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]) -> None:
     """A small table on standard output."""
     table = Table(title=title, title_justify="left")
     table.add_column("run")
-    for name in ("wall s", "cpu s", "warm epoch s", "rows/s"):
+    for name in ("wall s", "cpu s", "warm epoch s", "to first commit s", "peak MB", "rows/s"):
         table.add_column(name, justify="right")
     for entry in found:
         for side in ("ours", "peer"):
@@ -192,10 +234,11 @@ def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mappin
                 f"{figures['median_wall_seconds']:.2f}",
                 f"{statistics.median(figures['cpu_seconds']):.2f}",
                 f"{statistics.median(figures['epoch_seconds']):.2f}",
+                f"{statistics.median(commits):.2f}" if (commits := figures["first_commit_seconds"]) else "-",
+                f"{statistics.median(figures['peak_memory_bytes']) / 1e6:,.0f}",
                 f"{figures['rows_per_second']:,}",
             )
-        ratios = (entry[name] for name in ("ratio", "cpu_ratio", "epoch_ratio"))
-        shown = [f"{ratio['median']:.2f}x ({ratio['min']:.2f} to {ratio['max']:.2f})" for ratio in ratios]
+        shown = [told(entry[name]) for name in RATIOS]
         verdict = "agrees" if entry["agrees"] else "DISAGREES"
         table.add_row(f"{label(entry)} peer / ours", *shown, verdict, style="bold", end_section=True)
-    Console(width=120).print(table)
+    Console(width=180).print(table)

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.landing import paths
+
 START = 1_767_225_600_000_000
 """2026-01-01T00:00Z in microseconds; event times begin here."""
 
@@ -77,18 +79,6 @@ def everyone(cache: Path, keys: int, rows_a_file: int = 1_000_000) -> Path:
 def touches(cache: Path, parameters: Touches) -> Path:
     """The folder of files that touch some users each; files without rows for ``changed`` 0."""
     return _kept(cache, "touches", asdict(parameters), _touched(parameters))
-
-
-def paths(folder: Path) -> list[Path]:
-    """Its data files in order."""
-    return sorted(folder.glob("*.parquet"))
-
-
-def land(folder: Path, landing: Path, prefix: str) -> None:
-    """Put the files of a folder into a landing folder, by link, with names that begin with ``prefix``."""
-    landing.mkdir(parents=True, exist_ok=True)
-    for path in paths(folder):
-        (landing / f"{prefix}-{path.name}").hardlink_to(path)
 
 
 def _touched(parameters: Touches) -> Iterator[pa.Table]:

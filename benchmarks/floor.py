@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import duckdb
 
-from benchmarks.data import paths
+from benchmarks.landing import paths
 from benchmarks.runs import Measured, Run, Stopwatch
 from benchmarks.workloads import BUSY, GAP, PERIOD, RESULTS, SIZE, Workload
 
@@ -22,12 +22,14 @@ def measure(run: Run) -> Measured:
     sql = _QUERIES[run.workload].format(events=f"read_parquet([{files}])")
     connection.execute(f"copy ({sql}) to '{out}' (format parquet)")
     wall, cpu = watch.read()
+    committed = time.time()
     connection.close()
     columns = ", ".join(f'"{name}"' for name in RESULTS[run.workload])
     return Measured(
         wall_seconds=wall,
         cpu_seconds=cpu,
         start_seconds=start_seconds,
+        first_commit_seconds=run.first_commit(committed),
         epoch_seconds=[wall],
         rows_sql=f"select {columns} from read_parquet('{out}')",
         cut=None,

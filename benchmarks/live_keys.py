@@ -1,6 +1,6 @@
 """Epochs that change a few of many live keys, against Structured Streaming.
 
-``python -m benchmarks.live_keys --keys 1000000 10000000 --changed 200000 --against structured_streaming``: every key
+``python -m benchmarks.live_keys --keys 1000000 10000000 --changed 200000 --executor spark|local``: every key
 gets a window, then, in the same application, come epochs of ``--changed`` rows that touch as many keys. An epoch is
 from commit to commit; the first, in which the state is read back, is left out of the median and told apart.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks import data
 from benchmarks.comparison import compare, machine, show, workplace
 from benchmarks.runs import Run
-from benchmarks.throughput import common_arguments
+from benchmarks.throughput import common_arguments, executor_argument
 from benchmarks.workloads import Side, Workload
 
 
@@ -30,6 +30,7 @@ def report(parser: argparse.ArgumentParser, epochs: int) -> None:
     """Measure what the arguments ask for and print it. Raises SystemExit when the results differ."""
     parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--repeats", type=int, default=3)
+    executor_argument(parser)
     common_arguments(parser)
     given = parser.parse_args()
     results = [_measure(given, keys) for keys in given.keys]
@@ -54,10 +55,25 @@ def _measure(given: argparse.Namespace, keys: int) -> dict[str, Any]:
     live = data.everyone(cache, keys)
     changes = data.touches(cache, data.Touches(keys, given.changed, given.epochs))
     with workplace(given.folder) as work:
-        run = Run(Side.OURS, given.against, Workload.LIVE_KEYS, changes, work, given.cores, given.memory, prepare=live)
+        run = Run(
+            Side.OURS,
+            given.against,
+            Workload.LIVE_KEYS,
+            changes,
+            work,
+            given.cores,
+            given.memory,
+            given.executor,
+            prepare=live,
+        )
         comparison = compare(run, given.against, given.repeats, work)
-    rows = given.changed * given.epochs
-    return {"live_keys": keys, "changed": given.changed, "against": given.against, **comparison.to_json(rows)}
+    return {
+        "live_keys": keys,
+        "changed": given.changed,
+        "against": given.against,
+        "executor": given.executor,
+        **comparison.to_json(given.changed * given.epochs),
+    }
 
 
 def _growth(results: list[dict[str, Any]]) -> dict[str, float]:

@@ -3,43 +3,46 @@
 import itertools
 import time
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from benchmarks.data import land
+from benchmarks.landing import land
+from benchmarks.pipelines import pipeline
 from benchmarks.runs import Measured, Run, Stopwatch, timed
-from benchmarks.workloads import RESULTS, Workload, pipeline
-from headrace.distribute.spark.session import spark_session
-from headrace.distribute.spark.types import SparkSession
+from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import View
-from headrace.read.views import CURRENT, files
 from headrace.runs.options import MAIN, Mode, RunOptions
 from headrace.runs.process import process
+from headrace.runs.report import Silent
 from headrace_snapshots.format.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headrace.distribute.spark.types import SparkSession
 
 
 def options(run: Run) -> RunOptions:
     """One epoch per file; batch mode against a query over all files."""
+    executor = Executor(run.executor)
     if run.against.is_batch:
-        return RunOptions("measured", executor=run.executor, mode=Mode.BATCH)
-    return RunOptions("measured", executor=run.executor, files_per_epoch=1)
+        return RunOptions("measured", executor=executor, mode=Mode.BATCH)
+    return RunOptions("measured", executor=executor, files_per_epoch=1)
 
 
 @dataclass
-class Commits:
-    """Listens to a run: manifests and when they came."""
+class Commits(Silent):
+    """Listens to a run: manifests and when they came, the first one also by the clock on the wall."""
 
     manifests: list[Manifest] = field(default_factory=list)
+    first: float = 0.0
     times: list[float] = field(default_factory=list)
     watch: Stopwatch = field(default_factory=Stopwatch)
     last: tuple[float, float] = (0.0, 0.0)
 
-    def planned(self, files: int) -> None:
-        """Nothing."""
-
     def committed(self, manifest: Manifest) -> None:
         """Keep it."""
+        self.first = self.first or time.time()
         self.manifests.append(manifest)
         self.times.append(time.monotonic())
         self.last = self.watch.read()
@@ -49,9 +52,9 @@ def measure(run: Run) -> Measured:
     """Drain the source, each epoch with state, panes and commit; the audit (of no expectations) comes after."""
     made = pipeline(run.workload, run.against, run.landing)
     root = run.work / "root"
-    root.mkdir(parents=True)
+    root.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    spark = _session(run) if run.executor is Executor.SPARK else None
+    spark = _session(run) if run.executor == Executor.SPARK else None
     start_seconds = time.monotonic() - started
     if run.prepare is not None:
         land(run.prepare, run.landing, "a")
@@ -73,6 +76,7 @@ def measure(run: Run) -> Measured:
         wall_seconds=wall,
         cpu_seconds=cpu,
         start_seconds=start_seconds,
+        first_commit_seconds=run.first_commit(listener.first),
         epoch_seconds=[after - before for before, after in itertools.pairwise(commits)],
         rows_sql=_results(run, made, root.as_uri()),
         cut=int(end) if run.against.is_batch and end < MAX_INSTANT else None,
@@ -81,7 +85,9 @@ def measure(run: Run) -> Measured:
     )
 
 
-def _session(run: Run) -> SparkSession:
+def _session(run: Run) -> "SparkSession":
+    from headrace.distribute.spark.session import spark_session  # the processes of local runs need none of Spark
+
     conf = {"spark.driver.memory": run.memory, "spark.local.dir": str(run.work / "spark")}
     if run.event_log is not None:
         conf |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": run.event_log.as_uri()}
@@ -90,6 +96,8 @@ def _session(run: Run) -> SparkSession:
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
     """Folds ``current`` from its files, as readers do."""
+    from headrace.read.views import CURRENT, files  # with DuckDB, which a run does not need
+
     found = files(made, root, View.CURRENT, MAIN)
     identity = ", ".join(f'"{name}"' for name in (*made.key_types, "window_start", "window_end"))
     columns = ", ".join(f'"{name}"' for name in (*RESULTS[run.workload], "is_retraction", "epoch", "sequence"))

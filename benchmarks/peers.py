@@ -6,7 +6,7 @@ Parquet files per batch, overwritten if the batch is repeated: the least that gi
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.data import land, paths
+from benchmarks.landing import land, paths
 from benchmarks.runs import Measured, Run, Stopwatch
 from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, RESULTS, SIZE, Side, Workload
 from headrace.distribute.spark.jvm import driver_java_options
-from headrace.model.time import instant
 
 _SCHEMA = "user bigint, at timestamp, amount bigint"
 
@@ -119,11 +118,13 @@ def _batch(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
     events = spark.read.schema(_SCHEMA).parquet(*[str(path) for path in paths(run.landing)])
     _grouped(run.workload, events).write.parquet(str(out))
     wall, cpu = watch.read()
+    committed = time.time()
     columns = ", ".join(f'"{name}"' for name in RESULTS[run.workload])
     return Measured(
         wall_seconds=wall,
         cpu_seconds=cpu,
         start_seconds=start_seconds,
+        first_commit_seconds=run.first_commit(committed),
         epoch_seconds=[wall],
         rows_sql=f"select {columns} from read_parquet('{out}/*.parquet')",
         cut=None,
@@ -143,17 +144,29 @@ def _stream(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
     query = _drain(spark, run, out)
     wall, cpu = watch.read()
     progress = [dict(batch) for batch in query.recentProgress]
-    batches = progress[: len(paths(run.source))]
+    batches = [batch for batch in progress if _takes_in(batch)]
     append = run.workload in _APPEND_ONLY
     return Measured(
         wall_seconds=wall,
         cpu_seconds=cpu,
         start_seconds=start_seconds,
+        first_commit_seconds=run.first_commit(_committed(run, batches[0]["batchId"])),
         epoch_seconds=[batch["durationMs"]["triggerExecution"] / 1000 for batch in batches],
         rows_sql=_newest(run.workload, out),
         cut=_watermark(progress) if append else None,
         details=[{**batch["durationMs"], "rows": batch["numInputRows"]} for batch in progress],
     )
+
+
+def _takes_in(batch: Mapping[str, Any]) -> bool:
+    """Whether the batch takes in files, even without rows; others only move the watermark on."""
+    (source,) = batch["sources"]
+    return bool(source["startOffset"] != source["endOffset"])
+
+
+def _committed(run: Run, batch: int) -> float:
+    """When the batch was noted as complete: from then on a restart does not repeat it."""
+    return (run.work / "checkpoint" / "commits" / str(batch)).stat().st_mtime
 
 
 def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
@@ -178,7 +191,7 @@ def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
 def _watermark(progress: list[dict[str, Any]]) -> int:
     """The watermark of the last batch: windows that end up to it are out."""
     stated = progress[-1]["eventTime"]["watermark"]
-    return int(instant(datetime.fromisoformat(stated.replace("Z", "+00:00"))))
+    return round(datetime.fromisoformat(stated.replace("Z", "+00:00")).timestamp() * 1000) * 1000
 
 
 def _newest(workload: Workload, out: Path) -> str:

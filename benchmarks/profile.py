@@ -24,9 +24,10 @@ from rich.table import Table
 from benchmarks import data
 from benchmarks.comparison import workplace
 from benchmarks.ours import Commits
+from benchmarks.pipelines import pipeline
 from benchmarks.runs import timed
 from benchmarks.throughput import common_arguments
-from benchmarks.workloads import Side, Workload, pipeline
+from benchmarks.workloads import Side, Workload
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
 from headrace.runs.options import Mode, RunOptions

@@ -10,7 +10,6 @@ from typing import Any
 import psutil
 
 from benchmarks.workloads import Side, Workload
-from headrace.pipeline.executors import Executor
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,9 @@ class Run:
     """One run of one side in a process of its own.
 
     ``source`` holds the files, one epoch each; ``prepare`` files that are taken in before anything is measured (in the
-    same application); ``work`` is a folder of the run's own. ``executor`` is ours.
-    ``event_log``: a folder for Spark's event log.
+    same application); ``work`` is a folder of the side's own, where a later run goes on from what an earlier one left.
+    ``executor`` is ours, by its name. ``event_log``: a folder for Spark's event log. ``launched``: when the process was
+    asked for, in seconds of ``time.time()``.
     """
 
     side: Side
@@ -29,14 +29,24 @@ class Run:
     work: Path
     cores: int
     memory: str
-    executor: Executor = Executor.SPARK
+    executor: str = "spark"
     prepare: Path | None = None
     event_log: Path | None = None
+    launched: float = 0.0
 
     @property
     def landing(self) -> Path:
         """Where its files are read from."""
         return self.source if self.prepare is None else self.work / "landing"
+
+    @property
+    def cache(self) -> Path:
+        """Our cache of state."""
+        return self.work / "cache"
+
+    def first_commit(self, moment: float) -> float | None:
+        """Seconds from the start of the process to ``moment``, its first commit; None if it had others to prepare."""
+        return None if self.prepare is not None else moment - self.launched
 
     def to_json(self) -> str:
         """A JSON object."""
@@ -49,8 +59,17 @@ class Run:
         for name in ("source", "work", "prepare", "event_log"):
             fields[name] = None if fields[name] is None else Path(fields[name])
         fields |= {"side": Side(fields["side"]), "against": Side(fields["against"])}
-        fields["executor"] = Executor(fields["executor"])
         return cls(**{**fields, "workload": Workload(fields["workload"])})
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where final results are: ``rows_sql`` is a DuckDB query for them. ``cut``: the ends of windows, in microseconds,
+    up to which these are final, None if all are.
+    """
+
+    rows_sql: str
+    cut: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,19 +77,27 @@ class Measured:
     """Seconds of one run and where its results are.
 
     ``wall_seconds`` and ``cpu_seconds`` (of the process, its JVM and its Python workers) are from the first look at the
-    input to the last commit, Spark's start excluded, which is ``start_seconds``. ``epoch_seconds``: from commit to
-    commit. ``rows_sql``: a DuckDB query for the final results; ``cut``: the ends of windows, in microseconds, up to
-    which these are final, None if all are. ``details``: per epoch, what the side itself tells of it.
+    input to the last commit, Spark's start excluded, which is ``start_seconds``. ``first_commit_seconds`` are from the
+    start of the process, imports and Spark's start included; None if it took in other files before. ``epoch_seconds``:
+    from commit to commit. ``rows_sql`` and ``cut``: see ``Results``. ``details``: per epoch, what the side itself tells
+    of it. ``peak_memory_bytes``: of the process and all below it, as who started it saw (``benchmarks.memory``).
     """
 
     wall_seconds: float
     cpu_seconds: float
     start_seconds: float
+    first_commit_seconds: float | None
     epoch_seconds: Sequence[float]
     rows_sql: str
     cut: int | None
     details: Sequence[Mapping[str, Any]] = field(default_factory=list)
     extra: Mapping[str, float] = field(default_factory=dict)
+    peak_memory_bytes: int = 0
+
+    @property
+    def results(self) -> Results:
+        """Its results."""
+        return Results(self.rows_sql, self.cut)
 
     def to_json(self) -> str:
         """A JSON object."""

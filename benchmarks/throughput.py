@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.throughput --workload tumbling --executor spark|local --against structured_streaming|duckdb
 --rows 20000000 --keys 200000 --epochs 10 --format text|json``. Wall and CPU seconds from the first listing to the last
-commit; the start of Spark is left out on both sides, compiling code is not. Needs memory and disk in proportion to the
-rows.
+commit; the start of Spark is left out on both sides, compiling code is not. Told apart: seconds from the start of the
+process to its first commit, and the most memory of the process with its JVM and workers. Needs memory and disk in
+proportion to the rows.
 """
 
 import argparse
@@ -58,11 +59,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument(
-        "--executor", type=Executor, choices=[Executor.SPARK, Executor.LOCAL], default=Executor.SPARK, help="ours"
-    )
+    executor_argument(parser)
     common_arguments(parser)
     return parser.parse_args()
+
+
+def executor_argument(parser: argparse.ArgumentParser) -> None:
+    """Where ours computes."""
+    executors = [Executor.SPARK, Executor.LOCAL]
+    parser.add_argument("--executor", type=Executor, choices=executors, default=Executor.SPARK, help="ours")
 
 
 def common_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data
+from benchmarks.landing import paths
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -25,8 +26,8 @@ def run(module: str, *arguments: str, folder: Path) -> str:
 def test_the_same_parameters_give_the_same_events(tmp_path: Path) -> None:
     parameters = data.Events(rows=3000, keys=50, files=4)
     first, second = (data.events(tmp_path / name, parameters) for name in ("one", "two"))
-    assert [path.read_bytes() for path in data.paths(first)] == [path.read_bytes() for path in data.paths(second)]
-    assert len(data.paths(first)) == 4
+    assert [path.read_bytes() for path in paths(first)] == [path.read_bytes() for path in paths(second)]
+    assert len(paths(first)) == 4
 
 
 @pytest.mark.spark
@@ -38,6 +39,12 @@ def test_throughput_compares_itself_with_structured_streaming(tmp_path: Path) ->
     assert report["ratio"]["min"] <= report["ratio"]["median"] <= report["ratio"]["max"]
     assert len(report["ours"]["epochs"][0]) == len(report["peer"]["epochs"][0]) == 2
     assert report["ours"]["cpu_seconds"][0] > 0
+    for side in (report["ours"], report["peer"]):
+        # a process imports and starts Spark before its first look at the input, which its first commit ends
+        first = side["start_seconds"][0] + side["first_epoch_seconds"][0]
+        assert first < side["first_commit_seconds"][0] < side["start_seconds"][0] + side["wall_seconds"][0] + 60
+        assert 10**8 < side["peak_memory_bytes"][0] < 10**10
+    assert report["memory_ratio"]["median"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -57,3 +64,15 @@ def test_epochs_without_data_with_live_keys(tmp_path: Path) -> None:
     assert entry["agrees"] is True
     assert entry["compared"]["ours"]["results"] == 100
     assert entry["ours"]["extra"][0]["idle_run_seconds"] > 0
+
+
+@pytest.mark.spark
+def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> None:
+    shape = ["--keys", "300", "--changed", "20", "--executor", "local", "--caches", "empty"]
+    report = json.loads(run("restart", *shape, "--format", "json", folder=tmp_path))
+    (entry,) = report["results"]
+    assert entry["agrees"] is True
+    assert entry["compared"]["ours"]["results"] == 300
+    assert entry["compared"]["ours"]["sum_of_payments"] == "320"
+    assert len(entry["ours"]["epochs"][0]) == len(entry["peer"]["epochs"][0]) == 1
+    assert len(entry["ours"]["first_commit_seconds"]) == len(entry["peer"]["first_commit_seconds"]) == 1

@@ -1,0 +1,89 @@
+"""The workloads as pipelines of ours.
+
+Results come out when they change, as in Structured Streaming's update mode: ours does not repeat an unchanged one
+when its window ends (``Firing.IF_NON_EMPTY``).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.payments import PAYMENTS
+from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, SIZE, Side, Workload
+from headrace.model.accumulation import How
+from headrace.pipeline import (
+    BoundedOutOfOrderness,
+    Default,
+    EventTime,
+    Firing,
+    FixedWindows,
+    Pipeline,
+    Sessions,
+    SlidingWindows,
+    accumulating,
+    col,
+    count,
+    lit,
+    retracting,
+)
+from headrace.pipeline.graph import Aggregation
+
+
+def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
+    """Our pipeline over the Parquet files of a folder.
+
+    Against Structured Streaming every epoch gives early panes of what it touched, which retract their predecessors for
+    sessions. Against a query over all files, which gives one result per window, so does the pipeline.
+    """
+    made = _PIPELINES[workload](_reading(source))
+    if not against.is_batch:
+        return made
+    return replace(made, when=Default(), then=tuple(replace(stage, when=Default()) for stage in made.then))
+
+
+def _reading(source: Path) -> Pipeline:
+    """Payments of a folder per user and day."""
+    return replace(
+        PAYMENTS,
+        name="benchmark",
+        source=replace(PAYMENTS.source, path=f"file://{source}"),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness(BOUND)),
+    )
+
+
+def _updating(how: Callable[..., How]) -> How:
+    """Results when they change, and only then."""
+    return how(allowed_lateness=LATENESS, on_time=Firing.IF_NON_EMPTY)
+
+
+def _fixed(daily: Pipeline) -> Pipeline:
+    return replace(daily, where=FixedWindows(SIZE), how=_updating(accumulating))
+
+
+def _sliding(daily: Pipeline) -> Pipeline:
+    return replace(_fixed(daily), where=SlidingWindows(SIZE, PERIOD))
+
+
+def _sessions(daily: Pipeline) -> Pipeline:
+    return replace(_fixed(daily), where=Sessions(GAP), how=_updating(retracting))
+
+
+def _two_stage(daily: Pipeline) -> Pipeline:
+    busy = Aggregation(
+        key={"all": lit("all")},
+        where=FixedWindows(SIZE),
+        when=daily.when,
+        how=_updating(accumulating),
+        what={"users": count()},
+        filter=col("payments") > lit(BUSY),
+    )
+    return replace(_fixed(daily), how=_updating(retracting), then=(busy,))
+
+
+_PIPELINES: Mapping[Workload, Callable[[Pipeline], Pipeline]] = {
+    Workload.TUMBLING: _fixed,
+    Workload.SLIDING: _sliding,
+    Workload.SESSIONS: _sessions,
+    Workload.TWO_STAGE: _two_stage,
+    Workload.LIVE_KEYS: lambda daily: daily,
+}
