@@ -138,6 +138,7 @@ def agree(workload: Workload, ours: Results, peer: Results) -> dict[str, Any]:
     found = []
     for side in (ours, peer):
         with duckdb.connect() as connection:
+            connection.execute("set timezone = 'UTC'")
             sql = f"select count(*), {sums}, bit_xor(hash({plain}))::varchar from ({side.rows_sql}) {where}"
             found.append(connection.execute(sql).fetchall()[0])
     names = ["results", *(f"sum_of_{name}" for name in values), "digest"]

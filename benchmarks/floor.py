@@ -1,7 +1,8 @@
 """The floor: one DuckDB query over all files, without state, snapshots, accounting or dead letters."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import duckdb
 
@@ -18,9 +19,7 @@ def measure(run: Run) -> Measured:
     connection.execute("set timezone = 'UTC'")
     start_seconds = time.monotonic() - started
     watch = Stopwatch()
-    files = ", ".join(f"'{path}'" for path in paths(run.landing))
-    sql = _QUERIES[run.workload].format(events=f"read_parquet([{files}])")
-    connection.execute(f"copy ({sql}) to '{out}' (format parquet)")
+    connection.execute(f"copy ({query(run.workload, paths(run.landing))}) to '{out}' (format parquet)")
     wall, cpu = watch.read()
     committed = time.time()
     connection.close()
@@ -36,12 +35,24 @@ def measure(run: Run) -> Measured:
     )
 
 
+def query(workload: Workload, files: Iterable[Path]) -> str:
+    """DuckDB's query for the results over these files."""
+    names = ", ".join(f"'{path}'" for path in files)
+    return _QUERIES[workload].format(events=f"read_parquet([{names}])")
+
+
 _SIZE, _PERIOD, _GAP = (f"interval '{int(length.total_seconds())}' second" for length in (SIZE, PERIOD, GAP))
+
+_DAY = "interval '1' day"
 
 _SUMS = "count(*)::bigint as payments, sum(amount)::bigint as amount"
 
 _TUMBLING = f"""
 select "user", time_bucket({_SIZE}, "at") as window_start, time_bucket({_SIZE}, "at") + {_SIZE} as window_end, {_SUMS}
+from {{events}} group by all"""
+
+_DAILY = f"""
+select "user", time_bucket({_DAY}, "at") as window_start, time_bucket({_DAY}, "at") + {_DAY} as window_end, {_SUMS}
 from {{events}} group by all"""
 
 _SLIDING = f"""
@@ -68,4 +79,5 @@ _QUERIES: Mapping[Workload, str] = {
     Workload.SLIDING: _SLIDING,
     Workload.SESSIONS: _SESSIONS,
     Workload.TWO_STAGE: _TWO_STAGE,
+    Workload.LIVE_KEYS: _DAILY,
 }

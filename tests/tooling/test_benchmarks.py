@@ -76,3 +76,25 @@ def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> 
     assert entry["compared"]["ours"]["sum_of_payments"] == "320"
     assert len(entry["ours"]["epochs"][0]) == len(entry["peer"]["epochs"][0]) == 1
     assert len(entry["ours"]["first_commit_seconds"]) == len(entry["peer"]["first_commit_seconds"]) == 1
+
+
+@pytest.mark.slow
+def test_the_command_from_its_start_to_its_commit(tmp_path: Path) -> None:
+    shape = ["--executors", "local", "--rows", "50"]
+    report = json.loads(run("cold_start", *shape, "--format", "json", folder=tmp_path))
+    (entry,) = report["results"]
+    assert report["agrees"] is True
+    assert entry["seconds"][0] > 0
+    assert entry["requests_of_epoch"][0]["put"] > 0
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+def test_the_command_reads_its_live_keys_from_minio(tmp_path: Path) -> None:
+    shape = ["--executors", "local", "--rows", "50", "--keys", "20000", "--store", "minio"]
+    report = json.loads(run("cold_start", *shape, "--format", "json", folder=tmp_path))
+    (moved,) = report["results"][0]["traffic"]
+    assert report["agrees"] is True
+    assert moved["requests"]["GetObject"] > 0
+    assert moved["requests"]["PutObject"] > 0
+    assert moved["read_bytes"] > 20_000 * 4 > moved["written_bytes"] > 50 * 4

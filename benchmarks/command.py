@@ -1,0 +1,79 @@
+"""``headrace run`` as users call it, in a deployment of its own, and when it says that it has committed."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks import payments
+from benchmarks.comparison import ended
+from benchmarks.payments import PAYMENTS
+from benchmarks.runs import Results
+from headrace.read.branches import manifest_of
+from headrace.read.views import read
+from headrace.runs.options import MAIN
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+
+COMMAND = Path(sys.executable).with_name("headrace")
+FILE = Path(payments.__file__)
+_COMMITTED = "epoch "
+"""A line on stderr that begins so is told at a commit, of the run's first epoch first."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A root, and the files that have landed there."""
+
+    root: str
+    landed: list[Path] = field(default_factory=list)
+
+    def land(self, files: Iterable[Path]) -> None:
+        """Put files where the pipeline reads, behind those that are there."""
+        store = open_store(self.root)
+        for file in files:
+            store.write(f"{PAYMENTS.source.path}/part-{len(self.landed):05d}.parquet", file.read_bytes())
+            self.landed.append(file)
+
+    def head(self) -> Manifest:
+        """The newest snapshot."""
+        manifest = manifest_of(Catalog(open_store(self.root), PAYMENTS.name), MAIN)
+        assert manifest is not None
+        return manifest
+
+    def results(self, file: Path) -> Results:
+        """What is published, copied to ``file``."""
+        pq.write_table(read(PAYMENTS, self.root), file)
+        return Results(f"select * from read_parquet('{file}')")
+
+
+def commit_seconds(executor: str, root: str, settings: Mapping[str, str]) -> float:
+    """Run the command to its end: seconds from its start to its first commit.
+
+    ``settings`` are variables of its environment. Raises SystemExit with what it said when it fails or commits nothing.
+    """
+    command = [str(COMMAND), "run", str(FILE), "--root", root, "--executor", executor]
+    environment = {**os.environ, **settings}
+    told: list[str] = []
+    committed: float | None = None
+    started = time.monotonic()
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process,
+        ended(process),
+    ):
+        assert process.stderr is not None
+        for line in process.stderr:
+            if committed is None and line.startswith(_COMMITTED):
+                committed = time.monotonic() - started
+            told.append(line)
+    if process.returncode or committed is None:
+        raise SystemExit(f"{''.join(told[-20:])}\n{' '.join(command)}: exit code {process.returncode}")
+    return committed
