@@ -1,6 +1,12 @@
 """PySpark's daemon with what tasks need imported already: the workers that it forks begin with it."""
 
+import pyarrow as pa
 from pyspark.daemon import manager
+
+from headrace.distribute.spark import runner
+
+PRELOADED = (runner, pa.array([0]))
+"""The tasks, with all that they import; and pandas, which pyarrow imports for its first array."""
 
 if __name__ == "__main__":
     manager()
