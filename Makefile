@@ -46,7 +46,7 @@ minio: $(READY) ## Get MinIO (PATH, cache, or go install), start it on loopback 
 minio-stop: $(READY) ## Stop the MinIO that `make minio` started
 	$(BIN)/python -m scripts.minio_server stop
 
-archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM (optional)
+archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM, if setup could not
 	$(BIN)/python -m scripts.spark_archive
 
 figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark and draw docs/figures (ARGS="--executor reference": without Spark)

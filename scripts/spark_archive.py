@@ -1,4 +1,4 @@
-"""Builds the class-data archive with which Spark's JVM starts in half the time; optional, it changes no result.
+"""Builds the class-data archive with which Spark's JVM starts in half the time; it changes no result.
 
 One archive per JDK and Spark version, in the cache; ``distribute.spark.jvm.driver_java_options`` finds it there. The
 JVM writes it at the end of a real run of a shipped pipeline, so it holds the classes that runs load.
@@ -18,6 +18,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PIPELINE = REPOSITORY / "jobs/pipelines/flights_departures.py"
 
 
+KEPT = 4
+"""Archives of other checkouts and JDKs that stay, the newest; each has 150 MB."""
+
+
 class ArchiveError(GiveUpError):
     """The archive could not be made; everything works without it."""
 
@@ -33,6 +37,8 @@ def ensure() -> Path:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             _build(Path(folder)).replace(archive)  # complete or invisible
+        for old in sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+            old.unlink(missing_ok=True)
     return archive
 
 
