@@ -89,7 +89,7 @@ def _starts(given: argparse.Namespace, place: Place) -> tuple[list[Start], bool]
         agrees = agrees and agreed
         print(f"{executor} {number + 1}/{runs}: {start.seconds:.2f} s", file=sys.stderr, flush=True)
     for number, deployment in enumerate(deployments):
-        results = deployment.results(place.work / f"results-{number}.parquet")
+        results = deployment.results(place.work / f"results-{number}")
         agrees = agrees and _are_right(results, deployment.landed)
     return starts, agrees
 

@@ -1,5 +1,6 @@
 """``headrace run`` as users call it, in a deployment of its own, and when it says that it has committed."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -8,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from benchmarks import payments
 from benchmarks.comparison import ended
+from benchmarks.ours import folded
 from benchmarks.payments import PAYMENTS
 from benchmarks.runs import Results
+from benchmarks.workloads import Workload
 from headrace.read.branches import manifest_of
-from headrace.read.views import read
 from headrace.runs.options import MAIN
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -47,10 +47,15 @@ class Deployment:
         assert manifest is not None
         return manifest
 
-    def results(self, file: Path) -> Results:
-        """What is published, copied to ``file``."""
-        pq.write_table(read(PAYMENTS, self.root), file)
-        return Results(f"select * from read_parquet('{file}')")
+    def results(self, folder: Path) -> Results:
+        """What the newest snapshot has, copied to ``folder``."""
+        store = open_store(self.root)
+        folder.mkdir()
+        copies: list[Path] = []
+        for file in itertools.chain.from_iterable(layer.files for layer in self.head().tables["current"]):
+            copies.append(folder / f"{len(copies):05d}.parquet")
+            copies[-1].write_bytes(store.read(file.path))
+        return Results(folded(PAYMENTS, Workload.LIVE_KEYS, list(map(str, copies))))
 
 
 def commit_seconds(executor: str, root: str, settings: Mapping[str, str]) -> float:

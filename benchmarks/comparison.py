@@ -236,7 +236,7 @@ def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mappin
                 f"{statistics.median(figures['cpu_seconds']):.2f}",
                 f"{statistics.median(figures['epoch_seconds']):.2f}",
                 f"{statistics.median(commits):.2f}" if (commits := figures["first_commit_seconds"]) else "-",
-                f"{statistics.median(figures['peak_memory_bytes']) / 1e6:,.0f}",
+                f"{peak / 1e6:,.0f}" if (peak := statistics.median(figures["peak_memory_bytes"])) else "-",
                 f"{figures['rows_per_second']:,}",
             )
         shown = [told(entry[name]) for name in RATIOS]

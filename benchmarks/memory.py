@@ -9,7 +9,8 @@ SECONDS = 0.5
 
 
 def watched(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for the process to end, and tell the most bytes that it and all below it had.
+    """Wait for the process to end, and tell the most bytes that it and all below it had; 0 if it ended before the
+    first look.
 
     Proportional set sizes: a page that several processes map counts once among them.
     """

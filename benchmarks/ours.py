@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -95,13 +96,18 @@ def _session(run: Run) -> "SparkSession":
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
-    """Folds ``current`` from its files, as readers do."""
-    from headrace.read.views import CURRENT, files  # with DuckDB, which a run does not need
+    from headrace.read.views import files  # with DuckDB, which a run does not need
 
-    found = files(made, root, View.CURRENT, MAIN)
+    return folded(made, run.workload, files(made, root, View.CURRENT, MAIN))
+
+
+def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:
+    """A query that folds ``current`` from its files, as readers do."""
+    from headrace.read.views import CURRENT
+
     identity = ", ".join(f'"{name}"' for name in (*made.key_types, "window_start", "window_end"))
-    columns = ", ".join(f'"{name}"' for name in (*RESULTS[run.workload], "is_retraction", "epoch", "sequence"))
-    if run.workload is Workload.TWO_STAGE:
+    columns = ", ".join(f'"{name}"' for name in (*RESULTS[workload], "is_retraction", "epoch", "sequence"))
+    if workload is Workload.TWO_STAGE:
         columns = f'"all", {columns}'
-    folded = CURRENT.format(identity=identity)
-    return f"with rows as (select {columns} from read_parquet({found})) {folded}"
+    fold = CURRENT.format(identity=identity)
+    return f"with rows as (select {columns} from read_parquet({list(files)})) {fold}"

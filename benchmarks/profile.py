@@ -129,7 +129,7 @@ def _run(spark: SparkSession, given: argparse.Namespace, source: Path, root: Pat
     seconds = timed(lambda: process(made, root.as_uri(), options, listener=listener, spark=spark))
     table = Table(title=f"{given.workload}: {seconds:.1f} s, load {os.getloadavg()[0]:.1f}", title_justify="left")
     names = list(before)
-    stages = ["read_seconds", "fire_seconds", "write_seconds"]
+    stages = ["compute_seconds", "write_seconds"]
     counts = ["state_rows", "panes", "retractions"]
     for name in ("epoch", *names, *stages, *counts):
         table.add_column(name.removesuffix("_seconds"), justify="right")
