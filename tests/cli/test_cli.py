@@ -20,6 +20,8 @@ from headrace.observe.lateness import behind, quantiles
 from headrace.pipeline import Pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.results import RunResult, now
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
 from tests.airflow.subprocesses import write_pipeline
 from tests.cli.deployments import Deployment, pane
 from tests.cli.test_replay_late import late, raw
@@ -300,7 +302,7 @@ def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> 
     ],
 )
 @pytest.mark.slow
-def test_expectations_that_do_not_exist_stop_a_run_before_it_processes(tmp_path: Path, written: str, said: str) -> None:
+def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: Path, written: str, said: str) -> None:
     file = write_pipeline(tmp_path, "clicks")
     known = 'expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
     assert known in file.read_text()
@@ -310,7 +312,7 @@ def test_expectations_that_do_not_exist_stop_a_run_before_it_processes(tmp_path:
     refused = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri()])
     assert refused.exit_code == 10, refused.output
     assert said in refused.stderr
-    assert not (tmp_path / "clicks" / "log").exists(), "nothing was claimed"
+    assert "main" not in Catalog(open_store(tmp_path.as_uri()), "clicks").head().refs, "nothing was committed"
 
 
 def test_pipelines_says_how_far_each_is(

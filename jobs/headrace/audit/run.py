@@ -3,7 +3,9 @@
 Great Expectations is imported only when there is something to expect.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from headrace.audit.frames import Frame
@@ -16,13 +18,23 @@ from headrace.read.columns import ViewColumns
 from headrace_snapshots.store import ObjectStore
 
 
-def check_expectations(pipeline: Pipeline) -> None:
-    """Raise PipelineError if the audit could not be made of the pipeline's expectations."""
-    if pipeline.expectations:
-        from headrace.audit.gx_runner import check
+@contextmanager
+def expectations_checked(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
+    """Looks, beside what is done within, whether the audit could be made of the pipeline's expectations: what that
+    imports takes seconds. What it gives waits for the answer, and raises PipelineError if it could not.
+    """
+    if not pipeline.expectations:
+        yield lambda: None
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="expectations") as thread:
+        yield thread.submit(_check, pipeline).result
 
-        columns = ViewColumns.of(pipeline)
-        check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in View})
+
+def _check(pipeline: Pipeline) -> None:
+    from headrace.audit.gx_runner import check
+
+    columns = ViewColumns.of(pipeline)
+    check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in View})
 
 
 def run_audit(

@@ -40,8 +40,8 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
-    ``request``: whose signals the epochs hear. ``counted``: requests of the store that the first epoch is not charged
-    for.
+    ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs hear.
+    ``counted``: requests of the store that the first epoch is not charged for.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Committer:
         *,
         request: str | None = None,
         counted: Mapping[str, int] | None = None,
+        allowed: Callable[[], None] = lambda: None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
@@ -61,6 +62,7 @@ class Committer:
         self.schema = ViewColumns.of(engine.pipeline).to_json()
         self.on_commit = on_commit
         self.request = request
+        self.allowed = allowed
         self.committed: list[Manifest] = []
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
@@ -102,6 +104,8 @@ class Committer:
         catalog = self.catalog
         started = time.monotonic()
         parent = self.head
+        if not self.committed:
+            self.allowed()
         written = self.engine.write(computed, {} if parent is None else parent.tables)
         current = self._current_layers(parent, computed, written)
         logs = self._logs(parent, computed, written)

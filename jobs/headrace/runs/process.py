@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from headrace.audit.range import audited_files
-from headrace.audit.run import check_expectations, run_audit
+from headrace.audit.run import expectations_checked, run_audit
 from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.errors import FixConfigError
 from headrace.model.time import instant, render
@@ -187,8 +187,8 @@ class _Run:
         committed: list[Manifest] = []
         with ways_out(self.catalog, self.options.branch):
             if self._has_work():
-                check_expectations(self.pipeline)  # before the work that they would stop
-                committed = self._drain_input()
+                with expectations_checked(self.pipeline) as allowed:
+                    committed = self._drain_input(allowed)
         outcome = self.audited()
         if self.options.publish and outcome is not None:
             publish_range(self.catalog, outcome)
@@ -241,7 +241,7 @@ class _Run:
         """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
         return self.landing.gone(files, self._new_files(manifest, True))
 
-    def _drain_input(self) -> list[Manifest]:
+    def _drain_input(self, allowed: Callable[[], None]) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
         if self._replay is not None:
             self._begun(self._replay, claim.snapshot_id)  # who wrote the branch until now may have gone on meanwhile
@@ -260,8 +260,16 @@ class _Run:
             sweep = True  # files that a full sweep had found are below the mark of older snapshots too
         files = self._listed(head, sweep) if self._replay is None else {}
         engine = self.side.engine(attempts_of(self.catalog))
-        request = self.options.request
-        committer = Committer(engine, self.catalog, claim, head, on_commit, request=request, counted=counted)
+        committer = Committer(
+            engine,
+            self.catalog,
+            claim,
+            head,
+            on_commit,
+            request=self.options.request,
+            counted=counted,
+            allowed=allowed,
+        )
         try:
             self._epochs(committer, files)
             committer.drain()
