@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive figures test test-unit fuzz mutations images test-images images-remove check fmt clean
+.PHONY: help setup demo up down minio minio-stop archive figures test test-unit test-topology fuzz mutations images test-images images-remove check fmt clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -53,10 +53,13 @@ figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark 
 	$(BIN)/python -m scripts.figures $(ARGS)
 
 test: $(READY) ## All tests (ARGS="..." goes to pytest)
-	$(BIN)/pytest $(or $(ARGS),$(BESIDE))
+	$(BIN)/pytest -m "not topology" $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
+
+test-topology: $(READY) ## What the compose file describes, from packages: PostgreSQL, MinIO, a Spark cluster, Airflow; one DAG run (3 min)
+	$(BIN)/pytest tests/cluster/test_topology.py
 
 fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference

@@ -309,7 +309,7 @@ def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: P
     file.write_text(file.read_text().replace(known, written))
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     (tmp_path / "landing" / "clicks" / "a.json").write_text('{"user": "u", "at": "2026-01-01T00:00:00Z"}')
-    refused = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri()])
+    refused = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri(), "--executor", "local"])
     assert refused.exit_code == 10, refused.output
     assert said in refused.stderr
     assert "main" not in Catalog(open_store(tmp_path.as_uri()), "clicks").head().refs, "nothing was committed"

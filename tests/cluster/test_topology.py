@@ -24,7 +24,7 @@ from tests.airflow.subprocesses import write_pipeline
 from tests.postgres import Postgres, binaries
 from tests.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.topology]
 
 ROOT = "s3://headrace/root"
 START = datetime(2026, 11, 20, tzinfo=UTC)

@@ -12,7 +12,10 @@ from headrace.distribute.tasks.exchange import SCHEMA
 from headrace.pipeline import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from tests.process.clicks import CLICKS, FILES, land
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from tests.process.clicks import CLICKS, FILES, land, truth
+from tests.process.test_local import current
 
 pytestmark = pytest.mark.spark
 
@@ -61,3 +64,16 @@ def test_an_epoch_is_one_job_of_one_shape_and_only_blobs_cross(
     assert len(exchanges) == 1
     crossing = first[first.index(exchanges[0]) + 1]
     assert f"[{', '.join(SCHEMA.names)}]" in crossing
+
+
+def test_layers_merge_in_jobs_beside_the_epochs(
+    spark: SparkSession, tmp_path: Path, plans: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace_snapshots.format.layers.FANOUT", 2)
+    land(tmp_path)
+    assert run(tmp_path, spark, "merging") == FILES, "an epoch is one job, whatever is merged"
+    catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+    layers = catalog.manifest(catalog.head().refs["main"]).tables["state"]
+    assert len(layers) < FILES
+    assert len([plan for plan in plans if plan.count("MapInArrow") == 1]) > 0, "merges are jobs of their own"
+    assert current(CLICKS, tmp_path) == truth()

@@ -251,6 +251,7 @@ class _Run:
             committed.append(manifest)
             self.listener.committed(manifest)
 
+        self.side.begin()
         sweep = self.options.full_sweep
         counted = self.store.requests.snapshot()
         restored = restore(self.catalog, claim, self.checked, self.side.verify, self._gone)

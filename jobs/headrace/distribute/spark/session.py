@@ -3,9 +3,11 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
@@ -62,7 +64,22 @@ def spark_session(
     with starting(log):
         if log is not None:
             _launch(settings, log)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    if not is_submitted():
+        threading.Thread(target=_warm_up, args=(session,), name="warm-up", daemon=True).start()
+    return session
+
+
+def _warm_up(session: SparkSession) -> None:
+    """Let Spark start its first Python workers, which takes seconds, beside whatever comes before the first epoch."""
+    try:
+        session.range(0, 1, 1, 1).mapInArrow(_nothing, "id long").toArrow()
+    except Exception as error:  # such as a session that stops: what is wrong the first epoch says
+        logging.getLogger(__name__).debug("the first Python worker did not start: %s", error)
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def is_submitted() -> bool:

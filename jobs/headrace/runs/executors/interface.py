@@ -24,6 +24,9 @@ R = TypeVar("R")
 class ExecutorSide(Protocol):
     """What a run has of its executor, while it lasts."""
 
+    def begin(self) -> None:
+        """There will be epochs: start what takes time, beside what the run does before the first."""
+
     def engine(self, attempts: Attempts) -> "Engine":
         """A fresh engine, whose epochs get their names from ``attempts``."""
 

@@ -29,6 +29,9 @@ class OnLocal:
     store: ObjectStore
     landing: Landing
 
+    def begin(self) -> None:
+        """There is nothing to start."""
+
     def engine(self, attempts: Attempts) -> LocalEngine:
         """A fresh engine, whose epochs get their names from ``attempts``."""
         return LocalEngine(self.pipeline, self.store, self.landing, attempts)

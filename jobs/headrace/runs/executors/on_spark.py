@@ -1,5 +1,6 @@
-"""A run whose epochs are Spark jobs: its session, started at first use, since a run with nothing to do needs none."""
+"""A run whose epochs are Spark jobs: its session, started once there is something to do."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,20 +38,27 @@ class OnSpark:
     borrowed: SparkSession | None
 
     def __post_init__(self) -> None:
-        self._own: SparkSession | None = None
+        self._own: Future[SparkSession] | None = None
         self._log: Path | None = None
+
+    def begin(self) -> None:
+        """Start the session, which takes seconds, in a thread of its own."""
+        if self.borrowed is not None or self._own is not None:
+            return
+        self._log = None if is_submitted() else new_log(self.run_id)
+        self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
+        thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        self._own = thread.submit(spark_session, f"headrace {self.pipeline.name}", log=self._log)
+        thread.shutdown(wait=False)
 
     @property
     def spark(self) -> SparkSession:
-        """The session."""
+        """The session. Raises what `spark_session` raises."""
         if self.borrowed is not None:
             return self.borrowed
-        if self._own is None:
-            self._log = None if is_submitted() else new_log(self.run_id)
-            self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
-            name = f"headrace {self.pipeline.name}"
-            self._own = spark_session(name, log=self._log)
-        return self._own
+        self.begin()
+        assert self._own is not None
+        return self._own.result()
 
     def engine(self, attempts: Attempts) -> SparkEngine:
         """A fresh engine, whose epochs get their names from ``attempts``."""
@@ -78,11 +86,11 @@ class OnSpark:
             with self._log.open("a") as log:
                 log.write(redacted("".join(format_exception(error))))
             error.add_note(f"details: {self._log}")
-        if self._own is None:
+        if self._own is None or self._own.exception() is not None:  # which the run has, if it needed a session
             return
         try:
             with spark_errors():
-                self._own.stop()
+                self._own.result().stop()
         except SparkStoppedError as stopped:
             if error is None:
                 raise
