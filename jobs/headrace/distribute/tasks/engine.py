@@ -32,8 +32,8 @@ from headrace_snapshots.format.files import DataFile, Layer
 MAX_RUNS = 3
 """How often an epoch is run before a disagreement of its tasks is an error."""
 
-FOLD_BYTES = 2**26
-"""What a task of a fold holds of the files that it merges, at most about: several times as much once it is decoded."""
+FOLD_BYTES = 2**25
+"""What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
 
 
 class Runner(Protocol):

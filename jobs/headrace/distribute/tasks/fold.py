@@ -10,9 +10,12 @@ from headrace.distribute.tasks.found import Files, Folded, Message, Passed, atte
 from headrace.distribute.tasks.work import Work, file_name
 from headrace.distribute.views import newest_records
 from headrace.kernel.keys import hashes
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.state import together
 from headrace.state.files import put_rows, read_rows
 from headrace.state.groups import part_of
 from headrace.state.groups import parts as cut
+from headrace_snapshots.format.files import DataFile
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,16 @@ def _fold(work: Work, plan: FoldPlan, part: int) -> Files:
     own = cut(plan.parts)[part]
     stage = work.stages[-1]
     files = [file for file in plan.files if own.overlaps(file.groups)]
-    rows = read_rows(work.store, files, stage.pane_schema)
-    if not all(own.holds(file.groups) for file in files):
-        keys = [rows.column(name) for name in stage.keys]
-        rows = rows.filter(pa.array(part_of(hashes(keys), plan.parts) == part))
-    rows = newest_records(stage, rows)
+    held = [_own(stage, read_rows(work.store, [file], stage.pane_schema), file, plan.parts, part) for file in files]
+    rows = newest_records(stage, together(stage.pane_schema, held))
     if plan.bottom:
         rows = rows.filter(pc.invert(rows.column("is_retraction")))
     return put_rows(work.store, file_name(plan.prefix, "current", part), rows, (own.first, own.last))
+
+
+def _own(stage: CompiledStage, rows: pa.RecordBatch, file: DataFile, number: int, part: int) -> pa.RecordBatch:
+    """Those of the ``rows`` of ``file`` whose keys are in that part, out of so many."""
+    if cut(number)[part].holds(file.groups):
+        return rows
+    keys = [rows.column(name) for name in stage.keys]
+    return rows.filter(pa.array(part_of(hashes(keys), number) == part))
