@@ -15,8 +15,7 @@ from headrace.distribute.intake import check
 from headrace.distribute.tasks.exchange import Heard
 from headrace.distribute.tasks.fold import FoldPlan
 from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound, summed
-from headrace.distribute.tasks.merge import MergePlan
-from headrace.distribute.tasks.merges import Merges
+from headrace.distribute.tasks.merges import Merger, Merges
 from headrace.distribute.tasks.outcome import Outcome
 from headrace.distribute.tasks.plan import EpochPlan, shares, undivided
 from headrace.distribute.tasks.work import Work
@@ -36,21 +35,11 @@ FOLD_BYTES = 2**25
 """What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
 
 
-class Runner(Protocol):
-    """Where tasks run."""
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether they run in other processes, whose requests only they count."""
-
-    def tasks(self, size: int) -> int:
-        """How many tasks share work on so many bytes."""
+class Runner(Merger, Protocol):
+    """Where tasks run; a merge runs beside epochs, in a thread of its own."""
 
     def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
         """What the tasks of the last level say."""
-
-    def merge(self, plan: MergePlan) -> Sequence[Heard]:
-        """What the tasks of a merge say; it runs beside epochs, in a thread of its own."""
 
     def fold(self, plan: FoldPlan) -> Sequence[Heard]:
         """What the tasks of a fold say."""
