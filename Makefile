@@ -9,6 +9,8 @@ READY := .venv/headrace-ready
 STORE ?= local
 # Two processes of tests beside each other, a file to one of them, in the order of tests/conftest.py
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder
+# As setup finds it: on PATH, or what it has installed
+UV = $(or $(shell command -v uv),.headrace/uv/bin/uv)
 # A file system in memory, where there is one: on a disk the quick tests wait for it a quarter of their time
 MEMORY := $(wildcard /dev/shm)
 
@@ -16,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive figures test test-unit test-topology fuzz mutations images test-images images-remove check fmt clean
+.PHONY: help setup demo up down minio minio-stop archive diagrams figures test test-unit test-topology fuzz mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -49,6 +51,9 @@ minio-stop: $(READY) ## Stop the MinIO that `make minio` started
 archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM, if setup could not
 	$(BIN)/python -m scripts.spark_archive
 
+diagrams: $(READY) ## Write docs/protocol.md, the states of the barrier protocol, from its tables
+	$(BIN)/python -m scripts.diagrams
+
 figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark and draw docs/figures (ARGS="--executor reference": without Spark)
 	$(BIN)/python -m scripts.figures $(ARGS)
 
@@ -66,6 +71,10 @@ fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in
 
 mutations: $(READY) ## Deliberate mistakes in the kernel and around it: a case or a test must catch each of them
 	$(BIN)/python -m scripts.mutations
+
+dist: $(READY) ## Build the wheel and the sdist into dist/
+	rm -rf dist
+	$(UV) build --out-dir dist
 
 images: $(READY) ## Build the images of docker/ without a Docker engine (needs root, buildah, debootstrap; ARGS="--base IMAGE": of your own)
 	$(BIN)/python -m scripts.images build $(ARGS)
@@ -86,6 +95,10 @@ check: $(READY) ## Lint, format, types, dependency contracts
 fmt: $(READY) ## Format, and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY) ## Build the site of the documentation into .headrace/docs; a broken link is an error
+	$(BIN)/sphinx-build -q -W --keep-going -d .headrace/doctrees docs .headrace/docs
+	@echo "docs: file://$(CURDIR)/.headrace/docs/index.html"
 
 clean: ## Remove local state (stop Airflow and MinIO first: make down); keeps .venv and the cache
 	rm -rf .headrace .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

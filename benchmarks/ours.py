@@ -13,7 +13,6 @@ from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
-from headrace.read.columns import View
 from headrace.runs.options import MAIN, Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.report import Silent
@@ -96,18 +95,14 @@ def _session(run: Run) -> "SparkSession":
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
-    from headrace.read.views import files  # with DuckDB, which a run does not need
+    from headrace.read.deployment import open as open_root  # with DuckDB, which a run does not need
 
-    return folded(made, run.workload, files(made, root, View.CURRENT, MAIN))
+    return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
 
 
 def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:
     """A query that folds ``current`` from its files, as readers do."""
-    from headrace.read.views import CURRENT
+    from headrace.read.folding import newest_of
 
-    identity = ", ".join(f'"{name}"' for name in (*made.key_types, "window_start", "window_end"))
-    columns = ", ".join(f'"{name}"' for name in (*RESULTS[workload], "is_retraction", "epoch", "sequence"))
-    if workload is Workload.TWO_STAGE:
-        columns = f'"all", {columns}'
-    fold = CURRENT.format(identity=identity)
-    return f"with rows as (select {columns} from read_parquet({list(files)})) {fold}"
+    identity = (*made.key_types, "window_start", "window_end")
+    return newest_of(f"read_parquet({list(files)})", RESULTS[workload], identity)

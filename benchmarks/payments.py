@@ -2,40 +2,23 @@
 made of it.
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterCount,
-    AfterWatermark,
-    BoundedOutOfOrderness,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    Firing,
-    FixedWindows,
-    Pipeline,
-    accumulating,
-    col,
-    count,
-    sum_of,
+import headrace as hr
+from headrace import col
+
+DAY = "1d"
+
+payments = hr.parquet("landing", {"user": int, "at": datetime, "amount": int}, max_files=1, max_bytes=2**40).event_time(
+    "at", bound="10s"
 )
 
-DAY = timedelta(days=1)
-
-PAYMENTS = Pipeline(
-    name="payments",
-    source=FileSource(
-        "landing",
-        FileFormat.PARQUET,
-        {"user": DataType.INT, "at": DataType.TIMESTAMP, "amount": DataType.INT},
-        max_files=1,
-        max_bytes=2**40,
-    ),
-    event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(seconds=10))),
-    key={"user": col("user")},
-    where=FixedWindows(DAY),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=accumulating(allowed_lateness=DAY, on_time=Firing.IF_NON_EMPTY),
-    what={"payments": count(), "amount": sum_of(col("amount"))},
+PAYMENTS = hr.Pipeline(
+    "payments",
+    payments,
+    key="user",
+    what={"payments": hr.count(), "amount": col("amount").sum()},
+    where=hr.FixedWindows(DAY),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.accumulating(allowed_lateness=DAY, on_time="if_non_empty"),
 )

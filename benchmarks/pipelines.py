@@ -1,7 +1,7 @@
 """The workloads as pipelines of ours.
 
 Results come out when they change, as in Structured Streaming's update mode: ours does not repeat an unchanged one
-when its window ends (``Firing.IF_NON_EMPTY``).
+when its window ends (``on_time="if_non_empty"``).
 """
 
 from collections.abc import Callable, Mapping
@@ -10,13 +10,11 @@ from pathlib import Path
 
 from benchmarks.payments import PAYMENTS
 from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, SIZE, Side, Workload
-from headrace.model.accumulation import How
-from headrace.pipeline import (
-    BoundedOutOfOrderness,
+from headrace import (
+    Aggregation,
     Default,
-    EventTime,
-    Firing,
     FixedWindows,
+    How,
     Pipeline,
     Sessions,
     SlidingWindows,
@@ -26,7 +24,6 @@ from headrace.pipeline import (
     lit,
     retracting,
 )
-from headrace.pipeline.graph import Aggregation
 
 
 def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
@@ -43,17 +40,13 @@ def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
 
 def _reading(source: Path) -> Pipeline:
     """Payments of a folder per user and day."""
-    return replace(
-        PAYMENTS,
-        name="benchmark",
-        source=replace(PAYMENTS.source, path=f"file://{source}"),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(BOUND)),
-    )
+    files = replace(PAYMENTS.source, path=f"file://{source}")
+    return replace(PAYMENTS, name="benchmark", input=files.event_time("at", bound=BOUND))
 
 
 def _updating(how: Callable[..., How]) -> How:
     """Results when they change, and only then."""
-    return how(allowed_lateness=LATENESS, on_time=Firing.IF_NON_EMPTY)
+    return how(allowed_lateness=LATENESS, on_time="if_non_empty")
 
 
 def _fixed(daily: Pipeline) -> Pipeline:

@@ -138,7 +138,7 @@ def check_cluster(spark: Container, airflow: Container) -> None:
             root = f"s3://{BUCKET}/root"
             application = ["process", "--pipeline", PIPELINE, "--root", root, "--run-id", "check"]
             submitted = {**secret, **s3, "SPARK_DEFAULTS": settings}
-            airflow.run("spark-submit", "/opt/headrace/jobs/submit.py", *application, **submitted)
+            airflow.run("spark-submit", "/opt/headrace/jobs/headrace/application/submit.py", *application, **submitted)
             if not master.state()["completedapps"]:
                 raise CheckFailedError(f"no application ran on the cluster: {master.state()}")
         rows = _rows(airflow, HEADRACE_ROOT=root, **s3)

@@ -381,8 +381,8 @@ MUTATIONS = (
     Mutation(
         "integers wrap",
         "kernel/expressions.py",
-        "pc.multiply_checked",
-        "pc.multiply",
+        "_arithmetic(pc.multiply_checked,",
+        "_arithmetic(pc.multiply,",
         Test("tests.kernel.test_expressions", "test_integers_that_leave_64_bits_are_errors"),
     ),
     Mutation(

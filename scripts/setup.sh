@@ -48,7 +48,7 @@ find_uv() {
 python=$(find_python)
 check_java
 uv=$(find_uv "$python")
-"$uv" sync --frozen --extra postgres || fail "uv could not install what uv.lock names (its message is above)"
+"$uv" sync --frozen --all-extras || fail "uv could not install what uv.lock names (its message is above)"
 # without it everything works, and each start of Spark takes twice as long
 .venv/bin/python -m scripts.spark_archive || printf 'setup: no class-data archive of Spark (why is above); make archive tries again\n' >&2
 printf 'setup: done. Next: make demo\n'

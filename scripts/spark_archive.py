@@ -49,7 +49,14 @@ def _build(folder: Path) -> Path:
     command = [
         str(Path(sys.executable).with_name("spark-submit")),
         *("--master", "local[2]", "--driver-java-options", f"-XX:ArchiveClassesAtExit={made} -Xlog:cds=off"),
-        *(str(REPOSITORY / "jobs/submit.py"), "process", "--pipeline", str(PIPELINE), "--root", root),
+        *(
+            str(REPOSITORY / "jobs/headrace/application/submit.py"),
+            "process",
+            "--pipeline",
+            str(PIPELINE),
+            "--root",
+            root,
+        ),
         *("--run-id", "archive", "--files-per-epoch", "1", "--max-epochs", "2"),
     ]
     environment = {**os.environ, ARCHIVE_VARIABLE: "off", "PYSPARK_PYTHON": sys.executable}

@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from tests.process.executors import Executed
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
 
-settings.register_profile("unit", max_examples=5, deadline=None)  # for quick feedback; all of them in make test
+_SLOW_MACHINE = [HealthCheck.too_slow]  # which is no fault of a test's
+settings.register_profile("whole", suppress_health_check=_SLOW_MACHINE)
+settings.register_profile("unit", max_examples=5, deadline=None, suppress_health_check=_SLOW_MACHINE)  # quick feedback
+settings.load_profile("whole")
 
 # Tests run many queries once over few rows: compiling them well costs more than running them.
 os.environ.setdefault("HEADRACE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from headrace.pipeline import Accumulator, CustomCombiner, DataType, ListType
+from headrace import CustomCombiner, DataType, ListType
+from headrace.model.custom_combiners import Accumulator
 
 INT, FLOAT, STRING, TIMESTAMP = DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
 Types = Mapping[str, DataType | ListType]
@@ -42,8 +43,8 @@ class Bins(CustomCombiner):
     """How many values have each remainder: a list, and values can be taken back before they came."""
 
     number: int
-    accumulator_types = {"counts": ListType(INT), "values": INT}
-    result_type = ListType(INT)
+    accumulator_types = {"counts": list[int], "values": int}
+    result_type = list[int]
 
     def create(self) -> Accumulator:
         return {"counts": [0] * self.number, "values": 0}

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace import CustomTrigger, DataType, Progress, TriggerElement, TriggerMoment
+from headrace.model.custom_triggers import State
 from headrace.model.time import Instant
-from headrace.pipeline import CustomTrigger, DataType, Progress, State, TriggerElement, TriggerMoment
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     with SparkCluster(tmp_path, environment=minio.environment()) as cluster:
         cluster.add_workers(2, cores=1)
-        command = ["spark-submit", "--conf", "spark.executor.memory=512m", "jobs/submit.py", "process", ...]
+        command = ["spark-submit", "--conf", "spark.executor.memory=512m", ".../submit.py", "process", ...]
         driver = subprocess.Popen(command, env=cluster.environment())
         ...
         cluster.kill(cluster.workers[0])    # as if its machine had lost power

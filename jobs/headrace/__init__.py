@@ -1,3 +1,241 @@
-"""Headrace: one pipeline, in the terms of the Dataflow Model, as micro-batches, batch, backfill and replay."""
+"""Headrace: one pipeline, in the terms of the Dataflow Model, as micro-batches, batch, backfill and replay.
+
+``import headrace as hr``: everything that a pipeline's file, its tests and the readers of its results need is here.
+Each name is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace import testing
+    from headrace.model.accumulation import How, accumulating, discarding, retracting
+    from headrace.model.combiners import Aggregate, count
+    from headrace.model.custom_combiners import CustomCombiner
+    from headrace.model.custom_triggers import CustomTrigger, Progress, TriggerElement, TriggerMoment
+    from headrace.model.expr import DataType, Expr, coalesce, col, concat, greatest, if_else, least, lit
+    from headrace.model.triggers import (
+        AfterAll,
+        AfterAny,
+        AfterBytes,
+        AfterCount,
+        AfterEach,
+        AfterPattern,
+        AfterPercentileWatermark,
+        AfterProcessingTime,
+        AfterPunctuation,
+        AfterSignal,
+        AfterSynchronizedProcessingTime,
+        AfterWatermark,
+        Always,
+        DataDriven,
+        Default,
+        Never,
+        OrFinally,
+        Repeatedly,
+        Signal,
+        Trigger,
+    )
+    from headrace.model.value_types import ListType
+    from headrace.model.watermarks import Punctuated, SplitStrategy
+    from headrace.model.windows import (
+        CalendarWindows,
+        CustomWindows,
+        FixedWindows,
+        GlobalWindows,
+        MergeGroup,
+        Sessions,
+        ShiftedOutputTime,
+        SlidingWindows,
+        Window,
+        WindowFn,
+    )
+    from headrace.pipeline.expectations import Expectation, expect
+    from headrace.pipeline.graph import Aggregation, Pipeline
+    from headrace.pipeline.inputs import Deduplicate, Input
+    from headrace.pipeline.recipes import count_windows, sliding_count_windows
+    from headrace.pipeline.sources import FileSource, SparkFunction, csv, json, parquet
+    from headrace.read.deployment import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "model.accumulation": (
+        "How",
+        "accumulating",
+        "discarding",
+        "retracting",
+    ),
+    "model.combiners": (
+        "Aggregate",
+        "count",
+    ),
+    "model.custom_combiners": ("CustomCombiner",),
+    "model.custom_triggers": (
+        "CustomTrigger",
+        "Progress",
+        "TriggerElement",
+        "TriggerMoment",
+    ),
+    "model.expr": (
+        "DataType",
+        "Expr",
+        "coalesce",
+        "col",
+        "concat",
+        "greatest",
+        "if_else",
+        "least",
+        "lit",
+    ),
+    "model.triggers": (
+        "AfterAll",
+        "AfterAny",
+        "AfterBytes",
+        "AfterCount",
+        "AfterEach",
+        "AfterPattern",
+        "AfterPercentileWatermark",
+        "AfterProcessingTime",
+        "AfterPunctuation",
+        "AfterSignal",
+        "AfterSynchronizedProcessingTime",
+        "AfterWatermark",
+        "Always",
+        "DataDriven",
+        "Default",
+        "Never",
+        "OrFinally",
+        "Repeatedly",
+        "Signal",
+        "Trigger",
+    ),
+    "model.value_types": ("ListType",),
+    "model.watermarks": (
+        "Punctuated",
+        "SplitStrategy",
+    ),
+    "model.windows": (
+        "CalendarWindows",
+        "CustomWindows",
+        "FixedWindows",
+        "GlobalWindows",
+        "MergeGroup",
+        "Sessions",
+        "ShiftedOutputTime",
+        "SlidingWindows",
+        "Window",
+        "WindowFn",
+    ),
+    "pipeline.expectations": (
+        "Expectation",
+        "expect",
+    ),
+    "pipeline.graph": (
+        "Aggregation",
+        "Pipeline",
+    ),
+    "pipeline.inputs": (
+        "Deduplicate",
+        "Input",
+    ),
+    "pipeline.recipes": (
+        "count_windows",
+        "sliding_count_windows",
+    ),
+    "pipeline.sources": (
+        "FileSource",
+        "SparkFunction",
+        "csv",
+        "json",
+        "parquet",
+    ),
+    "read.deployment": ("open",),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_PACKAGES = ("testing",)
+
+__all__ = [
+    "AfterAll",
+    "AfterAny",
+    "AfterBytes",
+    "AfterCount",
+    "AfterEach",
+    "AfterPattern",
+    "AfterPercentileWatermark",
+    "AfterProcessingTime",
+    "AfterPunctuation",
+    "AfterSignal",
+    "AfterSynchronizedProcessingTime",
+    "AfterWatermark",
+    "Aggregate",
+    "Aggregation",
+    "Always",
+    "CalendarWindows",
+    "CustomCombiner",
+    "CustomTrigger",
+    "CustomWindows",
+    "DataDriven",
+    "DataType",
+    "Deduplicate",
+    "Default",
+    "Expectation",
+    "Expr",
+    "FileSource",
+    "FixedWindows",
+    "GlobalWindows",
+    "How",
+    "Input",
+    "ListType",
+    "MergeGroup",
+    "Never",
+    "OrFinally",
+    "Pipeline",
+    "Progress",
+    "Punctuated",
+    "Repeatedly",
+    "Sessions",
+    "ShiftedOutputTime",
+    "Signal",
+    "SlidingWindows",
+    "SparkFunction",
+    "SplitStrategy",
+    "Trigger",
+    "TriggerElement",
+    "TriggerMoment",
+    "Window",
+    "WindowFn",
+    "accumulating",
+    "coalesce",
+    "col",
+    "concat",
+    "count",
+    "count_windows",
+    "csv",
+    "discarding",
+    "expect",
+    "greatest",
+    "if_else",
+    "json",
+    "least",
+    "lit",
+    "open",
+    "parquet",
+    "retracting",
+    "sliding_count_windows",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"headrace.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"headrace has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(f"headrace.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -40,10 +40,28 @@ class FixDataError(HeadraceError):
     exit_code = 20
 
 
-class IntegerOverflowError(FixDataError):
-    """An integer result leaves 64 bits. It is never wrapped (semantics 12.4)."""
+class ValueOverflowError(FixDataError):
+    """A result that its type does not hold. It is never wrapped, and no digits are lost (semantics 12.4)."""
+
+    code = "data.overflow"
+
+
+class IntegerOverflowError(ValueOverflowError):
+    """An integer result leaves 64 bits."""
 
     code = "data.integer_overflow"
+
+
+class DateOverflowError(ValueOverflowError):
+    """A date leaves the years 1 to 9999."""
+
+    code = "data.date_overflow"
+
+
+class DecimalOverflowError(ValueOverflowError):
+    """A decimal leaves 38 digits, of which 9 are after the point."""
+
+    code = "data.decimal_overflow"
 
 
 class RetryError(HeadraceError):
@@ -74,3 +92,9 @@ class PipelineError(FixConfigError):
     """A mistake in a pipeline's definition, found when it is built."""
 
     code = "config.pipeline"
+
+
+class NotInstalledError(FixConfigError):
+    """A library that only some ways of using Headrace need."""
+
+    code = "config.not_installed"

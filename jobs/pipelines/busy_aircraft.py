@@ -9,74 +9,46 @@ A session ends eight hours after its last scheduled departure. Sessions are kept
 are days: what withdraws a session that a day counted always finds that day open.
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterCount,
-    AfterWatermark,
-    Aggregation,
-    BoundedOutOfOrderness,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    FixedWindows,
-    Pipeline,
-    Sessions,
-    col,
-    count,
-    expect,
-    lit,
-    max_of,
-    retracting,
-    sum_of,
-)
+import headrace as hr
+from headrace import col
 
-TWO_DAYS = timedelta(days=2)
+TWO_DAYS = "2d"
 
-busy = Pipeline(
-    name="busy_aircraft",
+flights = hr.json(
+    "landing/flights",
+    {"tailnum": str, "time_hour": datetime, "minute": int, "dep_time": int, "air_time": int},
+    max_files=10,
+).event_time(col("time_hour").plus(minutes=col("minute")), bound="4h")
+
+busy = hr.Pipeline(
+    "busy_aircraft",
+    flights,
     description="Aircraft sessions with more than two legs, by the day in which they end.",
-    source=FileSource(
-        path="landing/flights",
-        format=FileFormat.JSON,
-        schema={
-            "tailnum": DataType.STRING,
-            "time_hour": DataType.TIMESTAMP,
-            "minute": DataType.INT,
-            "dep_time": DataType.INT,
-            "air_time": DataType.INT,
-        },
-        max_files=10,
-    ),
-    event_time=EventTime(
-        col("time_hour").plus(minutes=col("minute")),
-        watermark=BoundedOutOfOrderness(timedelta(hours=4)),
-    ),
-    key={"tailnum": col("tailnum")},
+    key="tailnum",
     filter=col("dep_time").is_not_null(),
-    where=Sessions(timedelta(hours=8)),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=retracting(allowed_lateness=TWO_DAYS),
-    what={"legs": count(), "air_minutes": sum_of(col("air_time"))},
+    what={"legs": hr.count(), "air_minutes": col("air_time").sum()},
+    where=hr.Sessions("8h"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness=TWO_DAYS),
     then=(
-        Aggregation(
-            key={"sessions_of": lit("more than two legs")},
+        hr.Aggregation(
+            key={"sessions_of": hr.lit("more than two legs")},
             filter=col("legs") > 2,
-            where=FixedWindows(timedelta(days=1)),
-            when=None,
-            how=retracting(allowed_lateness=TWO_DAYS),
             what={
-                "sessions": count(),
-                "legs": sum_of(col("legs")),
-                "most_legs": max_of(col("legs")),
-                "air_minutes": sum_of(col("air_minutes")),
+                "sessions": hr.count(),
+                "legs": col("legs").sum(),
+                "most_legs": col("legs").max(),
+                "air_minutes": col("air_minutes").sum(),
             },
+            where=hr.FixedWindows("1d"),
+            how=hr.retracting(allowed_lateness=TWO_DAYS),
         ),
     ),
     expectations=(
-        expect("column_values_to_be_between", column="sessions", min_value=1),
-        expect("column_pair_values_a_to_be_greater_than_b", column_A="legs", column_B="sessions"),
-        expect("compound_columns_to_be_unique", column_list=["sessions_of", "window_start"]),
+        hr.expect("column_values_to_be_between", column="sessions", min_value=1),
+        hr.expect("column_pair_values_a_to_be_greater_than_b", column_A="legs", column_B="sessions"),
+        hr.expect("compound_columns_to_be_unique", column_list=["sessions_of", "window_start"]),
     ),
 )

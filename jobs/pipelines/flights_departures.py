@@ -11,68 +11,41 @@ delays of an hour in which every flight was cancelled are NULL. Departures befor
 Every record has an origin and a scheduled departure, so none becomes a dead letter.
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterCount,
-    AfterWatermark,
-    BoundedOutOfOrderness,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    FixedWindows,
-    Pipeline,
-    col,
-    count,
-    expect,
-    if_,
-    max_of,
-    mean_of,
-    retracting,
-    sum_of,
-)
+import headrace as hr
+from headrace import col
 
-departures = Pipeline(
-    name="flights_departures",
+flights = hr.json(
+    "landing/flights",
+    {"origin": str, "time_hour": datetime, "minute": int, "dep_time": int, "dep_delay": int},
+    max_files=10,
+).event_time(col("time_hour").plus(minutes=col("minute")), bound="4h", split="origin")
+
+departures = hr.Pipeline(
+    "flights_departures",
+    flights,
     description="Departures per origin and hour: flights, cancellations, mean and maximum departure delay.",
-    source=FileSource(
-        path="landing/flights",
-        format=FileFormat.JSON,
-        schema={
-            "origin": DataType.STRING,
-            "time_hour": DataType.TIMESTAMP,
-            "minute": DataType.INT,
-            "dep_time": DataType.INT,
-            "dep_delay": DataType.INT,
-        },
-        max_files=10,
-    ),
-    event_time=EventTime(
-        col("time_hour").plus(minutes=col("minute")),
-        watermark=BoundedOutOfOrderness(timedelta(hours=4)),
-        split=col("origin"),
-    ),
-    key={"origin": col("origin")},
-    where=FixedWindows(timedelta(hours=1)),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=retracting(allowed_lateness=timedelta(days=2)),
+    key="origin",
     what={
-        "flights": count(),
-        "cancellations": sum_of(if_(col("dep_time").is_null(), 1, 0)),
-        "mean_delay": mean_of(col("dep_delay")),
-        "max_delay": max_of(col("dep_delay")),
+        "flights": hr.count(),
+        "cancellations": hr.if_else(col("dep_time").is_null(), 1, 0).sum(),
+        "mean_delay": col("dep_delay").mean(),
+        "max_delay": col("dep_delay").max(),
     },
+    where=hr.FixedWindows("1h"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness="2d"),
     expectations=(
-        expect("column_values_to_be_in_set", column="origin", value_set=["EWR", "JFK", "LGA"]),
-        expect("column_values_to_be_between", column="flights", min_value=1, max_value=60),
-        expect(
+        hr.expect("column_values_to_be_in_set", column="origin", value_set=["EWR", "JFK", "LGA"]),
+        hr.expect("column_values_to_be_between", column="flights", min_value=1, max_value=60),
+        hr.expect(
             "column_pair_values_a_to_be_greater_than_b",
             column_A="flights",
             column_B="cancellations",
             or_equal=True,
         ),
-        expect("column_values_to_be_between", column="mean_delay", min_value=-60, max_value=24 * 60),
-        expect("column_values_to_not_be_null", view="panes", column="window_start"),
+        hr.expect("column_values_to_be_between", column="mean_delay", min_value=-60, max_value=24 * 60),
+        hr.expect("column_values_to_not_be_null", view="panes", column="window_start"),
     ),
 )

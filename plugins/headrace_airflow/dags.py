@@ -15,6 +15,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import Registered, registered_files
+from headrace.pipeline.schedules import dag_id
 from headrace.runs.options import BRANCH_NAME
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
@@ -105,7 +106,7 @@ def process_dag(registered: Registered) -> DAG:
             items={"type": "string"},
             examples=awaited,
             title="Signals",
-            description=f'Given to this run\'s first epoch: {", ".join(awaited)}; of one key only as NAME=["key"].',
+            description=f'Given to this run\'s first epoch: {", ".join(awaited)}; for one key only, as NAME=["key"].',
         )
     with _dag(
         registered,
@@ -162,7 +163,7 @@ def backfill_dag(registered: Registered) -> DAG:
             type=["null", "string"],
             pattern=_BRANCH_PATTERN,
             title="Branch",
-            description="Empty: a new branch of this run. A branch of an earlier backfill goes on where it stopped.",
+            description="Empty: a new branch for this run. A branch of an earlier backfill goes on where it stopped.",
         ),
         "executor": _executor(registered.pipeline),
         "reason": _reason(),
@@ -185,7 +186,7 @@ def _dag(
     pipeline = registered.pipeline
     about = _FAMILIES[family].__doc__ or ""
     return DAG(
-        dag_id=f"headrace_{pipeline.name}_{family}",
+        dag_id=dag_id(pipeline.name, family),
         description=pipeline.description or about.splitlines()[0],
         doc_md=f"{about}\n\n{pipeline.description}\n\nDefined in `{registered.file}`.",
         schedule=schedule,

@@ -39,7 +39,7 @@ def error_of_exit_code(exit_code: int, detail: str) -> RunError:
     remedy = _REMEDIES.get(exit_code, RetryError.remedy)
     how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal.Signals(-exit_code).name}"
     killer = "" if exit_code not in _KILLED else " (the operating system ends processes so when memory runs out)"
-    message = f"the application ended with {how}{killer} and no result; the last that it said: {detail}"
+    message = f"the application ended with {how}{killer} and no result; its last output: {detail}"
     return RunError("no_result", remedy, message)
 
 

@@ -14,6 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset, BaseHook, Context
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
+from headrace import application
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError
 from headrace.pipeline.executors import Choice, Executor
@@ -26,7 +27,7 @@ from headrace_airflow.processes import Ended, OwnProcess
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
-SUBMIT = Path(__file__).resolve().parents[2] / "jobs" / "submit.py"
+SUBMIT = Path(application.__file__).with_name("submit.py")
 _SPARK_CONF = {"spark.ui.enabled": "false"}
 
 Summary = dict[str, Any]

@@ -25,7 +25,7 @@ _ABOUT = "One writer at a time of a Headrace pipeline: keep one slot"
 
 
 class PoolError(FixConfigError):
-    """The pool that keeps two writers of one pipeline apart cannot be looked at or made, or has not one slot."""
+    """The pool that keeps two writers of one pipeline apart cannot be looked at or made, or does not have one slot."""
 
     code = "config.pool"
 

@@ -13,7 +13,7 @@ from typing import Final
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from headrace.errors import FixConfigError
-from headrace.runs.sizes import shown
+from headrace.sizes import shown
 from headrace_airflow.settings import LOCAL_MEMORY
 
 _LOOK_SECONDS: Final = 0.1

@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 from headrace.errors import FixConfigError
-from headrace.runs.sizes import size_in
+from headrace.sizes import size_in
 
 ROOT: Final = "HEADRACE_ROOT"
 SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"

@@ -149,7 +149,7 @@ class Catalog:
     def ancestry(self, snapshot_id: str, until: str | None = None) -> Iterator[Manifest]:
         """``snapshot_id`` and what came before it, newest first, down to but without ``until``.
 
-        Raises RefusedError at the end when ``until`` is no ancestor.
+        Raises RefusedError at the end when ``until`` is not an ancestor.
         """
         current: str | None = snapshot_id
         while current is not None and current != until:
@@ -157,7 +157,7 @@ class Catalog:
             yield manifest
             current = manifest.parent
         if current != until:
-            raise RefusedError(f"{until} is no ancestor of {snapshot_id} in pipeline {self.pipeline}")
+            raise RefusedError(f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}")
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether ``ancestor`` is ``descendant`` or came before it; a request for each epoch between them."""
@@ -275,7 +275,7 @@ class Catalog:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
 
         Also the way out of a damaged log: goes on from the newest entry that can be read, and gives up what is lost.
-        Raises RefusedError when ``to`` is no ancestor of the branch's head.
+        Raises RefusedError when ``to`` is not an ancestor of the branch's head.
         """
         return self._append(Rollback(branch, to), message, head=self.known_head)
 

@@ -1,8 +1,10 @@
 """Data files of snapshots: where they are, and whether they still are what was written."""
 
+from pathlib import Path
+
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import LocalStore, ObjectNotFoundError, ObjectStore
 
 
 def data_prefix(pipeline: str, epoch: int, attempt: str) -> str:
@@ -21,16 +23,36 @@ def verify(store: ObjectStore, file: DataFile) -> bytes:
         data = store.read(file.path)
     except ObjectNotFoundError as error:
         raise missing(store, file) from error
-    if len(data) != file.bytes:
-        raise _broken(store, file, f"has {len(data)} bytes, its manifest says {file.bytes}")
-    if checksum(data) != file.sha256:
-        raise _broken(store, file, "has another content than its manifest says")
+    _check(store, file, len(data), checksum(data))
     return data
+
+
+def put_under(store: ObjectStore, file: DataFile, path: Path) -> None:
+    """Let a reader of local files find ``file`` as ``path``, once its length and checksum are found right.
+
+    A copy, or a link where the store is local. Raises BrokenObjectError.
+    """
+    if not isinstance(store, LocalStore):
+        path.write_bytes(verify(store, file))
+        return
+    try:
+        size, found = store.sha256(file.path)
+    except ObjectNotFoundError as error:
+        raise missing(store, file) from error
+    _check(store, file, size, found)
+    path.symlink_to(store.root / file.path)
 
 
 def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:
     """What is wrong with ``file`` if it is gone."""
     return _broken(store, file, "is missing")
+
+
+def _check(store: ObjectStore, file: DataFile, size: int, found: str) -> None:
+    if size != file.bytes:
+        raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
+    if found != file.sha256:
+        raise _broken(store, file, "has another content than its manifest says")
 
 
 def _broken(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:

@@ -28,6 +28,6 @@ class MissingSnapshotError(RestoreError):
 
 
 class DamagedLogError(RestoreError):
-    """Entries of the catalog's log are lost, so that nobody knows where its branches are."""
+    """Entries of the catalog's log are lost, so it is not known where its branches are."""
 
     code = "restore.damaged_log"

@@ -12,24 +12,20 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 PIPELINE = '''
 """A pipeline for tests: clicks per minute."""
-from datetime import timedelta
-from headrace.pipeline import *
+from datetime import datetime
+import headrace as hr
+from headrace import col
 
-{variable} = Pipeline(
-    name="{name}",
-    source=FileSource(
-        path="landing/{name}",
-        format=FileFormat.JSON,
-        schema={{"user": DataType.STRING, "at": DataType.TIMESTAMP}},
-        {source}
-    ),
-    event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(minutes=1))),
-    key={{"user": col("user")}},
-    where=FixedWindows(timedelta(minutes=1)),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=retracting(allowed_lateness=timedelta(hours=1)),
-    what={{"clicks": count()}},
-    expectations=(expect("column_values_to_be_between", column="clicks", min_value=1, max_value={most}),),
+clicks = hr.json("landing/{name}", {{"user": str, "at": datetime}}, {source}).event_time("at", bound="1m")
+{variable} = hr.Pipeline(
+    "{name}",
+    clicks,
+    key="user",
+    what={{"clicks": hr.count()}},
+    where=hr.FixedWindows("1m"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness="1h"),
+    expectations=[hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value={most})],
     {options}
 )
 '''

@@ -48,8 +48,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks")
     write_pipeline(folder, "strict", source="max_rejected=0,")
-    write_pipeline(folder, "modest", most=1, options="executor=Executor.AUTO")
-    waiting = write_pipeline(folder, "waiting", options="executor=Executor.LOCAL")
+    write_pipeline(folder, "modest", most=1, options='executor="auto"')
+    waiting = write_pipeline(folder, "waiting", options='executor="local"')
     waiting.write_text(waiting.read_text() + WAITS.format(file=str(folder / "pids")))
     return folder
 

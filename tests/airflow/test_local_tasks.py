@@ -53,10 +53,10 @@ print(json.dumps(done))
 def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
-    write_pipeline(folder, "quick", options="executor=Executor.AUTO")
-    write_pipeline(folder, "large", options="executor=Executor.AUTO")
+    write_pipeline(folder, "quick", options='executor="auto"')
+    write_pipeline(folder, "large", options='executor="auto"')
     write_pipeline(folder, "exact", source="max_rejected=0,")
-    shot = write_pipeline(folder, "shot", options="executor=Executor.LOCAL")
+    shot = write_pipeline(folder, "shot", options='executor="local"')
     shot.write_text(shot.read_text() + SHOT)
     binary = folder / "bin" / "spark-submit"
     binary.parent.mkdir()
@@ -110,4 +110,4 @@ def test_a_process_that_is_killed_is_worth_another_attempt(done: Any) -> None:
     assert (
         "ended with signal SIGKILL (the operating system ends processes so when memory runs out)" in answer["message"]
     )
-    assert "the last that it said: shot" in answer["message"]
+    assert "its last output: shot" in answer["message"]

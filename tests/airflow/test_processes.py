@@ -179,7 +179,13 @@ def test_long_output_and_output_that_is_closed_early_are_told_whole() -> None:
 def test_a_run_ends_when_whoever_started_it_is_killed(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path, "clicks")
     file.write_text(f"{file.read_text()}\nimport os, signal\nprint(os.getpid(), flush=True)\nsignal.pause()\n")
-    submit = [sys.executable, str(REPOSITORY / "jobs/submit.py"), "process", "--pipeline", str(file)]
+    submit = [
+        sys.executable,
+        str(REPOSITORY / "jobs/headrace/application/submit.py"),
+        "process",
+        "--pipeline",
+        str(file),
+    ]
     submit += ["--root", tmp_path.as_uri(), "--run-id", "r1", "--executor=local", "--end-with-input"]
     task = f"""
 from headrace_airflow.processes import OwnProcess

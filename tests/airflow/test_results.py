@@ -96,7 +96,15 @@ def test_options_that_cannot_be_meant(wrong: dict[str, object]) -> None:
 
 def submit(root: Path, *arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "jobs" / "submit.py"), *arguments, "--root", root.as_uri(), "--run-id", "r1"],
+        [
+            sys.executable,
+            str(REPOSITORY / "jobs/headrace/application/submit.py"),
+            *arguments,
+            "--root",
+            root.as_uri(),
+            "--run-id",
+            "r1",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -127,7 +135,7 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
         raise ValueError("GET https://x?sig=hunter2hunter2 failed")
 
     monkeypatch.setitem(ACTIONS, "process", breaks)
-    program = runpy.run_path(str(REPOSITORY / "jobs" / "submit.py"))
+    program = runpy.run_path(str(REPOSITORY / "jobs/headrace/application/submit.py"))
     name = "busy_aircraft"
     exit_code = program["main"](["process", "--pipeline", name, "--root", tmp_path.as_uri(), "--run-id", "r1"])
     result = read(open_store(tmp_path.as_uri()), name, "r1")

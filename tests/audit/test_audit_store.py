@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pytest
 
+from headrace import expect
 from headrace.audit.store import (
     AuditDamagedError,
     AuditFormatError,
@@ -19,7 +20,6 @@ from headrace.audit.store import (
     write_audit,
 )
 from headrace.errors import PipelineError
-from headrace.pipeline import expect
 from headrace.pipeline.expectations import View
 from headrace_snapshots.store import MemoryStore
 

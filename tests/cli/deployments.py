@@ -10,43 +10,37 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace import Pipeline
 from headrace.model.time import instant
-from headrace.pipeline import Pipeline
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.registry import resolve
 from headrace.read.columns import View, ViewColumns
-from headrace.read.views import schema
 from headrace.sources.progress import HeldBack, Progress
 from headrace_snapshots.catalog import MAIN, Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.reading import schema
 from tests.stored_progress import written
 
 PIPELINE_FILE = '''"""A pipeline for tests: events per user and hour."""
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterCount, AfterWatermark, BoundedOutOfOrderness, DataType, EventTime, FileFormat, FileSource, FixedWindows,
-    Pipeline, col, count, retracting, sum_of,
-)
+import headrace as hr
+from headrace import col
 
-clicks = Pipeline(
-    name="clicks",
+landed = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="10m")
+clicks = hr.Pipeline(
+    "clicks",
+    landed,
     description="Clicks per user and hour.",
-    source=FileSource(
-        path="landing/clicks",
-        format=FileFormat.JSON,
-        schema={"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT},
-    ),
-    event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(minutes=10))),
-    key={"user": col("user")},
-    where=FixedWindows(timedelta(hours=1)),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=retracting(allowed_lateness=timedelta(days=1)),
-    what={"clicks": count(), "amount": sum_of(col("amount"))},
+    key="user",
+    what={"clicks": hr.count(), "amount": col("amount").sum()},
+    where=hr.FixedWindows("1h"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness="1d"),
 )
 '''
 Row = dict[str, Any]
@@ -83,9 +77,9 @@ def pane(
 class Deployment:
     """One pipeline under one root. ``reference`` names its file, as on the command line."""
 
-    def __init__(self, folder: Path, root: str | None = None) -> None:
+    def __init__(self, folder: Path, root: str | None = None, *, file_text: str = PIPELINE_FILE) -> None:
         file = folder / "clicks.py"
-        file.write_text(PIPELINE_FILE)
+        file.write_text(file_text)
         self.reference = str(file)
         self.root = (folder / "root").as_uri() if root is None else root
         self.pipeline: Pipeline = resolve(self.reference)
@@ -94,7 +88,7 @@ class Deployment:
         self.head: Manifest | None = None
         self.claim: Claim | None = None
 
-    def commit(self, **rows: Sequence[Mapping[str, Any]]) -> str:
+    def commit(self, **rows: pa.Table | Sequence[Mapping[str, Any]]) -> str:
         """Commit one epoch that adds ``rows`` to the views of those names; the snapshot's id."""
         epoch = 0 if self.head is None else self.head.epoch + 1
         snapshot = self.catalog.new_snapshot_id()
@@ -139,10 +133,13 @@ class Deployment:
         self.head = manifest
         return snapshot
 
-    def write(self, path: str, view: str, rows: Sequence[Mapping[str, Any]], epoch: int) -> DataFile:
-        """A Parquet file of a view."""
-        table = pa.Table.from_pylist(
-            [{**row, "epoch": epoch} for row in rows], schema=schema(self.pipeline, View(view))
+    def write(self, path: str, view: str, rows: pa.Table | Sequence[Mapping[str, Any]], epoch: int) -> DataFile:
+        """A Parquet file of a view; a table has its columns."""
+        columns = schema(self.pipeline, View(view))
+        table = (
+            rows.select(columns.names).cast(columns)
+            if isinstance(rows, pa.Table)
+            else pa.Table.from_pylist([{**row, "epoch": epoch} for row in rows], schema=columns)
         )
         buffer = io.BytesIO()
         pq.write_table(table, buffer)

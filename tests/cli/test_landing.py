@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import submit
+from headrace.application import submit
 from headrace.cli.commands import app
 from headrace.errors import PipelineError
 from headrace.pipeline.registry import resolve
@@ -59,7 +59,7 @@ def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> No
 def test_a_pattern_is_refused_when_the_pipeline_is_built(reference: str) -> None:
     file = Path(reference)
     file.write_text(file.read_text().replace("landing/clicks", "landing/clicks/*.json"))
-    with pytest.raises(PipelineError, match="is a pattern, and must be a prefix"):
+    with pytest.raises(PipelineError, match="that is a pattern, and a path is a prefix"):
         resolve(reference)
 
 

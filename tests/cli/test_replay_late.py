@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.commands import app
-from headrace.pipeline import FileFormat, Input, Pipeline, SlidingWindows
+from headrace.pipeline.sources import FileFormat
 from headrace.runs.late import LandedLate, LateReplayError, land_late
 from headrace.runs.restoring import InputGoneError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
+from tests.building import changed
 from tests.cli.deployments import Deployment, hour
 
 Row = dict[str, Any]
@@ -127,7 +129,7 @@ def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Depl
 @pytest.mark.parametrize("suffix", [".jsonl", "_clean.jsonl", "beef"])
 def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment, suffix: str) -> None:
     source = replace(deployment.pipeline.source, suffixes=(suffix,))
-    pipeline = replace(deployment.pipeline, source=source)
+    pipeline = changed(deployment.pipeline, source=source)
     first = deployment.commit(late=[late(raw(1))])
     second = deployment.commit(late=[late(raw(2))])
     land(deployment, pipeline)
@@ -138,7 +140,7 @@ def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Depl
 
 
 def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path: Path) -> None:
-    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
     names = [f"landing/clicks/{name}" for name in ("a.csv", "b.csv", "c.csv.gz")]
     deployment.store.write(names[0], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
     deployment.store.write(names[1], b"amount,user,at\n...\n")
@@ -158,7 +160,7 @@ def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path:
 
 
 def test_parquet_lands_as_parquet(deployment: Deployment) -> None:
-    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.PARQUET))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.PARQUET))
     text = {"user": "ann", "at": "2026-03-01T01:10:00.000001Z", "amount": 2**60}
     deployment.commit(late=[late(json.dumps(text)), late(json.dumps({**text, "amount": None}))])
     assert land(deployment, pipeline).records == 2
@@ -172,7 +174,7 @@ def test_parquet_lands_as_parquet(deployment: Deployment) -> None:
     ("suffixes", "ending"), [((".gz", ".json"), ".json"), ((".json.gz",), ".json.gz"), ((".zst", ".txt"), ".txt")]
 )
 def test_names_end_as_the_source_takes_them(deployment: Deployment, suffixes: tuple[str, ...], ending: str) -> None:
-    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, suffixes=suffixes))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, suffixes=suffixes))
     snapshot = deployment.commit(late=[late(raw(1))])
     land(deployment, pipeline)
     ((name, data),) = landed(deployment).items()
@@ -182,12 +184,12 @@ def test_names_end_as_the_source_takes_them(deployment: Deployment, suffixes: tu
 
 def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = deployment.pipeline
-    far = deployment.pipeline = replace(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
+    far = deployment.pipeline = changed(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
     deployment.commit(late=[late(raw(1))])
     with pytest.raises(LateReplayError, match="name a landing prefix"):
         land(deployment, far)
     assert land(deployment, far, to="landing/late").records == 1
-    packed = replace(pipeline, source=replace(far.source, suffixes=(".bz2",)))
+    packed = changed(pipeline, source=replace(far.source, suffixes=(".bz2",)))
     with pytest.raises(LateReplayError, match=r"takes only \.bz2"):
         land(deployment, packed, to="landing/packed")
 
@@ -213,7 +215,7 @@ def test_nothing_late_lands_nothing(deployment: Deployment) -> None:
 
 def test_a_file_appears_whole_or_not_at_all(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """CSV with two headers: the file that says that the epoch is done is created last."""
-    pipeline = replace(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
+    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=FileFormat.CSV))
     deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
     deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
     deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])
@@ -257,6 +259,6 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
 
 def test_what_comes_from_several_inputs_is_refused(deployment: Deployment) -> None:
     own = deployment.pipeline
-    united = replace(own, also=(Input("more", own.source, own.event_time),))
+    united = replace(own, also=(Input(own.source, own.event_time, "more"),))
     with pytest.raises(LateReplayError, match="several inputs"):
         land(deployment, united)

@@ -12,9 +12,9 @@ import pyspark
 import pytest
 import tenacity
 
-from headrace.read.views import read
 from scripts import sessions
 from tests.process.clicks import CLICKS, land, truth
+from tests.reading import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ import sys
 from pyspark.sql.connect.session import SparkSession
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from tests.process.clicks import CLICKS
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import tenacity
 
-from headrace.read.views import read
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from scripts.minio_server import Server, client, find_or_build, start, stop
 from tests.process.clicks import CLICKS, records, truth
+from tests.reading import read
 from tests.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
@@ -62,7 +62,13 @@ def land(first: int, last: int) -> None:
 
 def driver(cluster: SparkCluster, run_id: str, tasks: int) -> "subprocess.Popen[str]":
     submit = Path(sys.executable).with_name("spark-submit")
-    command = [submit, "--conf", "spark.executor.memory=512m", REPOSITORY / "jobs" / "submit.py", "process"]
+    command = [
+        submit,
+        "--conf",
+        "spark.executor.memory=512m",
+        REPOSITORY / "jobs/headrace/application/submit.py",
+        "process",
+    ]
     command += ["--pipeline", f"{REPOSITORY}/tests/process/clicks.py:clicks", "--root", ROOT, "--run-id", run_id]
     return subprocess.Popen(
         [*command, "--executor", "spark"],

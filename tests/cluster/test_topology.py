@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.registry import resolve
-from headrace.read.views import read
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server, client, find_or_build, start, stop
 from tests.airflow.subprocesses import write_pipeline
 from tests.postgres import Postgres, binaries
+from tests.reading import read
 from tests.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.topology]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.pipeline import FileFormat
+from headrace.pipeline.sources import FileFormat
 from tests.corpus import BrokenFile, T
 
 MANY = 20_000
@@ -99,7 +99,9 @@ OPENED: Mapping[FileFormat, list[BrokenFile]] = {
         BrokenFile(
             "a column twice", "bad.x", f"time,user,user\n{T},1,2\n".encode(), "its header names column user 2 times"
         ),
-        BrokenFile("a torn gzip header", "bad.csv.gz", gzip.compress(b"time,user\n")[:12], "it is no whole gzip file"),
+        BrokenFile(
+            "a torn gzip header", "bad.csv.gz", gzip.compress(b"time,user\n")[:12], "it is not a whole gzip file"
+        ),
         BrokenFile(
             "a header that is not UTF-8", "bad.x", b"time,user,\xff\n%s,u,1\n" % T.encode(), "its header is not UTF-8"
         ),
@@ -107,7 +109,7 @@ OPENED: Mapping[FileFormat, list[BrokenFile]] = {
             "a header field of 131,073 characters",
             "bad.x",
             f"time,user,{'a' * 131_073}\n{T},u,1\n".encode(),
-            "its header is no line of CSV (field larger than field limit (131072))",
+            "its header is not a line of CSV (field larger than field limit (131072))",
         ),
         BrokenFile(
             "a header without end", "bad.x", b"time,user," * 200_000, "its header does not end within 1048576 bytes"
@@ -120,8 +122,8 @@ _USERS: list[str | None] = ["u"] * MANY
 
 TORN: Mapping[FileFormat, list[BrokenFile]] = {
     FileFormat.JSON: [
-        BrokenFile("a torn gzip stream", "torn.json.gz", gzip.compress(_LINES)[:-2_000], "it is no whole gzip file"),
-        BrokenFile("no gzip at all", "torn.json.gz", _LINES, "it is no whole gzip file"),
+        BrokenFile("a torn gzip stream", "torn.json.gz", gzip.compress(_LINES)[:-2_000], "it is not a whole gzip file"),
+        BrokenFile("no gzip at all", "torn.json.gz", _LINES, "it is not a whole gzip file"),
     ],
     FileFormat.PARQUET: [
         BrokenFile("a torn column", "torn.parquet", torn_column("n", _USERS), ""),

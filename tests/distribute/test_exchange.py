@@ -51,7 +51,7 @@ def test_a_blob_that_is_missing_or_of_another_run_is_noticed(monkeypatch: pytest
 
 
 def test_a_task_that_says_nothing_is_missed() -> None:
-    with pytest.raises(TornExchangeError, match="task 1, of 2"):
+    with pytest.raises(TornExchangeError, match="task 1 of 2 sent nothing"):
         hear(list(say(0, 1, None, b"", {})), 2)
 
 

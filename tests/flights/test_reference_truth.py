@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from headrace import Pipeline
 from headrace.model.time import Instant, instant, to_datetime
-from headrace.pipeline import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.flights import flight_truth

@@ -13,13 +13,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from headrace.pipeline import Executor, Pipeline
+from headrace import Pipeline
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import resolve
-from headrace.read.views import read
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.results import RunResult
 from tests.flights import flight_truth
 from tests.process.executors import Executed
+from tests.reading import read
 
 SPARK = pytest.mark.spark
 DEPARTURES = resolve("flights_departures")

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headrace import Pipeline
 from headrace.distribute.local.operator import NOTHING, Operator, run_stages
 from headrace.distribute.local.values import element_rows, emitted
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline import Pipeline
 from headrace.pipeline.inputs import OWN
 from headrace.reference import Epoch, EpochResult, evaluate
 from headrace.reference.intake import Intake, Taken

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import IntegerOverflowError
+from headrace.errors import ValueOverflowError
 from headrace.kernel.aggregates import Accumulator, Elements, Part, compile_aggregates
 from headrace.kernel.groups import Groups, of_ids
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
@@ -25,6 +25,9 @@ SCHEMA = {
     "s": DataType.STRING,
     "b": DataType.BOOL,
     "t": DataType.TIMESTAMP,
+    "d": DataType.DATE,
+    "y": DataType.BYTES,
+    "m": DataType.DECIMAL,
     "j": DataType.INT,
 }
 
@@ -50,7 +53,7 @@ def expected(aggregate: Aggregate, rows: Sequence[Row], groups: int) -> list[Any
 def _combined(aggregate: Aggregate, contents: Contents) -> Any:
     try:
         return combine(aggregate, contents.net)
-    except IntegerOverflowError as error:
+    except ValueOverflowError as error:
         return error
 
 
@@ -112,7 +115,7 @@ def results(made: Accumulator, parts: Mapping[str, pa.Array]) -> list[Any]:
     """The result of each group: a value, or an error."""
     try:
         return plain(made.result(parts))
-    except IntegerOverflowError as error:
+    except ValueOverflowError as error:
         groups = len(next(iter(parts.values())))
         if groups == 1:
             return [error]
@@ -136,7 +139,7 @@ def _plain(value: Any) -> Any:
 
 def same(found: Any, wanted: Any, scale: float = 0.0) -> bool:
     """Whether two results are equal, floats nearly so; ``scale`` is the size of what was added up."""
-    if isinstance(wanted, IntegerOverflowError) or isinstance(found, IntegerOverflowError):
+    if isinstance(wanted, ValueOverflowError) or isinstance(found, ValueOverflowError):
         return str(found) == str(wanted)
     if isinstance(wanted, tuple):
         return (

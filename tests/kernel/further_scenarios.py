@@ -6,62 +6,56 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.model.expr import crc32, if_
-from headrace.model.time import Instant
-from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
-from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
     Aggregation,
-    BoundedOutOfOrderness,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     GlobalWindows,
     How,
+    Input,
     Pipeline,
     Repeatedly,
     Sessions,
     SlidingWindows,
-    TimestampCombiner,
     Trigger,
-    WindowFn,
     accumulating,
-    cast,
     col,
-    collect_of,
     count,
     discarding,
-    max_of,
-    mean_of,
-    min_of,
     retracting,
-    sum_of,
 )
+from headrace.model.accumulation import TimestampCombiner
+from headrace.model.expr import if_else
+from headrace.model.time import Instant
+from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window, WindowFn
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 from tests.own_windows import Validity
 
 VALUE, SHARE, WORD = col("value"), col("share"), col("word")
-TOTAL = DataDriven({"total": sum_of(VALUE), "n": count(VALUE), "all": count()}, (col("total") > 40) & (col("n") >= 2))
+TOTAL = DataDriven({"total": VALUE.sum(), "n": VALUE.count(), "all": count()}, (col("total") > 40) & (col("n") >= 2))
 SPREAD = DataDriven(
-    {"low": min_of(SHARE), "high": max_of(SHARE), "mean": mean_of(VALUE), "share": sum_of(SHARE)},
+    {"low": SHARE.min(), "high": SHARE.max(), "mean": VALUE.mean(), "share": SHARE.sum()},
     (col("high") - col("low") > 2.0) | (col("mean") > 30) | (col("share") == 1.5),
 )
 WORDS = DataDriven(
-    {"first": min_of(WORD), "last": max_of(WORD), "from": min_of(col("at"))},
+    {"first": WORD.min(), "last": WORD.max(), "from": col("at").min()},
     (col("first") != col("last"))
-    & (cast(col("first"), DataType.INT) < 5)
+    & (col("first").cast(DataType.INT) < 5)
     & (col("from") > datetime(1970, 1, 1, tzinfo=UTC)),
 )
 RISE = AfterPattern("ab*c", {"a": VALUE < 10, "b": VALUE > 5, "c": VALUE > 25})
 PAIR = AfterPattern("w.?w|[^wn]{2}", {"w": WORD == "x", "n": WORD.is_null()})
 GO, STOP = AfterSignal("go"), AfterSignal("stop")
-NEVER_NULL = DataDriven({"most": max_of(if_(VALUE > 30, VALUE, None))}, col("most").is_null())
+NEVER_NULL = DataDriven({"most": if_else(VALUE > 30, VALUE, None).max()}, col("most").is_null())
 
 
 @dataclass(frozen=True)
@@ -107,52 +101,58 @@ class Greedy(Validity):
 
 WHAT = {
     "elements": count(),
-    "total": sum_of(VALUE),
-    "least": min_of(VALUE),
-    "mean": mean_of(VALUE),
-    "words": collect_of(WORD),
+    "total": VALUE.sum(),
+    "least": VALUE.min(),
+    "mean": VALUE.mean(),
+    "words": WORD.collect(),
 }
 
 SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
-    "data_fixed": (FixedWindows(15), AfterWatermark(early=TOTAL, late=NEVER_NULL), retracting(25)),
-    "data_sessions": (Sessions(6), OrFinally(Repeatedly(SPREAD), TOTAL), accumulating(20)),
-    "data_sliding": (SlidingWindows(12, 6), AfterEach(SPREAD, TOTAL, AfterWatermark()), accumulating(20)),
-    "data_global": (GlobalWindows(), Repeatedly(AfterAny(WORDS, AfterCount(6))), discarding(0)),
-    "data_sessions_each": (Sessions(5), AfterEach(TOTAL, WORDS, AfterWatermark()), retracting(20)),
-    "pattern_fixed": (FixedWindows(15), AfterWatermark(early=RISE, late=AfterCount(2)), retracting(25)),
-    "pattern_sessions": (Sessions(6), Repeatedly(PAIR), accumulating(20)),
-    "pattern_each": (SlidingWindows(20, 10), AfterEach(PAIR, RISE, AfterWatermark()), discarding(30)),
+    "data_fixed": (FixedWindows("15us"), AfterWatermark(early=TOTAL, late=NEVER_NULL), retracting("25us")),
+    "data_sessions": (Sessions("6us"), OrFinally(Repeatedly(SPREAD), TOTAL), accumulating("20us")),
+    "data_sliding": (SlidingWindows("12us", "6us"), AfterEach(SPREAD, TOTAL, AfterWatermark()), accumulating("20us")),
+    "data_global": (GlobalWindows(), Repeatedly(AfterAny(WORDS, AfterCount(6))), discarding("0s")),
+    "data_sessions_each": (Sessions("5us"), AfterEach(TOTAL, WORDS, AfterWatermark()), retracting("20us")),
+    "pattern_fixed": (FixedWindows("15us"), AfterWatermark(early=RISE, late=AfterCount(2)), retracting("25us")),
+    "pattern_sessions": (Sessions("6us"), Repeatedly(PAIR), accumulating("20us")),
+    "pattern_each": (SlidingWindows("20us", "10us"), AfterEach(PAIR, RISE, AfterWatermark()), discarding("30us")),
     "kept_global": (GlobalWindows(), Repeatedly(AfterCount(2)), accumulating(keep_last=4)),
-    "kept_fixed": (FixedWindows(20), AfterWatermark(AfterCount(2), PAIR), retracting(25, keep_last=3)),
-    "signal_sessions": (Sessions(6), OrFinally(Repeatedly(AfterAny(GO, AfterCount(3))), STOP), retracting(20)),
+    "kept_fixed": (FixedWindows("20us"), AfterWatermark(AfterCount(2), PAIR), retracting("25us", keep_last=3)),
+    "signal_sessions": (Sessions("6us"), OrFinally(Repeatedly(AfterAny(GO, AfterCount(3))), STOP), retracting("20us")),
     "signal_each": (
-        FixedWindows(20),
+        FixedWindows("20us"),
         AfterEach(GO, AfterCount(2), AfterWatermark(early=GO, late=STOP)),
-        discarding(30),
+        discarding("30us"),
     ),
-    "custom_merging": (Validity(10), AfterWatermark(early=AfterCount(2), late=AfterCount(1)), retracting(20)),
-    "custom_finishing": (Validity(15), OrFinally(Repeatedly(AfterCount(2)), TOTAL), accumulating(30)),
-    "custom_growing": (Growing(8), Repeatedly(AfterAny(GO, AfterProcessingTime(5))), accumulating(25)),
+    "custom_merging": (Validity(10), AfterWatermark(early=AfterCount(2), late=AfterCount(1)), retracting("20us")),
+    "custom_finishing": (Validity(15), OrFinally(Repeatedly(AfterCount(2)), TOTAL), accumulating("30us")),
+    "custom_growing": (Growing(8), Repeatedly(AfterAny(GO, AfterProcessingTime("5us"))), accumulating("25us")),
     "custom_records": (
         Weighed(),
         AfterWatermark(late=AfterCount(2)),
-        discarding(20, timestamp=TimestampCombiner.EARLIEST),
+        discarding("20us", timestamp=TimestampCombiner.EARLIEST),
     ),
     "custom_stamped": (
         Stamped(10),
         AfterWatermark(early=AfterCount(2), late=AfterCount(1)),
-        retracting(20, timestamp=TimestampCombiner.EARLIEST),
+        retracting("20us", timestamp=TimestampCombiner.EARLIEST),
     ),
     "custom_stamped_latest": (
-        ShiftedOutputTime(Stamped(8), 3),
+        ShiftedOutputTime(Stamped(8), "3us"),
         OrFinally(Repeatedly(AfterCount(2)), TOTAL),
-        accumulating(30, timestamp=TimestampCombiner.LATEST),
+        accumulating("30us", timestamp=TimestampCombiner.LATEST),
     ),
-    "phase": (FixedWindows(10, 3, crc32(col("user")) % 7), AfterWatermark(late=AfterCount(1)), accumulating(20)),
+    "phase": (
+        FixedWindows("10us", "3us", col("user").crc32() % 7),
+        AfterWatermark(late=AfterCount(1)),
+        accumulating("20us"),
+    ),
     "phase_stamped": (
-        ShiftedOutputTime(FixedWindows(10, 3, if_(col("user") == "u3", None, crc32(col("user")) - 2**31)), 4),
+        ShiftedOutputTime(
+            FixedWindows("10us", "3us", if_else(col("user") == "u3", None, col("user").crc32() - 2**31)), "4us"
+        ),
         Default(),
-        discarding(20, timestamp=TimestampCombiner.LATEST),
+        discarding("20us", timestamp=TimestampCombiner.LATEST),
     ),
 }
 
@@ -173,8 +173,10 @@ def build(where: WindowFn, when: Trigger, how: How, bound: int = 6, then: tuple[
     columns |= {"share": DataType.FLOAT, "word": DataType.STRING}
     return Pipeline(
         name="differential",
-        source=FileSource("none", FileFormat.JSON, columns),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=bound))),
+        input=Input(
+            FileSource("none", FileFormat.JSON, columns),
+            EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=bound))),
+        ),
         key={"user": col("user")},
         filter=col("bot").is_null(),
         where=where,
@@ -215,37 +217,37 @@ def random_record(rng: random.Random, key: int, front: int) -> dict[str, Any]:
 
 def downstream(when: Trigger, how: How) -> Aggregation:
     return Aggregation(
-        key={"group": crc32(col("user")) % 5},
-        where=FixedWindows(40),
+        key={"group": col("user").crc32() % 5},
+        where=FixedWindows("40us"),
         when=when,
         how=how,
-        what={"panes": count(), "total": sum_of(col("total")), "most": max_of(col("elements"))},
+        what={"panes": count(), "total": col("total").sum(), "most": col("elements").max()},
     )
 
 
 GROWTH = AfterPattern("ab*c", {"a": col("total") < 20, "b": col("elements") == 1, "c": col("total") > 20})
 CHAINS = {
     "elided": build(
-        FixedWindows(10),
+        FixedWindows("10us"),
         AfterWatermark(AfterCount(1), AfterCount(1)),
-        retracting(25, elide_unchanged=True, timestamp=TimestampCombiner.LATEST),
+        retracting("25us", elide_unchanged=True, timestamp=TimestampCombiner.LATEST),
         then=(
             replace(
-                downstream(Repeatedly(AfterCount(2)), retracting(25, elide_unchanged=True)),
-                what={"most": max_of(col("elements"))},
+                downstream(Repeatedly(AfterCount(2)), retracting("25us", elide_unchanged=True)),
+                what={"most": col("elements").max()},
             ),
         ),
     ),
     "kept": build(
-        FixedWindows(5),
+        FixedWindows("5us"),
         AfterWatermark(AfterCount(2), AfterCount(1)),
-        discarding(25),
-        then=(downstream(Repeatedly(AfterCount(3)), accumulating(25, keep_last=4)),),
+        discarding("25us"),
+        then=(downstream(Repeatedly(AfterCount(3)), accumulating("25us", keep_last=4)),),
     ),
     "pattern": build(
-        FixedWindows(10),
-        AfterWatermark(AfterProcessingTime(5), AfterCount(1)),
-        retracting(25),
-        then=(downstream(Repeatedly(GROWTH), accumulating(25)),),
+        FixedWindows("10us"),
+        AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)),
+        retracting("25us"),
+        then=(downstream(Repeatedly(GROWTH), accumulating("25us")),),
     ),
 }

@@ -10,32 +10,29 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from headrace.distribute.local.engine import LocalEngine
-from headrace.model.time import Instant, parse
-from headrace.pipeline import (
+from headrace import (
     AfterPattern,
     AfterWatermark,
     Aggregate,
-    BoundedOutOfOrderness,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     How,
+    Input,
     Pipeline,
     Repeatedly,
     Trigger,
     accumulating,
     col,
-    collect_of,
     count,
     discarding,
-    pairs_of,
-    sum_of,
 )
-from headrace.pipeline.inputs import OWN
+from headrace.distribute.local.engine import LocalEngine
+from headrace.model.time import Duration, Instant, parse
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.inputs import OWN, EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.state.files import read_rows
@@ -43,14 +40,14 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 START = parse("2026-01-01T00:00:00Z")
-HOUR = 3_600_000_000
+HOUR = Duration(3_600_000_000)
 PATTERN = AfterPattern("ab*c", {"a": col("v") % 97 == 0, "b": col("v") % 2 == 0, "c": col("v") % 3 == 0})
 SCHEMA = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "w": DataType.INT}
 
 CASES: dict[str, tuple[Trigger, How, dict[str, Aggregate]]] = {
-    "bag": (Default(), accumulating(0), {"n": count(), "all": collect_of(col("v"))}),
-    "pattern": (AfterWatermark(early=Repeatedly(PATTERN)), discarding(0), {"n": count(), "total": sum_of(col("v"))}),
-    "join": (Default(), accumulating(0), {"pairs": pairs_of(col("v"), col("w"), "both")}),
+    "bag": (Default(), accumulating("0s"), {"n": count(), "all": col("v").collect()}),
+    "pattern": (AfterWatermark(early=Repeatedly(PATTERN)), discarding("0s"), {"n": count(), "total": col("v").sum()}),
+    "join": (Default(), accumulating("0s"), {"pairs": col("v").pairs(col("w"), "both")}),
 }
 
 
@@ -58,8 +55,9 @@ def main(case: str, root: str) -> Iterator[tuple[str, int]]:
     when, how, what = CASES[case]
     pipeline = Pipeline(
         name="hot",
-        source=FileSource("landing", FileFormat.PARQUET, SCHEMA),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(HOUR)),
+        input=Input(
+            FileSource("landing", FileFormat.PARQUET, SCHEMA), EventTime(col("at"), BoundedOutOfOrderness(HOUR))
+        ),
         key={"user": col("user")},
         where=FixedWindows(HOUR),
         when=when,

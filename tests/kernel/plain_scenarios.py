@@ -4,58 +4,59 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from headrace.model.time import Instant
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
-    Firing,
     FixedWindows,
     GlobalWindows,
     How,
+    Input,
     Pipeline,
     Repeatedly,
     Sessions,
     SlidingWindows,
     Trigger,
-    WindowFn,
     accumulating,
     col,
     count,
     discarding,
-    max_of,
-    mean_of,
-    min_of,
     retracting,
-    sum_of,
 )
+from headrace.model.accumulation import Firing
+from headrace.model.time import Instant
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import WindowFn
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 
 EARLY_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
 SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
-    "fixed_retracting": (FixedWindows(10, 3), EARLY_LATE, retracting(25)),
-    "fixed_eliding": (FixedWindows(10, 3), EARLY_LATE, retracting(25, elide_unchanged=True)),
-    "fixed_discarding_default": (FixedWindows(7), Default(), discarding(10, closing=Firing.ALWAYS)),
-    "fixed_finishing": (FixedWindows(12), AfterCount(2), accumulating(30)),
+    "fixed_retracting": (FixedWindows("10us", "3us"), EARLY_LATE, retracting("25us")),
+    "fixed_eliding": (FixedWindows("10us", "3us"), EARLY_LATE, retracting("25us", elide_unchanged=True)),
+    "fixed_discarding_default": (FixedWindows("7us"), Default(), discarding("10us", closing=Firing.ALWAYS)),
+    "fixed_finishing": (FixedWindows("12us"), AfterCount(2), accumulating("30us")),
     "fixed_processing_time": (
-        FixedWindows(15),
-        AfterWatermark(early=AfterProcessingTime(30, align=20), late=AfterProcessingTime(10)),
-        discarding(20, on_time=Firing.IF_NON_EMPTY),
+        FixedWindows("15us"),
+        AfterWatermark(early=AfterProcessingTime("30us", align="20us"), late=AfterProcessingTime("10us")),
+        discarding("20us", on_time=Firing.IF_NON_EMPTY),
     ),
-    "sliding_accumulating": (SlidingWindows(12, 5, 1), AfterWatermark(early=AfterCount(3)), accumulating(0)),
-    "sliding_gaps": (SlidingWindows(3, 5), AfterWatermark(late=AfterCount(2)), retracting(15)),
-    "sessions_retracting": (Sessions(6), EARLY_LATE, retracting(20)),
-    "sessions_finishing": (Sessions(5), AfterWatermark(early=AfterCount(2)), accumulating(25)),
-    "sessions_touching": (Sessions(4, touching_merges=True), Default(), discarding(8)),
-    "sessions_count": (Sessions(6), AfterCount(3), retracting(15)),
-    "sessions_processing_time": (Sessions(6), Repeatedly(AfterProcessingTime(25)), retracting(10)),
-    "global_count": (GlobalWindows(), Repeatedly(AfterCount(4)), discarding(0)),
+    "sliding_accumulating": (
+        SlidingWindows("12us", "5us", "1us"),
+        AfterWatermark(early=AfterCount(3)),
+        accumulating("0s"),
+    ),
+    "sliding_gaps": (SlidingWindows("3us", "5us"), AfterWatermark(late=AfterCount(2)), retracting("15us")),
+    "sessions_retracting": (Sessions("6us"), EARLY_LATE, retracting("20us")),
+    "sessions_finishing": (Sessions("5us"), AfterWatermark(early=AfterCount(2)), accumulating("25us")),
+    "sessions_touching": (Sessions("4us", touching_merges=True), Default(), discarding("8us")),
+    "sessions_count": (Sessions("6us"), AfterCount(3), retracting("15us")),
+    "sessions_processing_time": (Sessions("6us"), Repeatedly(AfterProcessingTime("25us")), retracting("10us")),
+    "global_count": (GlobalWindows(), Repeatedly(AfterCount(4)), discarding("0s")),
 }
 
 
@@ -63,12 +64,14 @@ def build(where: WindowFn, when: Trigger, how: How) -> Pipeline:
     value = col("value")
     return Pipeline(
         name="differential",
-        source=FileSource(
-            "none",
-            FileFormat.JSON,
-            {"user": DataType.STRING, "value": DataType.INT, "at": DataType.TIMESTAMP, "bot": DataType.BOOL},
+        input=Input(
+            FileSource(
+                "none",
+                FileFormat.JSON,
+                {"user": DataType.STRING, "value": DataType.INT, "at": DataType.TIMESTAMP, "bot": DataType.BOOL},
+            ),
+            EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=6))),
         ),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=6))),
         key={"user": col("user")},
         filter=col("bot").is_null(),
         where=where,
@@ -76,10 +79,10 @@ def build(where: WindowFn, when: Trigger, how: How) -> Pipeline:
         how=how,
         what={
             "elements": count(),
-            "total": sum_of(value),
-            "least": min_of(value),
-            "most": max_of(value),
-            "mean": mean_of(value),
+            "total": value.sum(),
+            "least": value.min(),
+            "most": value.max(),
+            "mean": value.mean(),
         },
         allow_finishing=True,
     )

@@ -1,6 +1,8 @@
 """Every combiner on Arrow equals the reference: in bundles, gathered in any grouping, with values withdrawn."""
 
 import math
+from datetime import date
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -15,25 +17,7 @@ from headrace.errors import IntegerOverflowError, PipelineError
 from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpacked
 from headrace.kernel.groups import Groups
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.combiners import (
-    Aggregate,
-    Combiner,
-    approx_distinct_of,
-    collect_of,
-    count,
-    custom_of,
-    distinct_of,
-    first_of,
-    last_of,
-    max_of,
-    mean_of,
-    min_of,
-    pairs_of,
-    quantile_of,
-    sum_of,
-    top_of,
-    variance_of,
-)
+from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expr import Column, col
 from tests.kernel.folding import (
     SCHEMA,
@@ -55,30 +39,37 @@ EXTREMES = [*INTEGERS, 2**62, 2**63 - 1, -(2**63), -(2**63) + 1]
 FRACTIONS = [0.0, -0.0, 0.25, 0.5, -3.5, 1024.75, None]
 EVERY_FLOAT = [*FRACTIONS, math.nan, math.inf, -math.inf]
 STRINGS = ["", "a", "b", "ab", "ü", "\U0001f30a", "\uffff", "z" * 20, None]
+DECIMALS = [None, *map(Decimal, ("0", "0.01", "0.02", "-7.5", "19.99", "1e-9", "123456789.5"))]
+EXTREME_DECIMALS = [*DECIMALS, *(Decimal(f"{sign}{10**38 - 1}e-9") for sign in "+-"), Decimal("5e28"), Decimal("1e28")]
 GROUPS = 5
 
 WHAT: dict[str, Aggregate] = {
     "elements": count(),
-    **{f"known {name}": count(col(name)) for name in SCHEMA},
-    "sum of integers": sum_of(col("i")),
-    "sum of floats": sum_of(col("x")),
-    "mean of integers": mean_of(col("i")),
-    "mean of floats": mean_of(col("x")),
-    **{f"{make.__name__} {name}": make(col(name)) for name in "ixsbt" for make in (min_of, max_of, first_of, last_of)},
-    **{f"{make.__name__} {name}": make(col(name)) for name in "ixsbt" for make in (collect_of, distinct_of)},
-    **{f"approx {name}": approx_distinct_of(col(name)) for name in "ixsbt"},
-    **{f"top {k} {name}": top_of(col(name), k) for k, name in ((1, "i"), (2, "x"), (3, "s"), (2, "t"))},
-    **{f"quantile {q} {name}": quantile_of(col(name), q) for q in (0.0, 0.1, 1.0) for name in "ix"},
-    **{f"pairs {outer}": pairs_of(col("s"), col("t"), outer) for outer in ("none", "left", "right", "both")},
-    "span": custom_of(Span(), col("j")),
-    "bins": custom_of(Bins(3), col("j")),
-    "longest": custom_of(Longest(), col("s")),
-    "until": custom_of(Until(100), col("t")),
+    **{f"known {name}": col(name).count() for name in SCHEMA},
+    "sum of integers": col("i").sum(),
+    "sum of floats": col("x").sum(),
+    "sum of decimals": col("m").sum(),
+    "mean of decimals": col("m").mean(),
+    "mean of integers": col("i").mean(),
+    "mean of floats": col("x").mean(),
+    **{f"{how} {name}": getattr(col(name), how)() for name in "ixsbtdym" for how in ("min", "max", "first", "last")},
+    **{f"{how} {name}": getattr(col(name), how)() for name in "ixsbtdym" for how in ("collect", "distinct")},
+    **{f"approx {name}": col(name).approx_distinct() for name in "ixsbtdym"},
+    **{
+        f"top {k} {name}": col(name).top(k)
+        for k, name in ((1, "i"), (2, "x"), (3, "s"), (2, "t"), (2, "d"), (1, "y"), (3, "m"))
+    },
+    **{f"quantile {q} {name}": col(name).quantile(q) for q in (0.0, 0.1, 1.0) for name in "ixm"},
+    **{f"pairs {outer}": col("s").pairs(col("t"), outer) for outer in ("none", "left", "right", "both")},
+    "span": col("j").combine(Span()),
+    "bins": col("j").combine(Bins(3)),
+    "longest": col("s").combine(Longest()),
+    "until": col("t").combine(Until(100)),
 }
 
 
 def random_rows(rng: Random, *, withdrawable: bool, floats: list[Any] = EVERY_FLOAT) -> list[Row]:
-    integers = rng.choice([INTEGERS, EXTREMES])
+    integers, decimals = rng.choice([INTEGERS, EXTREMES]), rng.choice([DECIMALS, EXTREME_DECIMALS])
     rows: list[Row] = []
     for _ in range(rng.choice([0, 1, 5, 40])):
         came = [row for row in rows if row.sign > 0]
@@ -92,6 +83,9 @@ def random_rows(rng: Random, *, withdrawable: bool, floats: list[Any] = EVERY_FL
             "s": rng.choice(STRINGS),
             "b": rng.choice([True, False, None]),
             "t": rng.choice([None, 0, -1, 10**15 + rng.randrange(3)]),
+            "d": rng.choice([None, date.min, date(1969, 12, 31), date(2013, 1, 1 + rng.randrange(3)), date.max]),
+            "y": rng.choice([None, b"", b"a", b"\xff", b"a\x00", b"b" * 20]),
+            "m": rng.choice(decimals),
             "j": rng.choice(INTEGERS),
         }
         sign = -1 if withdrawable and rng.random() < 0.2 else 1
@@ -134,7 +128,7 @@ def test_values_can_be_withdrawn_also_before_they_come(seed: int) -> None:
 def test_users_combiners_of_floats(seed: int, withdrawable: bool) -> None:
     rng = Random(seed)
     rows = random_rows(rng, withdrawable=withdrawable, floats=[0.5, 1.25, -3.0, None])
-    check(custom_of(Nearness(), col("x")), rows, rng, withdrawable=withdrawable)
+    check(col("x").combine(Nearness()), rows, rng, withdrawable=withdrawable)
 
 
 # --- the last elements
@@ -198,11 +192,11 @@ def one(aggregate: Aggregate, values: list[Any], *, signs: list[int] | None = No
 
 def test_only_a_final_total_that_leaves_64_bits_is_an_error() -> None:
     top = 2**63 - 1
-    assert one(sum_of(col("i")), [top, top, -top], cut=2) == top
-    assert one(sum_of(col("i")), [-(2**63)], signs=[-1]) is not None
-    assert one(sum_of(col("i")), [-(2**63), -(2**63)], signs=[1, -1], cut=1) == 0
-    assert one(mean_of(col("i")), [top] * 4, cut=2) == float(top)
-    found = one(sum_of(col("i")), [top, 1], cut=1)
+    assert one(col("i").sum(), [top, top, -top], cut=2) == top
+    assert one(col("i").sum(), [-(2**63)], signs=[-1]) is not None
+    assert one(col("i").sum(), [-(2**63), -(2**63)], signs=[1, -1], cut=1) == 0
+    assert one(col("i").mean(), [top] * 4, cut=2) == float(top)
+    found = one(col("i").sum(), [top, 1], cut=1)
     assert isinstance(found, IntegerOverflowError)
     assert found.code == "data.integer_overflow"
     assert str(2**63) in str(found)
@@ -215,23 +209,23 @@ def test_variance_of_integers_is_exact_where_the_mean_is_large(base: int, signs:
     there = values if signs is None else [base + i for i in (1, 0, 6, 2)]
     mean = sum(v - base for v in there) / len(there)
     wanted = sum((v - base - mean) ** 2 for v in there) / len(there)
-    assert one(variance_of(col("i")), values, signs=signs, cut=5) == pytest.approx(wanted, rel=1e-9)
+    assert one(col("i").variance(), values, signs=signs, cut=5) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_variance_of_integers_over_all_64_bits() -> None:
-    found = one(variance_of(col("i")), [2**63 - 1, -(2**63)] * 50, cut=31)
+    found = one(col("i").variance(), [2**63 - 1, -(2**63)] * 50, cut=31)
     assert found == pytest.approx((2.0**63 - 0.5) ** 2, rel=1e-9)
 
 
 def test_variance_of_integers_that_are_all_but_equal() -> None:
     values = [2**62 + 300] * 999 + [2**62 + 301]
-    assert one(variance_of(col("i")), values, cut=500) == pytest.approx(0.001 * 0.999, rel=1e-9)
+    assert one(col("i").variance(), values, cut=500) == pytest.approx(0.001 * 0.999, rel=1e-9)
 
 
 def test_variance_where_what_is_withdrawn_has_not_come() -> None:
     k = 2**60
     for cut in (0, 1, 2):
-        found = one(variance_of(col("i")), [3 * k, 4 * k, 5 * k], signs=[1, 1, -1], cut=cut)
+        found = one(col("i").variance(), [3 * k, 4 * k, 5 * k], signs=[1, 1, -1], cut=cut)
         assert found == pytest.approx((k**2 + (2 * k) ** 2 - (3 * k) ** 2) / 1, rel=1e-9)
 
 
@@ -241,7 +235,7 @@ def test_variance(seed: int, withdrawable: bool, base: float) -> None:
     rng = Random(seed)
     floats = [base + rng.random() for _ in range(9)]
     rows = random_rows(rng, withdrawable=withdrawable, floats=[*floats, None])
-    for aggregate in (variance_of(col("x")), variance_of(col("j"))):
+    for aggregate in (col("x").variance(), col("j").variance()):
         made = accumulator(aggregate, withdrawable=withdrawable)
         parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made.parts}
         for found, value in zip(results(made, parts), expected(aggregate, rows, GROUPS), strict=True):
@@ -251,35 +245,35 @@ def test_variance(seed: int, withdrawable: bool, base: float) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_floats_that_are_not_finite(value: float) -> None:
-    assert one(sum_of(col("x")), [value, 4.0, value], signs=[1, 1, -1], cut=1) == 4.0
-    assert one(mean_of(col("x")), [value, 4.0, value], signs=[1, 1, -1], cut=1) == 4.0
-    assert math.isnan(one(variance_of(col("x")), [value, 1.0]))
-    assert one(variance_of(col("x")), [value, 1.0, value, 3.0], signs=[-1, 1, 1, 1], cut=1) == 1.0
+    assert one(col("x").sum(), [value, 4.0, value], signs=[1, 1, -1], cut=1) == 4.0
+    assert one(col("x").mean(), [value, 4.0, value], signs=[1, 1, -1], cut=1) == 4.0
+    assert math.isnan(one(col("x").variance(), [value, 1.0]))
+    assert one(col("x").variance(), [value, 1.0, value, 3.0], signs=[-1, 1, 1, 1], cut=1) == 1.0
 
 
 def test_zeros_are_one_value_and_so_is_nan() -> None:
     zeros = [0.0, -0.0, math.nan, -math.nan, float("nan")]
-    assert one(distinct_of(col("x")), zeros, cut=1) == 2
-    assert one(approx_distinct_of(col("x")), zeros, cut=1) == 2
-    assert str(one(min_of(col("x")), [-0.0])) == "0.0"
-    assert str(one(sum_of(col("x")), [-0.0])) == "0.0"
+    assert one(col("x").distinct(), zeros, cut=1) == 2
+    assert one(col("x").approx_distinct(), zeros, cut=1) == 2
+    assert str(one(col("x").min(), [-0.0])) == "0.0"
+    assert str(one(col("x").sum(), [-0.0])) == "0.0"
 
 
 def test_integers_beyond_2_to_the_53_are_told_apart() -> None:
     near = [2**53, 2**53 + 1, 2**62 + 1, 2**62]
-    assert one(collect_of(col("i")), near, cut=2) == tuple(sorted(near))
-    assert one(quantile_of(col("i"), 0.5), near, cut=2) == 2**53 + 1
-    assert one(top_of(col("i"), 1), near, cut=2) == (2**62 + 1,)
+    assert one(col("i").collect(), near, cut=2) == tuple(sorted(near))
+    assert one(col("i").quantile(0.5), near, cut=2) == 2**53 + 1
+    assert one(col("i").top(1), near, cut=2) == (2**62 + 1,)
 
 
 @pytest.mark.parametrize("signs", [None, [1] * 100])
 def test_a_quantile_is_the_decimal_as_it_is_written(signs: list[int] | None) -> None:
     assert 0.07 * 100 > 7
-    assert one(quantile_of(col("i"), 0.07), list(range(1, 101)), signs=signs, cut=40) == 7
+    assert one(col("i").quantile(0.07), list(range(1, 101)), signs=signs, cut=40) == 7
 
 
 def test_an_aggregate_of_nothing_is_its_identity() -> None:
-    for aggregate in [*WHAT.values(), variance_of(col("i")), variance_of(col("x"))]:
+    for aggregate in [*WHAT.values(), col("i").variance(), col("x").variance()]:
         for withdrawable in (False, True):
             made = accumulator(aggregate, withdrawable=withdrawable)
             nothing = {part.name: pa.nulls(2, part.type) for part in made.parts}
@@ -302,7 +296,7 @@ def test_the_types_of_results() -> None:
 
 def test_parts_are_named_after_the_place_of_their_aggregate() -> None:
     made = compile_aggregates(
-        {"m": mean_of(col("i")), "p": pairs_of(col("s"), col("t"))}, SCHEMA, withdrawable=False, all_kept=False
+        {"m": col("i").mean(), "p": col("s").pairs(col("t"))}, SCHEMA, withdrawable=False, all_kept=False
     )
     assert [part.name for one in made.values() for part in one.parts] == [
         "_a0_sum", "_a0_count", "_a1_left", "_a1_right",
@@ -328,7 +322,7 @@ def test_parts_are_plain_data_that_files_of_parquet_hold() -> None:
     records = [{"i": top - g, "x": g - 0.5, "s": str(g), "b": True, "t": g, "j": g} for g in range(3)]
     rows = [Row(g, record) for g, record in enumerate(records) for _ in range(3)]
     for withdrawable in (False, True):
-        for aggregate in [*WHAT.values(), variance_of(col("i")), variance_of(col("x"))]:
+        for aggregate in [*WHAT.values(), col("i").variance(), col("x").variance()]:
             parts = accumulator(aggregate, withdrawable=withdrawable).parts
             table = pa.table({part.name: folded(part, rows, 4, withdrawable=withdrawable) for part in parts})
             sink = pa.BufferOutputStream()
@@ -338,6 +332,6 @@ def test_parts_are_plain_data_that_files_of_parquet_hold() -> None:
 
 def test_errors_of_users_combiners_name_them() -> None:
     with pytest.raises(PipelineError, match=r"Refusing.*could not add values.*bad luck"):
-        one(custom_of(Refusing(), col("i")), [1, 13])
+        one(col("i").combine(Refusing()), [1, 13])
     with pytest.raises(PipelineError, match=r"Refusing.*could not give a result.*bad luck"):
-        one(custom_of(Refusing(late=True), col("i")), [1, 13])
+        one(col("i").combine(Refusing(late=True)), [1, 13])

@@ -12,47 +12,32 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.distribute.local.engine import LocalEngine
-from headrace.model.time import Instant, parse
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
     Aggregate,
     Aggregation,
-    BoundedOutOfOrderness,
     DataType,
     Deduplicate,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     How,
+    Input,
     Pipeline,
     Sessions,
     SlidingWindows,
-    WindowFn,
     accumulating,
-    approx_distinct_of,
-    cast,
     col,
-    collect_of,
     count,
-    custom_of,
     discarding,
-    distinct_of,
-    first_of,
-    last_of,
-    max_of,
-    mean_of,
-    min_of,
-    pairs_of,
-    quantile_of,
     retracting,
-    sum_of,
-    top_of,
-    variance_of,
 )
-from headrace.pipeline.inputs import OWN
+from headrace.distribute.local.engine import LocalEngine
+from headrace.model.time import Duration, Instant, parse
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import WindowFn
+from headrace.pipeline.inputs import OWN, EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.sources.planning import InputFile
@@ -62,7 +47,7 @@ from headrace_snapshots.store import MemoryStore
 from tests.own_combiners import Span
 
 START = parse("2026-01-01T00:00:00Z")
-SECOND = 1_000_000
+SECOND = Duration(1_000_000)
 ROWS = 2_000
 KEYS = 0.1
 """As many keys as this share of the rows: whoever does something for each key is found as well."""
@@ -76,23 +61,23 @@ SCHEMA = {
     "s": DataType.STRING,
     "ok": DataType.BOOL,
 }
-FEW: Mapping[str, Aggregate] = {"n": count(), "total": sum_of(col("v"))}
+FEW: Mapping[str, Aggregate] = {"n": count(), "total": col("v").sum()}
 EVERY: Mapping[str, Aggregate] = {
     "n": count(),
-    "total": sum_of(col("v")),
-    "weight": sum_of(col("x")),
-    "low": min_of(col("x")),
-    "high": max_of(col("s")),
-    "mean": mean_of(col("v")),
-    "spread": variance_of(col("v")),
-    "first": first_of(col("s")),
-    "last": last_of(col("v")),
-    "all": collect_of(col("v")),
-    "best": top_of(col("v"), 2),
-    "different": distinct_of(col("s")),
-    "about": approx_distinct_of(col("s")),
-    "median": quantile_of(col("x"), 0.5),
-    "pairs": pairs_of(col("v"), col("s"), "both"),
+    "total": col("v").sum(),
+    "weight": col("x").sum(),
+    "low": col("x").min(),
+    "high": col("s").max(),
+    "mean": col("v").mean(),
+    "spread": col("v").variance(),
+    "first": col("s").first(),
+    "last": col("v").last(),
+    "all": col("v").collect(),
+    "best": col("v").top(2),
+    "different": col("s").distinct(),
+    "about": col("s").approx_distinct(),
+    "median": col("x").quantile(0.5),
+    "pairs": col("v").pairs(col("s"), "both"),
 }
 EARLY_AND_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
 
@@ -102,8 +87,7 @@ def pipeline(
 ) -> Pipeline:
     return Pipeline(
         name="calls",
-        source=FileSource("landing", kind, SCHEMA),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(5 * SECOND)),
+        input=Input(FileSource("landing", kind, SCHEMA), EventTime(col("at"), BoundedOutOfOrderness(5 * SECOND))),
         key={"user": col("user")},
         where=where,
         when=EARLY_AND_LATE,
@@ -190,13 +174,17 @@ def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
 
 
 TWO_STAGES = Aggregation(
-    {"total": col("total") % 100}, FixedWindows(60 * SECOND), EARLY_AND_LATE, retracting(60 * SECOND), {"n": count()}
+    key={"total": col("total") % 100},
+    where=FixedWindows(60 * SECOND),
+    when=EARLY_AND_LATE,
+    how=retracting(60 * SECOND),
+    what={"n": count()},
 )
 PIPELINES = {
     "json": pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), kind=FileFormat.JSON),
     "csv": pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), kind=FileFormat.CSV),
     "parquet": pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND)),
-    "filtered": pipeline(FixedWindows(10 * SECOND), discarding(0), filter=col("v") >= 0),
+    "filtered": pipeline(FixedWindows(10 * SECOND), discarding("0s"), filter=col("v") >= 0),
     "sliding": pipeline(SlidingWindows(20 * SECOND, 10 * SECOND), retracting(60 * SECOND)),
     "sessions": pipeline(Sessions(3 * SECOND), retracting(60 * SECOND)),
     "every combiner": pipeline(FixedWindows(10 * SECOND), retracting(60 * SECOND), EVERY),
@@ -205,17 +193,21 @@ PIPELINES = {
     "every combiner, withdrawn": pipeline(
         FixedWindows(10 * SECOND),
         retracting(60 * SECOND),
-        {"v": sum_of(col("v")), "x": sum_of(col("x")), "s": max_of(col("s"))},
+        {"v": col("v").sum(), "x": col("x").sum(), "s": col("s").max()},
         then=(
             Aggregation(
-                {"group": col("v") % 100}, FixedWindows(60 * SECOND), EARLY_AND_LATE, retracting(60 * SECOND), EVERY
+                key={"group": col("v") % 100},
+                where=FixedWindows(60 * SECOND),
+                when=EARLY_AND_LATE,
+                how=retracting(60 * SECOND),
+                what=EVERY,
             ),
         ),
     ),
     "duplicates": pipeline(
         FixedWindows(10 * SECOND),
         accumulating(60 * SECOND),
-        deduplicate=Deduplicate(cast(col("id"), DataType.STRING), 60 * SECOND),
+        deduplicate=Deduplicate(col("id").cast(DataType.STRING), 60 * SECOND),
     ),
 }
 
@@ -232,5 +224,5 @@ def test_calls_do_not_grow_with_rows(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 def test_what_users_write_is_called_for_each_row() -> None:
     """As this count of calls notices."""
-    own = pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), {"span": custom_of(Span(), col("v"))})
+    own = pipeline(FixedWindows(10 * SECOND), accumulating(60 * SECOND), {"span": col("v").combine(Span())})
     assert calls_of(own, 8 * ROWS) > 4 * calls_of(own, ROWS)

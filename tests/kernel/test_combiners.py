@@ -8,40 +8,27 @@ from typing import Any
 
 import pytest
 
-from headrace.model.panes import Pane
-from headrace.model.time import Instant
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
     Aggregate,
     Aggregation,
-    BoundedOutOfOrderness,
     DataType,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
+    Input,
     Pipeline,
     Sessions,
-    WindowFn,
-    approx_distinct_of,
     col,
-    collect_of,
     count,
-    custom_of,
-    distinct_of,
-    first_of,
-    last_of,
-    max_of,
-    mean_of,
-    min_of,
-    pairs_of,
-    quantile_of,
     retracting,
-    sum_of,
-    top_of,
-    variance_of,
 )
+from headrace.model.panes import Pane
+from headrace.model.time import Instant
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import WindowFn
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, run_pipeline
 from tests.kernel.differential import Found, run_on_kernel
 from tests.own_combiners import Bins, Longest, Nearness, Span, Until
@@ -57,28 +44,28 @@ def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
     w, x, s = col(whole), col(fraction), col(text)
     return {
         "n": count(),
-        "known": count(w),
-        "total": sum_of(w),
-        "weight": sum_of(x),
-        "low": min_of(w),
-        "high": max_of(s),
-        "mean": mean_of(w),
-        "spread": variance_of(w),
-        "spread_float": variance_of(x),
-        "first": first_of(s),
-        "last": last_of(w),
-        "all": collect_of(w),
-        "names": collect_of(s),
-        "best": top_of(w, 2),
-        "different": distinct_of(s),
-        "about": approx_distinct_of(s),
-        "median": quantile_of(w, 0.5),
-        "p90": quantile_of(x, 0.9),
-        "pairs": pairs_of(w, s, "both"),
-        "span": custom_of(Span(), w),
-        "bins": custom_of(Bins(4), w),
-        "nearness": custom_of(Nearness(), x),
-        "longest": custom_of(Longest(), s),
+        "known": w.count(),
+        "total": w.sum(),
+        "weight": x.sum(),
+        "low": w.min(),
+        "high": s.max(),
+        "mean": w.mean(),
+        "spread": w.variance(),
+        "spread_float": x.variance(),
+        "first": s.first(),
+        "last": w.last(),
+        "all": w.collect(),
+        "names": s.collect(),
+        "best": w.top(2),
+        "different": s.distinct(),
+        "about": s.approx_distinct(),
+        "median": w.quantile(0.5),
+        "p90": x.quantile(0.9),
+        "pairs": w.pairs(s, "both"),
+        "span": w.combine(Span()),
+        "bins": w.combine(Bins(4)),
+        "nearness": x.combine(Nearness()),
+        "longest": s.combine(Longest()),
     }
 
 
@@ -86,12 +73,14 @@ def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, ke
     columns = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "x": DataType.FLOAT}
     return Pipeline(
         name="combiners",
-        source=FileSource("none", FileFormat.JSON, {**columns, "s": DataType.STRING}),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=8))),
+        input=Input(
+            FileSource("none", FileFormat.JSON, {**columns, "s": DataType.STRING}),
+            EventTime(col("at"), BoundedOutOfOrderness(timedelta(microseconds=8))),
+        ),
         key={"user": col("user")},
         where=where,
         when=EARLY,
-        how=retracting(20, keep_last=keep_last),
+        how=retracting("20us", keep_last=keep_last),
         what=what,
         then=then,
     )
@@ -129,13 +118,19 @@ def assert_all_same(found: Sequence[Found], expected: Sequence[EpochResult]) -> 
 
 
 STAGES = {
-    "merged over epochs": pipeline(FixedWindows(10), every("v", "x", "s")),
-    "of the last elements": pipeline(FixedWindows(20), every("v", "x", "s"), keep_last=3),
-    "merged over sessions": pipeline(Sessions(2), every("v", "x", "s")),
+    "merged over epochs": pipeline(FixedWindows("10us"), every("v", "x", "s")),
+    "of the last elements": pipeline(FixedWindows("20us"), every("v", "x", "s"), keep_last=3),
+    "merged over sessions": pipeline(Sessions("2us"), every("v", "x", "s")),
     "withdrawn": pipeline(
-        FixedWindows(5),
-        {"v": sum_of(col("v")), "x": sum_of(col("x")), "s": max_of(col("s"))},
-        Aggregation({"s": col("s")}, FixedWindows(20), EARLY, retracting(40), every("v", "x", "user")),
+        FixedWindows("5us"),
+        {"v": col("v").sum(), "x": col("x").sum(), "s": col("s").max()},
+        Aggregation(
+            key={"s": col("s")},
+            where=FixedWindows("20us"),
+            when=EARLY,
+            how=retracting("40us"),
+            what=every("v", "x", "user"),
+        ),
     ),
 }
 
@@ -151,10 +146,12 @@ def test_combiners_equal_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_can_be_withdrawn(value: float) -> None:
-    what = {"x": sum_of(col("x")), "v": max_of(col("v"))}
-    totals = {"weight": sum_of(col("x")), "mean": mean_of(col("x"))}
+    what = {"x": col("x").sum(), "v": col("v").max()}
+    totals = {"weight": col("x").sum(), "mean": col("x").mean()}
     tested = pipeline(
-        FixedWindows(5), what, Aggregation({"v": col("v")}, FixedWindows(20), EARLY, retracting(40), totals)
+        FixedWindows("5us"),
+        what,
+        Aggregation(key={"v": col("v")}, where=FixedWindows("20us"), when=EARLY, how=retracting("40us"), what=totals),
     )
 
     def element(user: str, x: float, v: int) -> dict[str, Any]:
@@ -170,6 +167,6 @@ def test_what_is_not_finite_can_be_withdrawn(value: float) -> None:
 
 
 def test_timestamps_are_instants_to_a_users_combiner() -> None:
-    tested = pipeline(FixedWindows(200), {"until": custom_of(Until(100), col("at"))})
+    tested = pipeline(FixedWindows("200us"), {"until": col("at").combine(Until(100))})
     given = [Epoch(Instant(0), [{"user": "u", "at": Instant(at)} for at in (7, 40, 12)], is_last=True)]
     assert [pane.values for pane in run_on_kernel(tested, given)[0].panes] == [(60,)]

@@ -8,10 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.errors import IntegerOverflowError, PipelineError
-from headrace.model.time import Instant, instant
-from headrace.model.windows import CalendarWindows
-from headrace.pipeline import (
+from headrace import (
     AfterAll,
     AfterAny,
     AfterCount,
@@ -27,14 +24,14 @@ from headrace.pipeline import (
     Sessions,
     SlidingWindows,
     Trigger,
-    WindowFn,
     accumulating,
     col,
-    collect_of,
     discarding,
     retracting,
-    sum_of,
 )
+from headrace.errors import IntegerOverflowError, PipelineError
+from headrace.model.time import Instant, instant
+from headrace.model.windows import CalendarWindows, WindowFn
 from headrace.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
 from tests.kernel import plain_scenarios as plain
@@ -45,24 +42,28 @@ from tests.own_windows import Validity
 
 OWN_TRIGGERS: dict[str, tuple[WindowFn, Trigger, How]] = {
     "early_and_late": (
-        FixedWindows(15),
+        FixedWindows("15us"),
         AfterWatermark(early=Jump(25), late=AfterAny(Jump(5), AfterCount(3))),
-        retracting(25),
+        retracting("25us"),
     ),
-    "until": (Sessions(6), OrFinally(Repeatedly(Jump(25)), Reminder(20)), accumulating(20)),
-    "each": (SlidingWindows(12, 6), AfterEach(Jump(15), Rising(2), AfterWatermark()), accumulating(20)),
+    "until": (Sessions("6us"), OrFinally(Repeatedly(Jump(25)), Reminder(20)), accumulating("20us")),
+    "each": (SlidingWindows("12us", "6us"), AfterEach(Jump(15), Rising(2), AfterWatermark()), accumulating("20us")),
     "all_of_any": (
-        Sessions(6),
-        Repeatedly(AfterAny(AfterCount(4), AfterAll(Jump(10), AfterProcessingTime(4)), GO)),
-        discarding(20),
+        Sessions("6us"),
+        Repeatedly(AfterAny(AfterCount(4), AfterAll(Jump(10), AfterProcessingTime("4us")), GO)),
+        discarding("20us"),
     ),
     "heard": (
-        FixedWindows(15),
+        FixedWindows("15us"),
         OrFinally(AfterWatermark(early=Poll(2), late=AfterAny(Poll(1), AfterCount(3))), AfterAll(GO, AfterCount(9))),
-        retracting(25),
+        retracting("25us"),
     ),
-    "heard_by_sessions": (Sessions(6), AfterEach(Poll(3), AfterAny(Poll(0), AfterWatermark())), accumulating(20)),
-    "own_windows": (Validity(10), AfterEach(Jump(10), Reminder(), AfterWatermark()), retracting(20)),
+    "heard_by_sessions": (
+        Sessions("6us"),
+        AfterEach(Poll(3), AfterAny(Poll(0), AfterWatermark())),
+        accumulating("20us"),
+    ),
+    "own_windows": (Validity(10), AfterEach(Jump(10), Reminder(), AfterWatermark()), retracting("20us")),
 }
 
 
@@ -101,8 +102,8 @@ def test_users_triggers(name: str) -> None:
 
 @pytest.mark.slow
 def test_panes_and_their_retractions_are_elements_to_a_users_trigger() -> None:
-    then = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating(25)),)
-    above = (FixedWindows(10), AfterWatermark(AfterProcessingTime(5), AfterCount(1)), retracting(25))
+    then = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating("25us")),)
+    above = (FixedWindows("10us"), AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)), retracting("25us"))
     compare(build(*above, then=then), random_epochs(11))
 
 
@@ -116,11 +117,11 @@ def test_calendar_windows_fire() -> None:
         records = [random_record(rng, key, 0) | {"at": Instant(start + rng.randrange(40 * hour))} for key in range(30)]
         epochs.append(Epoch(Instant(number), records, is_last=number == 2))
     days = CalendarWindows("day", "America/Sao_Paulo")
-    compare(build(days, AfterWatermark(late=AfterCount(1)), accumulating(8 * hour), 20 * hour), epochs)
+    compare(build(days, AfterWatermark(late=AfterCount(1)), accumulating("8h"), 20 * hour), epochs)
 
 
 def test_what_a_users_trigger_raises_is_an_error_that_names_it() -> None:
-    pipeline = build(FixedWindows(15), Repeatedly(Refusing(3)), discarding(25))
+    pipeline = build(FixedWindows("15us"), Repeatedly(Refusing(3)), discarding("25us"))
     epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "value": value}]) for value in (1, 13)]
     expected = r"^Refusing\(by=3, column='value'\) could not look at an element: ValueError\('bad luck'\)$"
     with pytest.raises(PipelineError, match=expected):
@@ -128,7 +129,7 @@ def test_what_a_users_trigger_raises_is_an_error_that_names_it() -> None:
 
 
 def test_windows_of_a_user_that_break_their_contract_are_refused() -> None:
-    pipeline = build(Greedy(10), Default(), discarding(20))
+    pipeline = build(Greedy(10), Default(), discarding("20us"))
     with pytest.raises(PipelineError, match="another window of the key"):
         run_on_kernel(pipeline, random_epochs(1, epochs=1, keys=5))
 
@@ -142,8 +143,8 @@ def test_sums_that_leave_64_bits_are_errors_of_the_data() -> None:
 
 
 def test_a_pane_that_is_nan_again_is_elided() -> None:
-    eliding = build(FixedWindows(15), Repeatedly(AfterCount(1)), retracting(25, elide_unchanged=True))
-    pipeline = replace(eliding, what={"share": sum_of(further.SHARE)})
+    eliding = build(FixedWindows("15us"), Repeatedly(AfterCount(1)), retracting("25us", elide_unchanged=True))
+    pipeline = replace(eliding, what={"share": further.SHARE.sum()})
     shares = [math.nan, 1.0]
     epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "share": share}]) for share in shares]
     compare(pipeline, epochs)
@@ -153,8 +154,8 @@ def test_a_pane_that_is_nan_again_is_elided() -> None:
 def test_a_list_of_other_values_is_not_elided() -> None:
     """Of the panes above one is withdrawn and another comes: as many values as before."""
     now = Repeatedly(AfterCount(1))
-    then = replace(downstream(now, retracting(25, elide_unchanged=True)), what={"all": collect_of(col("total"))})
-    pipeline = build(FixedWindows(15), now, retracting(25), then=(then,))
+    then = replace(downstream(now, retracting("25us", elide_unchanged=True)), what={"all": col("total").collect()})
+    pipeline = build(FixedWindows("15us"), now, retracting("25us"), then=(then,))
     epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "value": value}]) for value in (1, 2)]
     compare(pipeline, epochs)
     values = [[pane.values for pane in found.panes] for found in run_on_kernel(pipeline, epochs)]

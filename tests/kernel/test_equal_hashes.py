@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.conformance.command import Status, run_file
 from headrace.conformance.on_local import LocalExecutor
 from headrace.kernel import keys
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from headrace.reference import run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.kernel.test_distribution import check_parts

@@ -1,10 +1,14 @@
 """Expressions on Arrow columns give what the reference gives, value for value and error for error."""
 
+import math
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import reduce
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import IntegerOverflowError
+from headrace.errors import IntegerOverflowError, ValueOverflowError
 from headrace.kernel.expressions import column
 from headrace.kernel.expressions import evaluate as evaluate_columns
 from headrace.model.custom_triggers import CustomTrigger, TriggerElement, TriggerMoment
@@ -22,33 +26,32 @@ from headrace.model.expr import (
     Expr,
     Function,
     Literal,
-    abs_,
-    cast,
     coalesce,
     col,
     columns_of,
     concat,
-    crc32,
     greatest,
-    if_,
+    if_else,
     least,
     lit,
-    lower,
     render,
-    upper,
 )
 from headrace.model.patterns import compile_pattern
+from headrace.model.time_methods import TimeUnit
+from headrace.model.typing import type_of
 from headrace.program.lets import Call
 from headrace.reference import evaluate
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
+from tests.kernel.expression_trees import KINDS, PARTS, trees
 from tests.reference.strategies import examples
 
 SCHEMA = {f"{kind.value}{i}": kind for kind in DataType for i in (0, 1)}
 OF: dict[DataType, tuple[Expr, Expr]] = {k: (col(f"{k.value}0"), col(f"{k.value}1")) for k in DataType}
-(N, M), (X, Y), (S, U), (B, C), (T, V) = (
-    OF[kind] for kind in (DataType.INT, DataType.FLOAT, DataType.STRING, DataType.BOOL, DataType.TIMESTAMP)
+(N, M), (X, Y), (S, U), (B, C), (T, V), (D, E), (P, Q) = (
+    OF[getattr(DataType, kind)] for kind in ("INT", "FLOAT", "STRING", "BOOL", "TIMESTAMP", "DATE", "DECIMAL")
 )
 NULL = Literal(None)
+HOUR, NOON = timedelta(hours=1), datetime(2013, 1, 1, 12, tzinfo=UTC)
 
 EXPRESSIONS: list[Expr] = [
     *[Binary(op, left, right) for op in sorted(Binary.ARITHMETIC) for left, right in ((N, M), (X, Y), (N, Y), (X, M))],
@@ -74,29 +77,78 @@ EXPRESSIONS: list[Expr] = [
     *[coalesce(left, right) for left, right in OF.values()],
     *[least(left, right) for left, right in (*OF.values(), (N, Y), (X, M), (X, NULL))],
     *[greatest(left, right) for left, right in (*OF.values(), (N, Y), (X, M), (NULL, T))],
-    *[if_(B, left, right) for left, right in (*OF.values(), (N, Y), (lit(1), lit(2.5)), (S, NULL))],
-    if_(Literal(None, DataType.BOOL), N, M),
+    *[if_else(B, left, right) for left, right in (*OF.values(), (N, Y), (lit(1), lit(2.5)), (S, NULL))],
+    if_else(Literal(None, DataType.BOOL), N, M),
     coalesce(NULL, N, X),
     least(N, 3, M),
+    greatest(NULL, NULL),
     greatest(X, -0.0, 0.0),
-    abs_(N),
-    abs_(X),
-    lower(S),
-    upper(S),
+    N.abs(),
+    X.abs(),
+    S.lower(),
+    S.upper(),
     concat(S, "-", U),
     concat(S, NULL),
-    crc32(S),
+    S.crc32(),
     T.plus(hours=1),
+    T.plus(days=M),
+    T.date(),
+    *[
+        Binary(op, left, right)
+        for op in sorted(Binary.ARITHMETIC)
+        for left, right in ((P, Q), (P, N), (M, P), (P, NULL))
+    ],
+    *[Binary(op, left, right) for op in sorted(Binary.COMPARISON) for left, right in ((P, N), (M, P))],
+    P * Decimal("1.19"),
+    P / 3,
+    P % Decimal("0.05"),
+    P.abs(),
+    -P,
+    P.round(),
+    P.floor(),
+    P.ceil(),
+    P.is_in([Decimal("0.01"), 3]),
+    D.is_in([date.min]),
+    OF[DataType.BYTES][0].is_in([b"a"]),
+    P.between(0, Q),
+    *[getattr(D, part)() for part in ("year", "month", "day", "weekday")],
+    D.year("America/New_York"),
+    D + timedelta(days=30),
+    D - timedelta(days=30),
+    T + timedelta(days=1),
+    least(P, 3, Q),
+    greatest(N, P),
+    if_else(B, P, N),
+    coalesce(P, 0),
+    D.plus(days=1),
+    D.plus(days=N),
+    date(1970, 1, 1) <= D,
+    least(D, date(2000, 2, 29)),
+    if_else(D < E, D, NULL),
     Function("plus_us", (T, M)),
-    if_(T >= V, T, lit(None)),
+    if_else(T >= V, T, lit(None)),
+    *[1 - N, 10 / X, 7 % N, 2.5 * N, 1 + X, True & B, C | False, -N, -X, +X],
+    *[-NULL, NULL.length(), NULL.round(), NULL.year(), NULL.truncate("day")],
+    *[S.strip(), S.length(), S.replace("a", "bé"), S.replace("-", "")],
+    *[S.substring(*places) for places in ((0,), (1, 2), (-2,), (-2, 1), (3, 0), (2**62, 2**62), (-(2**63), 2))],
+    *[S.contains("a"), S.contains("\U0001f600"), S.starts_with("st"), S.ends_with("ße")],
+    *[S.matches(regex) for regex in ("^a", "[^a-z]", r"\W$", r"^.{1,3}$", r"\d+", "(a|é)?-", r"\b")],
+    *[S.is_in(["a", "é"]), N.is_in([7]), N.is_in([2**53, 2.5]), X.is_in([0, 7]), X.is_in([math.nan]), B.is_in([True])],
+    *[N.between(0, 7), X.between(N, 1e7), S.between("a", U), NULL.is_in([1])],
+    *[number.round() for number in (N, X)],
+    *[number.floor() for number in (N, X)],
+    *[number.ceil() for number in (N, X)],
+    *[T + HOUR, T - HOUR, HOUR + T, T.plus(milliseconds=N % 5), T == NOON, T.is_in([NOON]), NOON < T],
+    *[getattr(T, part)(zone) for part in PARTS for zone in ("UTC", "America/New_York")],
+    *[T.truncate(unit, zone) for unit in TimeUnit for zone in ("UTC", "Australia/Lord_Howe")],
 ]
 
 
 def _values(expr: Expr, record: dict[str, Any]) -> Any:
     try:
         return evaluate(expr, record, SCHEMA)
-    except IntegerOverflowError:
-        return IntegerOverflowError
+    except ValueOverflowError as error:
+        return error
 
 
 def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
@@ -107,14 +159,17 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
 def assert_as_the_reference(expr: Expr, records: list[dict[str, Any]]) -> None:
     """Where a record is an error to the reference, it is one; the others give the same values, in one column."""
     wanted = [_values(expr, record) for record in records]
-    good = [record for record, value in zip(records, wanted, strict=True) if value is not IntegerOverflowError]
-    bad = [record for record, value in zip(records, wanted, strict=True) if value is IntegerOverflowError]
-    for record in bad[:3]:
-        with pytest.raises(IntegerOverflowError, match="leaves 64 bits; cast its operands to float"):
+    is_good = [not isinstance(value, ValueOverflowError) for value in wanted]
+    good = list(compress(records, is_good))
+    bad = [each for each, good_one in zip(zip(records, wanted, strict=True), is_good, strict=True) if not good_one]
+    for record, error in bad[:3]:
+        with pytest.raises(
+            type(error), match=r"leaves (64 bits|38 digits.*); cast its operands to float|leaves the years 1 to 9999"
+        ):
             column(expr, _columns([record]), SCHEMA, 1)
     if good:
         found = python(column(expr, _columns(good), SCHEMA, len(good)))
-        wanted = [value for value in wanted if value is not IntegerOverflowError]
+        wanted = list(compress(wanted, is_good))
         assert all(map(alike, found, wanted)), [x for x in zip(good, found, wanted, strict=True) if not alike(*x[1:])]
     for record in good[:2]:  # constants stay scalars
         scalars = {name: values[0] for name, values in _columns([record]).items()}
@@ -137,8 +192,45 @@ def test_random_values_give_what_the_reference_gives(data: st.DataObject) -> Non
     assert_as_the_reference(expr, data.draw(st.lists(record, min_size=1, max_size=5)))
 
 
+@examples(400)
+@given(st.data())
+def test_random_trees_give_what_the_reference_gives(data: st.DataObject) -> None:
+    expr = data.draw(trees(data.draw(st.sampled_from(KINDS)), 3))
+    type_of(expr, SCHEMA)
+    record = st.fixed_dictionaries({name: VALUES[SCHEMA[name]] for name in sorted(columns_of(expr))})
+    assert_as_the_reference(expr, data.draw(st.lists(record, min_size=1, max_size=5)))
+
+
+ALL = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+
+
+@pytest.mark.parametrize(
+    ("expr", "wanted"),
+    [
+        (S.lower(), str.lower),
+        (S.upper(), str.upper),
+        (S.strip(), str.strip),
+        (S.length(), len),
+        (S.substring(-2, 1), lambda text: text[-2:][:1]),
+        (S.matches(r"\w"), lambda text: re.search(r"\w", text, re.ASCII) is not None),
+        (S.matches(r"[^\S\n]"), lambda text: any(character in " \t\v\f\r" for character in text)),
+        (S.matches("^a?.b?$"), lambda text: "\n" not in text),
+        (S.matches("[\U0001f600-\U0010ffff]"), lambda text: max(text) >= "\U0001f600"),
+    ],
+)
+def test_every_character_is_what_python_says(expr: Expr, wanted: Callable[[str], Any]) -> None:
+    for texts in (ALL, [f"a{character}b" for character in ALL]):
+        assert evaluate_columns(expr, {"string0": pa.array(texts)}).to_pylist() == list(map(wanted, texts))
+
+
+def test_a_text_of_every_character_has_a_case() -> None:
+    texts = ["É", "".join(ALL), "É", None]
+    lowered = ["é", "".join(ALL).lower(), "é", None]
+    assert evaluate_columns(S.lower(), {"string0": pa.array(texts)}).to_pylist() == lowered
+
+
 def test_integers_that_leave_64_bits_are_errors() -> None:
-    for overflow in (N * 4, N + 2**62, lit(-(2**62)) - N - 1, abs_(Literal(-(2**63)) + N * 0)):
+    for overflow in (N * 4, N + 2**62, lit(-(2**62)) - N - 1, (Literal(-(2**63)) + N * 0).abs()):
         with pytest.raises(IntegerOverflowError, match="leaves 64 bits; cast its operands to float"):
             column(overflow, {"int0": pa.array([1, 2**62])}, SCHEMA, 2)
 
@@ -149,7 +241,7 @@ def test_a_column_that_rows_lack_is_an_error() -> None:
 
 
 def test_constants_stay_scalars_until_a_column_meets_them() -> None:
-    found = evaluate_columns(if_(lit(3) % 2 == 1, concat("a", "b"), crc32(lit("c"))), {})
+    found = evaluate_columns(if_else(lit(3) % 2 == 1, concat("a", "b"), lit("c").crc32()), {})
     assert isinstance(found, pa.Scalar)
     assert found.as_py() == "ab"
     assert column(lit(2) + 1, {}, {}, 3).to_pylist() == [3, 3, 3]
@@ -158,14 +250,24 @@ def test_constants_stay_scalars_until_a_column_meets_them() -> None:
 
 def test_a_constant_condition_takes_its_branch_as_it_is() -> None:
     numbers = pa.array([1, 2])
-    assert evaluate_columns(if_(lit(True), N, M), {"int0": numbers, "int1": numbers}) is numbers
+    assert evaluate_columns(if_else(lit(True), N, M), {"int0": numbers, "int1": numbers}) is numbers
+
+
+@pytest.mark.parametrize("expr", EXPRESSIONS, ids=render)
+def test_a_part_of_the_rows_gives_a_part_of_the_values(expr: Expr) -> None:
+    small = {DataType.INT: [None, 3, 7, -1, 0]}
+    rows = {n: arrow((10 * [*small.get(kind, SPECIAL[kind][:5])])[:10], kind) for n, kind in SCHEMA.items()}
+    found = python(column(expr, rows, SCHEMA, len(rows["int0"])))
+    for start, end in ((2, 5), (1, 1), (0, 0)):
+        part = {name: values[start:end] for name, values in rows.items()}
+        assert all(map(alike, python(column(expr, part, SCHEMA, end - start)), found[start:end]))
 
 
 def test_slices_of_columns_are_columns() -> None:
     texts = pa.array(["left out", "12", None, "a longer text than that", ""])[1:4]
     wanted = [None if text is None else zlib.crc32(text.encode()) for text in texts.to_pylist()]
-    assert evaluate_columns(crc32(S), {"string0": texts}).to_pylist() == wanted
-    assert column(cast(S, DataType.INT), {"string0": texts}, SCHEMA, 3).to_pylist() == [12, None, None]
+    assert evaluate_columns(S.crc32(), {"string0": texts}).to_pylist() == wanted
+    assert column(S.cast(DataType.INT), {"string0": texts}, SCHEMA, 3).to_pylist() == [12, None, None]
 
 
 @examples(60)

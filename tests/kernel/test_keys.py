@@ -2,6 +2,8 @@
 
 import math
 import struct
+from datetime import date
+from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
@@ -14,11 +16,12 @@ from hypothesis import strategies as st
 
 from headrace.kernel import keys
 from headrace.kernel.keys import grouped, hashes
+from headrace.model.decimals import billionths
 from headrace.model.expr import DataType
 from tests.kernel.columns import SPECIAL, VALUES, arrow
 from tests.reference.strategies import examples
 
-TAGS = {DataType.INT: 1, DataType.FLOAT: 2, DataType.STRING: 3, DataType.BOOL: 4, DataType.TIMESTAMP: 5}
+TAGS = dict(zip(DataType, (3, 1, 2, 4, 5, 6, 7, 8), strict=True))
 
 
 def padded(data: bytes) -> bytes:
@@ -31,14 +34,16 @@ def encoded(key: tuple[Any, ...], kinds: list[DataType]) -> bytes:
     words, texts = b"", b""
     for value, kind in zip(key, kinds, strict=True):
         if value is None:
-            words += bytes(8)
-        elif kind is DataType.STRING:
-            text = value.encode()
+            words += bytes(16 if kind is DataType.DECIMAL else 8)
+        elif kind in (DataType.STRING, DataType.BYTES):
+            text = value if isinstance(value, bytes) else value.encode()
             words, texts = words + struct.pack("<Q", len(text)), texts + padded(text)
         elif kind is DataType.FLOAT:
             words += struct.pack("<Q", 0x7FF8 << 48) if math.isnan(value) else struct.pack("<d", value or 0.0)
+        elif kind is DataType.DECIMAL:
+            words += int(billionths(value) or 0).to_bytes(16, "little", signed=True)
         else:
-            words += struct.pack("<q", value)
+            words += struct.pack("<q", (value - date(1970, 1, 1)).days if kind is DataType.DATE else value)
     return padded(tags) + words + texts
 
 
@@ -81,6 +86,12 @@ def test_the_hash_of_a_key_never_changes() -> None:
     rows = [("ann", 7, 2.5, True, 1_363_000_000_250_000), ("", -1, -0.0, False, 0), (None, None, None, None, None)]
     assert hashed(rows, kinds) == [15475738344891921290, 17660220530898859041, 7212482505122059892]
     assert hashed([(0,), (1,)], [DataType.INT]) == [7790381849595394832, 17112247933498734332]
+    assert hashed([(date(2013, 1, 1),)], [DataType.DATE]) == [9252948160091475191]
+    kinds, rows = (
+        [DataType.BYTES, DataType.DECIMAL],
+        [(b"\xff\x00", Decimal("-12.34")), (b"", Decimal(0)), (None, None)],
+    )
+    assert hashed(rows, kinds) == [15645882719321371010, 7293924028792601672, 17791961111430638837]
 
 
 def test_zeros_are_one_key_and_so_are_nans() -> None:

@@ -12,7 +12,7 @@ from headrace.kernel.aggregates import Elements, Part
 from headrace.kernel.aggregates.distinct_sketch import HASHES, REGISTERS
 from headrace.kernel.aggregates.quantile_sketch import CAPACITY
 from headrace.kernel.groups import Groups
-from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR, approx_distinct_of, quantile_of
+from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR
 from headrace.model.expr import col
 from tests.kernel.folding import accumulator, gathered
 
@@ -50,14 +50,14 @@ def two_by_two(part: Part, bundles: list[pa.Array]) -> pa.Array:
 @pytest.mark.parametrize("merged", [one_after_another, two_by_two])
 def test_quantiles_are_right_to_their_rank_error(order: str, merged: Any) -> None:
     values = ORDERS[order]
-    made = accumulator(quantile_of(col("x"), 0.5))
+    made = accumulator(col("x").quantile(0.5))
     (part,) = made.parts
     sketch = merged(part, [fold(part, bundle) for bundle in np.array_split(values, 80)])
     assert len(sketch[0]) < CAPACITY * (1 + math.log2(N / CAPACITY))
     assert sum(2 ** item["level"] for item in sketch[0].as_py()) == N  # no value is lost
     ascending = np.sort(values)
     for q in (0.0, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0):
-        (found,) = accumulator(quantile_of(col("x"), q)).result({part.name: sketch}).to_pylist()
+        (found,) = accumulator(col("x").quantile(q)).result({part.name: sketch}).to_pylist()
         least, most = np.searchsorted(ascending, found, "left"), np.searchsorted(ascending, found, "right")
         assert least - RANK_ERROR * N <= q * N <= most + RANK_ERROR * N, (q, found)
 
@@ -65,7 +65,7 @@ def test_quantiles_are_right_to_their_rank_error(order: str, merged: Any) -> Non
 def test_quantiles_of_as_many_values_as_are_kept_are_exact() -> None:
     values = np.random.default_rng(3).permutation(CAPACITY)
     for q in (0.0, 0.123, 0.5, 1.0):
-        made = accumulator(quantile_of(col("i"), q))
+        made = accumulator(col("i").quantile(q))
         (part,) = made.parts
         sketch = one_after_another(part, [fold(part, some) for some in np.array_split(values, 4)])
         assert made.result({part.name: sketch}).to_pylist() == [max(math.ceil(q * CAPACITY), 1) - 1]
@@ -76,7 +76,7 @@ def test_sketches_of_many_groups_are_those_of_each() -> None:
     sizes = np.array([0, 3, 5000, 1, CAPACITY + 1, 0])
     groups = Groups(np.append(0, np.cumsum(sizes)))
     values = rng.integers(0, 10**6, sizes.sum())
-    for aggregate in (quantile_of(col("i"), 0.3), approx_distinct_of(col("i"))):
+    for aggregate in (col("i").quantile(0.3), col("i").approx_distinct()):
         (part,) = accumulator(aggregate).parts
         alone = [fold(part, values[a:b]) for a, b in zip(groups.offsets, groups.offsets[1:], strict=False)]
         assert fold(part, values, groups).equals(pa.concat_arrays(alone))
@@ -85,7 +85,7 @@ def test_sketches_of_many_groups_are_those_of_each() -> None:
 @pytest.mark.parametrize("number", [1, 10, HASHES, HASHES + 1, 1000, 5000, 12_000, 40_000])
 @pytest.mark.parametrize("make", [int, float, str])
 def test_distinct_counts_are_right_to_their_error(number: int, make: Any) -> None:
-    made = accumulator(approx_distinct_of(col({int: "i", float: "x", str: "s"}[make])))
+    made = accumulator(col({int: "i", float: "x", str: "s"}[make]).approx_distinct())
     (part,) = made.parts
     values = [make(i) for i in range(number)]
     Random(5).shuffle(values)

@@ -30,6 +30,7 @@ from headrace.model.windows import (
     WindowFn,
 )
 from headrace.reference import windows as reference
+from tests.building import lengths
 from tests.reference.strategies import examples
 
 HOUR = 3_600_000_000
@@ -80,14 +81,14 @@ class Broken(CustomWindows):
 
 ZONES = ["UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "America/Toronto"]
 FIXED: st.SearchStrategy[WindowFn] = st.one_of(
-    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25)),
-    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25), st.just(col("k") * 3)),
-    st.builds(SlidingWindows, st.integers(1, 20), st.integers(1, 30), st.integers(-5, 15)),
-    st.builds(Sessions, st.integers(1, 20)),
+    st.builds(FixedWindows, lengths(1, 20), lengths(-5, 25)),
+    st.builds(FixedWindows, lengths(1, 20), lengths(-5, 25), st.just(col("k") * 3)),
+    st.builds(SlidingWindows, lengths(1, 20), lengths(1, 30), lengths(-5, 15)),
+    st.builds(Sessions, lengths(1, 20)),
     st.just(GlobalWindows()),
     st.builds(Validity, st.integers(1, 5), st.integers(0, 3)),
 )
-ANY = FIXED | st.builds(ShiftedOutputTime, FIXED, st.integers(0, 9))
+ANY = FIXED | st.builds(ShiftedOutputTime, FIXED, lengths(0, 9))
 
 
 def in_python(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
@@ -159,11 +160,15 @@ def test_days_at_both_ends_of_the_calendar() -> None:
 
 
 def test_chosen_windows_and_stamps() -> None:
-    found = assigned(ShiftedOutputTime(SlidingWindows(4, 2), 10), pa.array([5, None, 7]), {}, {})
+    found = assigned(ShiftedOutputTime(SlidingWindows("4us", "2us"), "10us"), pa.array([5, None, 7]), {}, {})
     assert found.row.tolist() == [0, 0, 2, 2]
     last = found.where(~found.is_first)
     assert [x.tolist() for x in (last.row, last.start, last.end, last.stamp)] == [[0, 2], [4, 6], [8, 10], [15, 17]]
-    for where, wanted in ((Validity(4), [8, 9]), (ShiftedOutputTime(Validity(4), 2), [10, 11]), (Sessions(4), [5, 7])):
+    for where, wanted in (
+        (Validity(4), [8, 9]),
+        (ShiftedOutputTime(Validity(4), "2us"), [10, 11]),
+        (Sessions("4us"), [5, 7]),
+    ):
         stamps = output_times(where, np.array([5, 7]), np.array([0, 0]), np.array([9, 9]))
         assert stamps.tolist() == wanted
 
@@ -187,10 +192,10 @@ WINDOWS = st.builds(
     lambda start, size: Window(Instant(start), Instant(start + size)), st.integers(0, 40), st.integers(1, 9)
 )
 MERGING: st.SearchStrategy[WindowFn] = st.one_of(
-    st.builds(Sessions, st.just(5), st.booleans()),
+    st.builds(Sessions, st.just("5us"), st.booleans()),
     st.builds(Validity, st.just(5)),
-    st.builds(ShiftedOutputTime, st.just(Sessions(5)), st.just(1)),
-    st.just(FixedWindows(5)),
+    st.builds(ShiftedOutputTime, st.just(Sessions("5us")), st.just("1us")),
+    st.just(FixedWindows("5us")),
 )
 
 
@@ -203,7 +208,7 @@ def test_windows_become_what_the_reference_makes_of_them(where: WindowFn, rows: 
 def test_one_long_session_in_many_small_windows() -> None:
     whole = [(0, Window(Instant(0), Instant(10_000)), True)]
     rows = whole + [(0, Window(Instant(i), Instant(i + 1)), False) for i in range(1, 3000)]
-    assert set(merged_on_columns(Sessions(5), rows)) == {Window(Instant(0), Instant(10_000))}
+    assert set(merged_on_columns(Sessions("5us"), rows)) == {Window(Instant(0), Instant(10_000))}
 
 
 def test_mistakes_of_a_users_windows_name_them() -> None:
@@ -212,5 +217,5 @@ def test_mistakes_of_a_users_windows_name_them() -> None:
     rows = [(0, Window(Instant(3), Instant(4)), True), (0, Window(Instant(7), Instant(8)), True)]
     with pytest.raises(PipelineError, match="merged a window twice"):
         merged_on_columns(Broken(), rows)
-    with pytest.raises(PipelineError, match="is no window function"):
+    with pytest.raises(PipelineError, match="is not a window function"):
         assigned(WindowFn(), pa.array([5]), {}, {})

@@ -31,13 +31,13 @@ FOREVER = Repeatedly(COUNT)
     ("build", "message"),
     [
         (lambda: AfterCount(0), "at least 1"),
-        (lambda: AfterBytes(0), "at least 1 byte"),
+        (lambda: AfterBytes(0), "at least 1"),
         (lambda: AfterPercentileWatermark(0), "percentile"),
         (lambda: AfterPercentileWatermark(100.5), "percentile"),
         (AfterAny, "AfterAny needs"),
         (AfterEach, "AfterEach needs"),
-        (lambda: AfterProcessingTime(-1), "negative"),
-        (lambda: AfterProcessingTime(1, align=0), "alignment"),
+        (lambda: AfterProcessingTime("-1us"), "negative"),
+        (lambda: AfterProcessingTime("1us", align="0s"), "align"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(build: object, message: str) -> None:
@@ -75,11 +75,11 @@ SYNC = AfterSynchronizedProcessingTime()
     [
         (COUNT, AfterCount(1)),
         (AfterBytes(10), AfterCount(1)),
-        (AfterProcessingTime(10), SYNC),
+        (AfterProcessingTime("10us"), SYNC),
         (SYNC, SYNC),
         (Default(), Default()),
         (AfterPercentileWatermark(90), AfterPercentileWatermark(90)),
-        (AfterWatermark(COUNT, AfterProcessingTime(5)), AfterWatermark(AfterCount(1), SYNC)),
+        (AfterWatermark(COUNT, AfterProcessingTime("5us")), AfterWatermark(AfterCount(1), SYNC)),
         (FOREVER, Repeatedly(AfterCount(1))),
         (AfterAny(COUNT, Default()), AfterAny(AfterCount(1), Default())),
         (AfterAll(COUNT, Default()), AfterAll(AfterCount(1), Default())),

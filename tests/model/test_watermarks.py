@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.model.expr import col, same
-from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
 from headrace.model.watermarks import (
     LAG_BUCKETS,
     BoundedOutOfOrderness,
@@ -34,7 +34,7 @@ def after(strategy: SplitStrategy, now: int, previous: int = MIN_INSTANT, **spli
 
 @pytest.mark.parametrize(
     ("strategy", "found"),
-    [(BoundedOutOfOrderness(5), 35), (Monotonic(), 40), (Punctuated(col("until")), 40)],
+    [(BoundedOutOfOrderness("5us"), 35), (Monotonic(), 40), (Punctuated(col("until")), 40)],
 )
 def test_the_slowest_split_counts_and_nothing_goes_back(strategy: SplitStrategy, found: int) -> None:
     assert after(strategy, 0, x=split(70), y=split(40)) == found
@@ -47,7 +47,8 @@ def test_the_slowest_split_counts_and_nothing_goes_back(strategy: SplitStrategy,
 
 
 @pytest.mark.parametrize(
-    "strategy", [BoundedOutOfOrderness(0, 10), Monotonic(10), Punctuated(col("until"), timedelta(microseconds=10))]
+    "strategy",
+    [BoundedOutOfOrderness("0s", "10us"), Monotonic("10us"), Punctuated(col("until"), timedelta(microseconds=10))],
 )
 def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrategy) -> None:
     splits = heard({}, {"x": SplitFacts(Instant(70)), "y": SplitFacts(Instant(40))}, Instant(100))
@@ -66,7 +67,7 @@ def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrateg
 
 
 def test_no_timeout_means_never_idle() -> None:
-    assert BoundedOutOfOrderness(5).idle_deadline({"x": split(1)}, Instant(0)) == NEVER
+    assert BoundedOutOfOrderness("5us").idle_deadline({"x": split(1)}, Instant(0)) == NEVER
     assert after(Monotonic(), 10**15, x=split(1), y=split(2)) == 1
 
 
@@ -89,13 +90,13 @@ def test_arrival_is_a_perfect_watermark() -> None:
 
 
 def test_what_the_mark_is() -> None:
-    assert same(BoundedOutOfOrderness(5).mark(col("at")), col("at"))
+    assert same(BoundedOutOfOrderness("5us").mark(col("at")), col("at"))
     assert same(Monotonic().mark(col("at")), col("at"))
     assert same(Punctuated(col("until")).mark(col("at")), col("until"))
 
 
 def percentile(q: float, bound: int, lags: Sequence[int], mark: int = 0) -> int:
-    strategy = BoundedOutOfOrderness(bound)
+    strategy = BoundedOutOfOrderness(Duration(bound))
     counted: dict[int, int] = {}
     for lag in lags:
         bucket = strategy.lag_bucket(lag)
@@ -115,7 +116,7 @@ def test_the_fastest_part_of_the_input_has_a_watermark_of_its_own() -> None:
 
 
 def test_percentile_watermarks_take_the_slowest_split_and_do_not_go_back() -> None:
-    strategy = BoundedOutOfOrderness(100, idle_timeout=10)
+    strategy = BoundedOutOfOrderness("100us", idle_timeout="10us")
     splits = {"x": split(70, 0, {0: 9, LAG_BUCKETS: 1}), "y": split(40, 5, {50: 1})}
     assert strategy.percentile_after(90, splits, Instant(0), MIN_INSTANT) == 40 - 51
     assert strategy.percentile_after(90, splits, Instant(0), Instant(50)) == 50
@@ -136,7 +137,11 @@ def test_a_percentile_watermark_lets_its_part_pass_and_is_never_behind_the_water
 
 @pytest.mark.parametrize(
     "build",
-    [lambda: BoundedOutOfOrderness(-1), lambda: Monotonic(0), lambda: Punctuated(col("x"), timedelta(seconds=-1))],
+    [
+        lambda: BoundedOutOfOrderness("-1us"),
+        lambda: Monotonic("0s"),
+        lambda: Punctuated(col("x"), timedelta(seconds=-1)),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(build: object) -> None:
     with pytest.raises(PipelineError, match="must"):

@@ -54,20 +54,20 @@ def test_a_bad_file_fails_alone_with_file_and_line(folder: Path, name: str) -> N
     ("schedule", "said"),
     [
         ("0 25 * * *", "hour 25 is not between 0 and 23"),
-        (5, "it is no text"),
+        (5, "it is not text"),
         ("0 0 * *", "it has 4 fields and not 5"),
         ("0 0 31 feb *", "there is no such day"),
         ("@hourlyy", "it has 1 fields"),
         ("", "it has 0 fields"),
-        ("0 0 * * mon-/2", "'mon-/2' is no weekday"),
-        ("*/0 * * * *", "is no minute"),
+        ("0 0 * * mon-/2", "'mon-/2' is not a weekday"),
+        ("*/0 * * * *", "is not a minute"),
     ],
 )
 def test_schedules_are_checked_when_the_pipeline_is_built(folder: Path, schedule: object, said: str) -> None:
     file = write_pipeline(folder, "wrong", options=f"schedule={schedule!r}")
     with pytest.raises(PipelineError) as error:
         resolve(str(file))
-    assert f"{file}:6: " in str(error.value)
+    assert f"{file}:8: " in str(error.value)
     assert said in str(error.value)
     assert set(registered_files().broken) == {file}
 
@@ -91,7 +91,7 @@ def test_a_name_that_two_files_define_is_refused_and_the_others_are_not(folder: 
 def test_a_folder_that_is_none_takes_nothing_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_PIPELINES", f"/nowhere:{folder}:{folder}")
     assert resolve("clicks").name == "clicks"
-    assert list(registered_files().broken.values()) == ["/nowhere: HEADRACE_PIPELINES names it and it is no folder"]
+    assert list(registered_files().broken.values()) == ["/nowhere: HEADRACE_PIPELINES names it and it is not a folder"]
 
 
 def test_what_lies_beside_comes_before_what_is_installed_but_not_before_python(folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_a_file_says_now_counts_even_within_the_second(folder: Path) -> Non
     """Python's cached bytecode is told by size and seconds."""
     file = folder / "clicks.py"
     (folder / "_named.py").write_text("TEXT = 'a'\n")
-    file.write_text(file.read_text().replace('name="clicks"', "name=TEXT") + "\n")
+    file.write_text(file.read_text().replace('    "clicks",', "    TEXT,") + "\n")
     file.write_text("from _named import TEXT\n" + file.read_text())
     for name in ("a", "b", "c"):
         (folder / "_named.py").write_text(f"TEXT = {name!r}\n")
@@ -124,10 +124,10 @@ from dataclasses import dataclass
 from _consts import LIMITS, unused
 
 @dataclass(frozen=True)
-class Own(Base if (Base := CustomCombiner) else None):
+class Own(Base if (Base := hr.CustomCombiner) else None):
     """{docstring}"""
-    accumulator_types = {{"n": DataType.INT}}
-    result_type = DataType.INT
+    accumulator_types = {{"n": hr.DataType.INT}}
+    result_type = hr.DataType.INT
 
     def create(self): return {{"n": 0}}  # {comment}
     def add(self, a, v): return {{"n": a["n"] + helped(v)}}
@@ -159,7 +159,7 @@ PLAIN = {
 )
 def test_what_counts_as_code_of_ones_own(folder: Path, changed: dict[str, object], counts: bool) -> None:
     file = folder / "clicks.py"
-    text = file.read_text().replace("count()", 'custom_of(Own(), crc32(col("user")))')
+    text = file.read_text().replace("hr.count()", 'col("user").combine(Own())')
 
     def code(**parts: object) -> dict[str, str]:
         (folder / "_consts.py").write_text(CONSTS.format(**parts))

@@ -5,25 +5,25 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
-    EventTime,
     Expectation,
-    FileFormat,
     FileSource,
     FixedWindows,
+    Input,
     Pipeline,
     Sessions,
-    WindowFn,
     col,
     count,
     expect,
     retracting,
-    sum_of,
 )
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import WindowFn
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 USERS = 20
@@ -33,18 +33,20 @@ FILES = 5
 def clicks(where: WindowFn | None = None, expectations: tuple[Expectation, ...] = (), name: str = "clicks") -> Pipeline:
     return Pipeline(
         name=name,
-        source=FileSource(
-            "landing/clicks",
-            FileFormat.JSON,
-            {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT},
-            max_files=1,
+        input=Input(
+            FileSource(
+                "landing/clicks",
+                FileFormat.JSON,
+                {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT},
+                max_files=1,
+            ),
+            EventTime(col("at"), BoundedOutOfOrderness(timedelta(minutes=10))),
         ),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(minutes=10))),
         key={"user": col("user")},
         where=where or FixedWindows(timedelta(hours=1)),
         when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
         how=retracting(allowed_lateness=timedelta(days=1)),
-        what={"clicks": count(), "spent": sum_of(col("price"))},
+        what={"clicks": count(), "spent": col("price").sum()},
         expectations=expectations,
     )
 

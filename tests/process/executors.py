@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline import Executor, Pipeline
+from headrace import Pipeline
+from headrace.pipeline.executors import Executor
 from headrace.runs.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process

@@ -2,10 +2,11 @@
 panes and accounts for the epochs that were recorded, and so does a replay.
 """
 
+import base64
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,15 +18,16 @@ import pyarrow.parquet as pq
 from hypothesis import note
 from hypothesis import strategies as st
 
+from headrace import FileSource, Pipeline
 from headrace.model.expr import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
-from headrace.pipeline import Executor, FileFormat, FileSource, Pipeline
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import FileFormat
 from headrace.read.columns import column_types
 from headrace.read.recorded import RecordedEpoch, recorded_epochs
-from headrace.read.views import read
 from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
 from headrace.reference.evaluate import Record
 from headrace.runs.options import Mode, RunOptions
@@ -34,6 +36,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.panes import same
+from tests.reading import read
 from tests.reference.scenarios import Scenario
 
 
@@ -187,7 +190,7 @@ def finite(row: Record) -> dict[str, Any]:
 def written(row: Record, schema: Schema) -> dict[str, Any]:
     """A record as a producer writes it in JSON."""
     return {
-        name: value if value is None or schema[name] is not DataType.TIMESTAMP else moment(value).isoformat()
+        name: value if value is None or schema[name] not in _WRITTEN else _WRITTEN[schema[name]](value)
         for name, value in row.items()
     }
 
@@ -198,6 +201,13 @@ def moment(at: int) -> datetime:
     assert found is not None
     return found
 
+
+_WRITTEN: Mapping[DataType, Callable[[Any], str]] = {
+    DataType.TIMESTAMP: lambda at: moment(at).isoformat(),
+    DataType.DATE: lambda day: day.isoformat(),
+    DataType.BYTES: lambda octets: base64.b64encode(octets).decode(),
+    DataType.DECIMAL: str,
+}
 
 Windows = dict[Any, list[tuple[Any, ...]]]
 

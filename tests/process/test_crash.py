@@ -25,7 +25,7 @@ import sys, threading
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.report import Silent
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from tests.process.clicks import CLICKS
 
 class Waiting(Silent):
@@ -39,7 +39,7 @@ KILLS_ITSELF = """
 import os, signal, sys
 from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.process.clicks import CLICKS

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace import FixedWindows, Pipeline
 from headrace.audit.store import audit_path, read_audit
 from headrace.distribute.local.engine import LocalEngine
-from headrace.pipeline import FixedWindows, Pipeline
 from headrace.read.progress import progress_of
 from headrace.runs.commits import attempts_of
 from headrace.runs.options import RunOptions
@@ -144,7 +144,7 @@ def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executo
     stored = read_audit(store, CLICKS.name, None, snapshot)
     result = tmp_path / audit_path(CLICKS.name, None, snapshot) / "result.json"
     flip(result)
-    changed = clicks(FixedWindows(2 * 3_600_000_000), expectations=MODEST)
+    changed = clicks(FixedWindows("2h"), expectations=MODEST)
     with pytest.raises(ChangedPipelineError):
         executor.audit(changed, tmp_path.as_uri(), RunOptions("changed"))
     again = run(tmp_path, "again", executor, AUDITED, publish=True)

@@ -7,15 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     DataType,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     GlobalWindows,
-    Monotonic,
     Pipeline,
     Punctuated,
     Repeatedly,
@@ -24,11 +21,15 @@ from headrace.pipeline import (
     count,
     retracting,
 )
-from headrace.read.views import read
+from headrace.model.watermarks import Monotonic
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.results import RunResult
+from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth
 from tests.process.executors import Executed
+from tests.reading import read
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
@@ -50,7 +51,7 @@ def test_a_column_may_have_a_name_that_is_short_for_something(executor: Executed
 
 def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(executor: Executed, tmp_path: Path) -> None:
     kinds = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT, "until": DataType.TIMESTAMP}
-    asserting = replace(
+    asserting = changed(
         CLICKS,
         source=FileSource("landing", FileFormat.JSON, kinds),
         event_time=EventTime(col("at"), Punctuated(col("until"))),
@@ -102,7 +103,7 @@ def test_one_mistaken_date_is_named_and_makes_nothing_late(executor: Executed, t
 
 
 def test_a_run_that_drops_much_as_late_says_so_last(executor: Executed, tmp_path: Path) -> None:
-    prompt = replace(
+    prompt = changed(
         CLICKS,
         how=retracting(),
         where=FixedWindows(timedelta(minutes=15)),

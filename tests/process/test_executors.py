@@ -7,19 +7,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from headrace import Pipeline, SparkFunction
 from headrace.cli.commands import app
 from headrace.errors import PipelineError
-from headrace.pipeline import Executor, Pipeline, SparkFunction
-from headrace.pipeline.executors import Choice
+from headrace.pipeline.executors import Choice, Executor
 from headrace.runs.executors.choice import Bounds, Work, choose, fitting, work_of
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.report import Lines
 from headrace.runs.results import Action, from_json, to_json
-from headrace.runs.sizes import SizeError, shown, size_in
+from headrace.sizes import SizeError, shown, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.building import changed
 from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, FILES, MODEST, clicks, land
 
@@ -33,7 +34,7 @@ def never() -> Work:
 
 def with_spark_code(pipeline: Pipeline) -> Pipeline:
     function = SparkFunction("tests.engine.spark_transforms:same", pipeline.source.schema, deterministic=True)
-    return replace(pipeline, source=replace(pipeline.source, transform=function))
+    return changed(pipeline, source=replace(pipeline.source, transform=function))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_sizes_are_told_with_three_digits(size: int, text: str) -> None:
 
 
 def test_an_executor_that_there_is_not_is_refused() -> None:
-    with pytest.raises(PipelineError, match=r"executor='yarn'; write one of Executor\.SPARK, Executor\.LOCAL"):
+    with pytest.raises(PipelineError, match=r"executor='yarn'\): write one of \"spark\", \"local\", \"auto\""):
         replace(CLICKS, executor="yarn")  # type: ignore[arg-type]
 
 

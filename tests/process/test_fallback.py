@@ -15,6 +15,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
+from tests.building import changed
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import Executed
 from tests.process.test_process import current, panes_twice
@@ -58,7 +59,9 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
 
     catalog = Catalog(open_store(root), CLICKS.name)
     readers = Readers()
-    result = run_recorded(CLICKS, root, RunOptions("after", publish=True, executor=executor.executor), readers)
+    result = run_recorded(
+        "process", CLICKS, root, RunOptions("after", publish=True, executor=executor.executor), readers
+    )
     assert result.epochs == (3, 4)
     (warning,) = result.warnings
     assert broken.relative_to(tmp_path).as_posix() in warning
@@ -91,7 +94,7 @@ def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: P
 
 def test_a_straggler_is_read_again(executor: Executed, tmp_path: Path) -> None:
     """It sorts below the mark of the snapshot that is restored, where only a full sweep looks."""
-    pipeline, root = replace(CLICKS, source=replace(CLICKS.source, look_back=1)), tmp_path.as_uri()
+    pipeline, root = changed(CLICKS, source=replace(CLICKS.source, look_back=1)), tmp_path.as_uri()
     land(tmp_path, 1, 4)
     before = executor.process(pipeline, root, RunOptions("first")).snapshot
     land(tmp_path, 0, 1)

@@ -8,34 +8,32 @@ from typer.testing import CliRunner
 
 from headrace.cli.commands import app
 from headrace.pipeline.registry import resolve
-from headrace.read.views import read
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedCodeError
 from headrace.runs.results import RunResult
 from tests.process.executors import Executed, on_spark
+from tests.reading import read
 
 PIPELINE = """
-from datetime import timedelta
+from datetime import datetime
 
+import headrace as hr
 import own.combiners
 from consts import NAME
-from headrace.pipeline import *
+from headrace import col
 
-pipeline = Pipeline(
-    name=NAME,
-    source=FileSource(
-        "landing", FileFormat.JSON, {"at": DataType.TIMESTAMP, "mark": DataType.INT}, %s
-    ),
-    event_time=EventTime(col("at"), BoundedOutOfOrderness(timedelta(hours=1))),
-    key={"mark": col("mark")},
-    where=FixedWindows(timedelta(hours=1)),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=retracting(),
-    what={"total": custom_of(own.combiners.Weighted(), col("mark"))},
+marks = hr.json("landing", {"at": datetime, "mark": int}, %s).event_time("at", bound="1h")
+pipeline = hr.Pipeline(
+    NAME,
+    marks,
+    key="mark",
+    what={"total": col("mark").combine(own.combiners.Weighted())},
+    where=hr.FixedWindows("1h"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
 )
 """
 TRANSFORM = """
-        transform=SparkFunction("parsing:marked", {"at": DataType.TIMESTAMP, "mark": DataType.INT}, deterministic=True),
+        transform=hr.SparkFunction("parsing:marked", {"at": datetime, "mark": int}, deterministic=True),
 """
 PARSING = '''
 """Marks."""
@@ -50,7 +48,7 @@ def marked(rows):
 COMBINERS = """
 from dataclasses import dataclass
 from consts import WEIGHT
-from headrace.pipeline import CustomCombiner, DataType
+from headrace import CustomCombiner, DataType
 
 @dataclass(frozen=True)
 class Weighted(CustomCombiner):

@@ -9,46 +9,42 @@ from typing import Any
 
 import pytest
 
-from headrace.model.time import Instant, instant, render, to_datetime
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
     Deduplicate,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     Input,
-    Monotonic,
     Pipeline,
     Punctuated,
     SlidingWindows,
-    cast,
     col,
-    collect_of,
     count,
-    pairs_of,
     retracting,
-    sum_of,
 )
-from headrace.read.views import read
+from headrace.model.time import Duration, Instant, instant, render, to_datetime
+from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
 from headrace.runs.options import RunOptions
 from headrace.sources.budgets import DeadLetterBudgetError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.building import pipeline
 from tests.process.executors import Executed
+from tests.reading import read
 
-SECOND = 1_000_000
+SECOND = Duration(1_000_000)
 START = instant(datetime(2026, 1, 1, tzinfo=UTC))
 EARLY_AND_LATE = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
 ORDERS = {"id": DataType.STRING, "user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
 CLICKS = {"click": DataType.STRING, "who": DataType.STRING, "day": DataType.TIMESTAMP, "cents": DataType.STRING}
-COLUMNS = {"id": col("click"), "user": col("who"), "amount": cast(col("cents"), DataType.INT) * -1}
+COLUMNS = {"id": col("click"), "user": col("who"), "amount": col("cents").cast(DataType.INT) * -1}
 
 
 def build(**changes: Any) -> Pipeline:
@@ -60,23 +56,23 @@ def build(**changes: Any) -> Pipeline:
         "where": FixedWindows(10 * SECOND),
         "when": EARLY_AND_LATE,
         "how": retracting(2 * SECOND),
-        "what": {"total": sum_of(col("amount")), "ids": collect_of(col("id")), "n": count()},
+        "what": {"total": col("amount").sum(), "ids": col("id").collect(), "n": count()},
         "also": (
             Input(
-                "clicks",
                 FileSource("landing/clicks", FileFormat.JSON, CLICKS),
                 EventTime(col("day"), Monotonic(), split=col("who")),
+                "clicks",
                 COLUMNS,
             ),
         ),
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 ASSERTING = Input(
-    "clicks",
     FileSource("landing/clicks", FileFormat.JSON, {**CLICKS, "up_to": DataType.TIMESTAMP}),
     EventTime(col("day"), Punctuated(col("up_to"))),
+    "clicks",
     COLUMNS,
 )
 PIPELINES = {
@@ -87,14 +83,14 @@ PIPELINES = {
         where=SlidingWindows(10 * SECOND, 5 * SECOND),
     ),
     "joined": build(
-        what={"pairs": pairs_of(col("order"), col("click"), "both")},
+        what={"pairs": col("order").pairs(col("click"), "both")},
         source=FileSource("landing/orders", FileFormat.JSON, {**ORDERS, "order": DataType.INT, "click": DataType.INT}),
         also=(
             Input(
-                "clicks",
                 FileSource("landing/clicks", FileFormat.JSON, CLICKS),
                 EventTime(col("day"), Monotonic()),
-                {"user": col("who"), "click": cast(col("cents"), DataType.INT), "id": col("click")},
+                "clicks",
+                {"user": col("who"), "click": col("cents").cast(DataType.INT), "id": col("click")},
             ),
         ),
     ),
@@ -215,7 +211,7 @@ def _drops(result: EpochResult) -> tuple[int, int]:
 
 def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(executor: Executed, tmp_path: Path) -> None:
     waits = Monotonic(idle_timeout=60 * SECOND)
-    pipeline = build(also=(Input("clicks", build().also[0].source, EventTime(col("day"), waits), COLUMNS),))
+    pipeline = build(also=(Input(build().also[0].source, EventTime(col("day"), waits), "clicks", COLUMNS),))
     begin = datetime(2026, 1, 2, tzinfo=UTC)
     epochs = []
 
@@ -252,7 +248,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
 
 def test_a_budget_is_held_input_by_input(executor: Executed, tmp_path: Path) -> None:
     strict = FileSource("landing/clicks", FileFormat.JSON, CLICKS, max_rejected=1)
-    pipeline = build(also=(Input("clicks", strict, EventTime(col("day"), Monotonic()), COLUMNS),))
+    pipeline = build(also=(Input(strict, EventTime(col("day"), Monotonic()), "clicks", COLUMNS),))
     for number in range(3):
         land(tmp_path / "landing/orders", number, [{"id": "a", "user": "ann", "at": None, "amount": 1}])
     land(tmp_path / "landing/clicks", 0, [{"click": "x", "who": None, "day": START, "cents": "1"}])

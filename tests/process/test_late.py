@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.pipeline import FileFormat, Pipeline, accumulating
-from headrace.read.views import read
+from headrace import Pipeline, accumulating
+from headrace.pipeline.sources import FileFormat
 from headrace.runs.late import land_late
 from headrace.runs.options import Mode, RunOptions
+from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both
+from tests.reading import read
 
 Row = dict[str, Any]
 
@@ -78,7 +80,7 @@ def truth() -> Counter[tuple[str, datetime, str]]:
 @pytest.mark.parametrize("kind", list(FORMATS))
 def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, kind: FileFormat) -> None:
     root = tmp_path.as_uri()
-    pipeline = replace(CLICKS, source=replace(CLICKS.source, format=kind), how=accumulating(0))
+    pipeline = changed(CLICKS, source=replace(CLICKS.source, format=kind), how=accumulating("0s"))
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):

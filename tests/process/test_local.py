@@ -11,17 +11,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace import FileSource, Pipeline, SparkFunction
 from headrace.distribute.limits import LargeEpochError, columns_fit
 from headrace.model.expr import DataType, col
 from headrace.model.watermarks import Punctuated
-from headrace.pipeline import EventTime, Executor, FileFormat, FileSource, Pipeline, SparkFunction
-from headrace.read.views import read
+from headrace.pipeline.executors import Executor
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
+from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, clicks, land, truth
+from tests.reading import read
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -106,7 +110,7 @@ def test_an_audit_looks_at_the_same_rows(tmp_path: Path) -> None:
 def test_spark_code_of_a_pipeline_needs_spark(tmp_path: Path) -> None:
     land(tmp_path)
     function = SparkFunction("tests.spark.spark_transforms:words", CLICKS.source.schema, deterministic=True)
-    pipeline = replace(CLICKS, source=replace(CLICKS.source, transform=function))
+    pipeline = changed(CLICKS, source=replace(CLICKS.source, transform=function))
     with pytest.raises(Exception, match="--executor spark"):
         process(pipeline, tmp_path.as_uri(), local("first"))
 
@@ -125,7 +129,7 @@ def test_nothing_is_imported_that_a_run_does_not_need(tmp_path: Path) -> None:
         "import sys\n"
         "from headrace.runs.options import RunOptions\n"
         "from headrace.runs.process import process\n"
-        "from headrace.pipeline import Executor\n"
+        "from headrace.pipeline.executors import Executor\n"
         "from tests.process.clicks import CLICKS\n"
         f"process(CLICKS, {tmp_path.as_uri()!r}, RunOptions('run', executor=Executor.LOCAL))\n"
         "unneeded = {'pyspark', 'airflow', 'great_expectations', 'duckdb', 'matplotlib', 'minio', 'rich', 'typer'}\n"
@@ -137,7 +141,7 @@ def test_nothing_is_imported_that_a_run_does_not_need(tmp_path: Path) -> None:
 
 def test_a_record_that_only_asserts_the_watermark_needs_no_key(tmp_path: Path) -> None:
     source = FileSource("landing", FileFormat.JSON, {**CLICKS.source.schema, "mark": DataType.TIMESTAMP})
-    pipeline = replace(CLICKS, source=source, event_time=EventTime(col("at"), Punctuated(col("mark"))))
+    pipeline = changed(CLICKS, source=source, event_time=EventTime(col("at"), Punctuated(col("mark"))))
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/0.json").write_text(
         '{"user": "u1", "at": "2026-01-01T05:00:00Z", "price": 1}\n{"mark": "2026-01-01T06:00:00Z"}\n{"user": "u1"}\n'

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace import Pipeline
 from headrace.distribute.local.engine import LocalEngine
-from headrace.pipeline import Pipeline
 from headrace.read.progress import progress_of
-from headrace.read.views import read
 from headrace.runs.commits import attempts_of
 from headrace.runs.executors.on_local import OnLocal
 from headrace.runs.process import process
@@ -21,6 +20,7 @@ from headrace_snapshots.store import LocalStore, ObjectStore, open_store
 from headrace_snapshots.testing import check_catalog
 from tests.process.clicks import CLICKS, FILES, SESSIONS, land, truth
 from tests.process.test_local import NOON, current, local
+from tests.reading import read
 
 MANY = 35
 

@@ -5,24 +5,24 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from headrace import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count
 from headrace.model.time import Instant, instant, to_datetime
-from headrace.pipeline import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count, custom_of
-from headrace.read.views import read
 from headrace.reference import Epoch, fold_current, run_pipeline
 from headrace.runs.options import RunOptions
 from tests.own_combiners import Bins, Longest, Span
 from tests.own_triggers import Jump
 from tests.process.clicks import clicks, land, records
 from tests.process.executors import Executed, on_both
+from tests.reading import read
 
 PIPELINE = replace(
     clicks(Sessions(timedelta(minutes=30)), name="own"),
     when=AfterWatermark(early=Repeatedly(AfterAny(Jump(1, "price"), AfterCount(6))), late=AfterCount(1)),
     what={
         "clicks": count(),
-        "span": custom_of(Span(), col("price")),
-        "bins": custom_of(Bins(3), col("price")),
-        "names": custom_of(Longest(), col("user")),
+        "span": col("price").combine(Span()),
+        "bins": col("price").combine(Bins(3)),
+        "names": col("user").combine(Longest()),
     },
 )
 

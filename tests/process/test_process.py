@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
+from headrace import FixedWindows, Pipeline, retracting
 from headrace.audit.store import AuditFailedError, read_audit
 from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.tasks.engine import TasksComputed
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline import FixedWindows, Pipeline, retracting
 from headrace.pipeline.inputs import OWN
-from headrace.read.views import read
 from headrace.runs import process as processing
 from headrace.runs.backfill import BranchBehindError, cut_over
 from headrace.runs.commits import Committer, attempts_of
@@ -30,8 +29,10 @@ from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, Operation, check_catalog
+from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
 from tests.process.executors import Executed, on_both
+from tests.reading import read
 
 SECONDS = 120.0
 
@@ -194,7 +195,7 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
     executor.process(CLICKS, root, RunOptions("old", publish=True))
-    changed = clicks(FixedWindows(2 * 3_600_000_000))
+    changed = clicks(FixedWindows("2h"))
     land(tmp_path, 3, 4)
     with pytest.raises(ChangedPipelineError, match="backfill"):
         executor.process(changed, root, RunOptions("refused"))
@@ -209,7 +210,7 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
 
 def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
-    pipeline = replace(CLICKS, source=replace(CLICKS.source, look_back=0))
+    pipeline = changed(CLICKS, source=replace(CLICKS.source, look_back=0))
     land(tmp_path, 1, 3)
     executor.process(pipeline, root, RunOptions("main"))
     executor.backfill(pipeline, root, RunOptions("replay", branch="next"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from headrace.distribute.spark.types import SparkSession
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace import FixedWindows
 from headrace.audit.store import AuditOutcome, write_audit
-from headrace.pipeline import Executor, FixedWindows
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError

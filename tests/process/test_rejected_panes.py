@@ -8,24 +8,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from headrace import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, retracting
+from headrace.model.expr import if_else
 from headrace.model.time import instant
-from headrace.pipeline import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, if_, retracting
-from headrace.read.views import read
 from headrace.reference import Epoch, run_pipeline
 from headrace.runs.options import RunOptions
 from tests.process.clicks import CLICKS, land, records
 from tests.process.executors import Executed, on_both
+from tests.reading import read
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 FILES = 3
 
 
 def by(spent: Mapping[str, Any]) -> Aggregation:
-    return Aggregation(spent, GlobalWindows(), Repeatedly(AfterCount(1)), retracting(), {"users": count()})
+    return Aggregation(
+        key=spent, where=GlobalWindows(), when=Repeatedly(AfterCount(1)), how=retracting(), what={"users": count()}
+    )
 
 
-MODEST = by({"spent": if_(col("spent") < 40, col("spent"), None), "user": col("user")})
-EVEN = by({"even": if_(col("spent") % 2 == 0, col("spent"), None)})
+MODEST = by({"spent": if_else(col("spent") < 40, col("spent"), None), "user": col("user")})
+EVEN = by({"even": if_else(col("spent") % 2 == 0, col("spent"), None)})
 
 
 @on_both

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from headrace import Pipeline
 from headrace.cli import run as cli_run
 from headrace.cli.commands import app
 from headrace.model.time import parse
-from headrace.pipeline import Pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.report import Lines, Listener, Where, ending, epoch_line
-from headrace.runs.results import RunResult
+from headrace.runs.results import Action, RunResult
 from headrace.sources.progress import Progress
 from headrace_snapshots.format.manifest import Manifest
 from tests.stored_progress import written
@@ -102,7 +102,7 @@ def test_warnings_come_last() -> None:
 
 
 def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ran(pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
+    def ran(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
         listener.noted("starting Spark")
         listener.committed(EPOCH)
         return replace(RESULT, warnings=("a clock is ahead",))

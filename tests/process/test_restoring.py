@@ -176,7 +176,7 @@ def test_signals_that_are_undone_are_named(line: Line) -> None:
     flip(line.store, line.states[EPOCHS - 2].path)
     warning = line.restore().warning
     assert warning is not None
-    assert f"give them anew: go-{EPOCHS - 2}; go-{EPOCHS - 1}." in warning
+    assert f"give them again: go-{EPOCHS - 2}; go-{EPOCHS - 1}." in warning
 
 
 def test_no_state_file_is_read_twice(line: Line) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace import Default, accumulating
 from headrace.model.triggers import AfterSignal, OrFinally, Repeatedly, Signal
-from headrace.pipeline import Default, accumulating
 from headrace.runs.options import RunOptions, RunOptionsError, parse_signal
 from tests.process.clicks import CLICKS, USERS, land
 from tests.process.executors import Executed, on_both
@@ -27,7 +27,7 @@ def test_what_is_no_signal_is_refused(text: str) -> None:
 
 @on_both
 def test_a_run_without_input_hears_its_signals_once(executor: Executed, tmp_path: Path) -> None:
-    pipeline = replace(CLICKS, when=OrFinally(Repeatedly(AfterSignal("go")), Default()), how=accumulating(0))
+    pipeline = replace(CLICKS, when=OrFinally(Repeatedly(AfterSignal("go")), Default()), how=accumulating("0s"))
     pipeline = replace(pipeline, allow_finishing=True)
     land(tmp_path, 0, 1)
     first = executor.process(pipeline, tmp_path.as_uri(), RunOptions("first"))

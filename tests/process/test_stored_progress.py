@@ -97,13 +97,13 @@ READERS = {
     ("progress", "problem"),
     [
         *((without(name), f"progress has no field '{name}'") for name in WRITTEN if name != "executor"),
-        ({**WRITTEN, "watermark": "noon"}, "progress.watermark has 'noon', which is no time"),
+        ({**WRITTEN, "watermark": "noon"}, "progress.watermark has 'noon', which is not a time"),
         (
             {**WRITTEN, "watermark": "2026-01-01T00:00:00"},
-            "progress.watermark has '2026-01-01T00:00:00', which is no time",
+            "progress.watermark has '2026-01-01T00:00:00', which is not a time",
         ),
         ({**WRITTEN, "watermark": 3}, "progress.watermark is of type int, not a string"),
-        ({**WRITTEN, "output_watermarks": [3]}, "progress.output_watermarks has 3, which is no time"),
+        ({**WRITTEN, "output_watermarks": [3]}, "progress.output_watermarks has 3, which is not a time"),
         ({**WRITTEN, "behind": {"x": 1}}, "'x'"),
         ({**WRITTEN, "ahead": [{}]}, r"progress.ahead\[0\] has no field 'input'"),
         ({**WRITTEN, "held_back_by": []}, "progress.held_back_by is of type list, not an object"),

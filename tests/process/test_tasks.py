@@ -15,7 +15,7 @@ from headrace.distribute.local.runner import Threads
 from headrace.distribute.tasks import plan
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.work import Work
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from headrace.runs.executors.on_local import OnLocal
 from headrace_snapshots.format import layers
 from tests.distribute.blobs import OverBlobs

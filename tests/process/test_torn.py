@@ -1,24 +1,27 @@
 """Files that turn out to be torn while an epoch reads them, as dead letters."""
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from headrace.pipeline import EventTime, FileFormat, FixedWindows, Monotonic, OnUnreadable, Pipeline, col
-from headrace.read.views import read
+from headrace import FixedWindows, Pipeline, col
+from headrace.model.watermarks import Monotonic
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.runs.options import RunOptions
 from headrace.runs.results import RunResult
+from tests.building import changed
 from tests.corpus import BrokenFile, json_lines
 from tests.corpus.files import TORN, parquet, table
 from tests.process.executors import Executed
+from tests.reading import read
 from tests.sources.landed import pipeline
 
 
 def tolerant(kind: FileFormat) -> Pipeline:
     made = pipeline(kind, on_unreadable=OnUnreadable.DEAD_LETTER)
-    return replace(made, event_time=EventTime(col("time"), Monotonic()), where=FixedWindows(timedelta(days=9)))
+    return changed(made, event_time=EventTime(col("time"), Monotonic()), where=FixedWindows(timedelta(days=9)))
 
 
 def run(executor: Executed, tested: Pipeline, root: Path) -> RunResult:

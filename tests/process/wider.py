@@ -9,12 +9,15 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from headrace import FileSource, if_else
 from headrace.errors import PipelineError
-from headrace.model.expr import DataType, col, if_, lit
+from headrace.model.expr import DataType, col, lit
+from headrace.model.time import Duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
-from headrace.pipeline import EventTime, FileFormat, FileSource
-from headrace.pipeline.inputs import Input
+from headrace.pipeline.inputs import EventTime, Input
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
+from tests.building import lengths
 from tests.own_windows import Validity
 from tests.reference.scenarios import ROWS, SCHEMA, Scenario, scenarios
 
@@ -27,15 +30,15 @@ _SECOND_ROWS = st.builds(lambda row: {"who": row["user"], **{n: v for n, v in ro
 _OWN_BUNDLES, _SECOND_BUNDLES = st.lists(_OWN_ROWS, max_size=6), st.lists(_SECOND_ROWS, max_size=4)
 
 
-_TIMEOUTS = st.none() | st.integers(1, 30)
+_TIMEOUTS = st.none() | lengths(1, 30)
 _EVENT_TIMES = st.builds(
     EventTime,
     st.just(col("at")),
-    st.builds(BoundedOutOfOrderness, st.integers(0, 30), _TIMEOUTS)
+    st.builds(BoundedOutOfOrderness, lengths(0, 30), _TIMEOUTS)
     | st.builds(Monotonic, _TIMEOUTS)
     | st.builds(Punctuated, st.just(col("mark")), _TIMEOUTS),
-    st.sampled_from([None, col("word"), if_(col("x") > 3, "fast", "slow")]),
-    st.sampled_from([None, 0, 10, 86_400_000_000]),
+    st.sampled_from([None, col("word"), if_else(col("x") > 3, "fast", "slow")]),
+    st.none() | st.sampled_from([Duration(0), Duration(10), Duration(86_400_000_000)]),
 )
 _FORMATS = st.sampled_from([FileFormat.JSON, FileFormat.PARQUET])
 _COLUMNS: list[Mapping[str, Any]] = [
@@ -50,11 +53,10 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
     """A scenario with more to read."""
     scenario = draw(scenarios())
     plain, parts = scenario.pipeline, {}
-    parts["source"] = FileSource("nowhere", draw(_FORMATS), _OWN)
-    parts["event_time"] = draw(_EVENT_TIMES)
+    parts["input"] = Input(FileSource("nowhere", draw(_FORMATS), _OWN), draw(_EVENT_TIMES))
     if draw(st.booleans()):
         second = FileSource("elsewhere", draw(_FORMATS), _SECOND)
-        parts["also"] = (Input(OTHER, second, draw(_EVENT_TIMES), draw(st.sampled_from(_COLUMNS))),)
+        parts["also"] = (Input(second, draw(_EVENT_TIMES), OTHER, draw(st.sampled_from(_COLUMNS))),)
     if draw(st.integers(0, 3)) == 0:
         parts["how"] = replace(plain.how, keep_last=draw(st.integers(1, 3)))
     if draw(st.integers(0, 4)) == 0:

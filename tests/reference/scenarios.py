@@ -3,11 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from headrace import Aggregation, Deduplicate, FileSource, Pipeline, Signal, count
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Aggregate, Outer
@@ -23,31 +26,10 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
-from headrace.pipeline import (
-    Aggregation,
-    Deduplicate,
-    EventTime,
-    FileFormat,
-    FileSource,
-    Pipeline,
-    Signal,
-    approx_distinct_of,
-    collect_of,
-    count,
-    custom_of,
-    distinct_of,
-    first_of,
-    last_of,
-    max_of,
-    mean_of,
-    min_of,
-    pairs_of,
-    quantile_of,
-    sum_of,
-    top_of,
-    variance_of,
-)
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
+from tests.building import lengths, pipeline
 from tests.own_combiners import Bins, Longest, Span
 from tests.reference.strategies import triggers
 
@@ -59,6 +41,9 @@ SCHEMA = {
     "word": DataType.STRING,
     "end": DataType.BOOL,
     "id": DataType.STRING,
+    "day": DataType.DATE,
+    "octets": DataType.BYTES,
+    "price": DataType.DECIMAL,
 }
 
 
@@ -71,55 +56,67 @@ class Scenario:
 
 
 PLAIN_WINDOWS: st.SearchStrategy[WindowFn] = st.one_of(
-    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25)),
-    st.builds(SlidingWindows, st.integers(1, 20), st.integers(2, 12), st.integers(-5, 15)),
-    st.builds(Sessions, st.integers(1, 12), st.booleans()),
+    st.builds(FixedWindows, lengths(1, 20), lengths(-5, 25)),
+    st.builds(SlidingWindows, lengths(1, 20), lengths(2, 12), lengths(-5, 15)),
+    st.builds(Sessions, lengths(1, 12), st.booleans()),
     st.just(GlobalWindows()),
     st.just(CalendarWindows("day", "Europe/Berlin")),
 )
-WINDOWS = PLAIN_WINDOWS | st.builds(ShiftedOutputTime, PLAIN_WINDOWS, st.integers(0, 9))
+WINDOWS = PLAIN_WINDOWS | st.builds(ShiftedOutputTime, PLAIN_WINDOWS, lengths(0, 9))
 
 HOWS = st.builds(
     lambda how, *behaviour: How(how[0], *behaviour, elide_unchanged=how[1]),
     st.sampled_from([*((accumulation, False) for accumulation in Accumulation), (Accumulation.RETRACTING, True)]),
-    st.none() | st.integers(0, 30),
+    st.none() | lengths(0, 30),
     st.sampled_from(Firing),
     st.sampled_from(Firing),
     st.sampled_from(TimestampCombiner),
 )
 
 
-def aggregates(number: Expr, text: Expr, fraction: Expr) -> st.SearchStrategy[Mapping[str, Aggregate]]:
+def of_any_type(value: Expr) -> list[Aggregate]:
+    """The combiners that take values of every type."""
+    any_of = ("count", "min", "max", "first", "last", "collect", "distinct", "approx_distinct")
+    return [*(getattr(value, of)() for of in any_of), value.top(2), value.pairs(value)]
+
+
+def aggregates(
+    number: Expr, text: Expr, fraction: Expr, *more: Aggregate
+) -> st.SearchStrategy[Mapping[str, Aggregate]]:
     """A count ``n``, a sum ``total`` and a float ``share``, and some of the other combiners over an int, a string and a
-    float.
+    float, or of ``more``.
     """
     others = [
-        count(number),
-        min_of(number),
-        max_of(text),
-        mean_of(number),
-        variance_of(number),
-        first_of(text),
-        last_of(number),
-        collect_of(text),
-        top_of(number, 2),
-        distinct_of(text),
-        approx_distinct_of(number),
-        quantile_of(number, 0.5),
-        pairs_of(number, text, Outer.BOTH),
-        custom_of(Span(), number),
-        custom_of(Bins(3), number),
-        custom_of(Longest(), text),
-        *[of(fraction) for of in (count, min_of, max_of, mean_of, variance_of, first_of, collect_of, distinct_of)],
-        top_of(fraction, 2),
-        quantile_of(fraction, 0.5),
+        *more,
+        number.count(),
+        number.min(),
+        text.max(),
+        number.mean(),
+        number.variance(),
+        text.first(),
+        number.last(),
+        text.collect(),
+        number.top(2),
+        text.distinct(),
+        number.approx_distinct(),
+        number.quantile(0.5),
+        number.pairs(text, Outer.BOTH),
+        number.combine(Span()),
+        number.combine(Bins(3)),
+        text.combine(Longest()),
+        *[
+            getattr(fraction, of)()
+            for of in ("count", "min", "max", "mean", "variance", "first", "collect", "distinct")
+        ],
+        fraction.top(2),
+        fraction.quantile(0.5),
     ]
-    share = st.sampled_from([sum_of(fraction), mean_of(fraction), last_of(fraction)])
+    share = st.sampled_from([fraction.sum(), fraction.mean(), fraction.last()])
     some = st.lists(st.sampled_from(others), max_size=3, unique_by=id)
     return st.builds(
         lambda picked, share: {
             "n": count(),
-            "total": sum_of(number),
+            "total": number.sum(),
             "share": share,
             **{f"a{i}": a for i, a in enumerate(picked)},
         },
@@ -128,21 +125,34 @@ def aggregates(number: Expr, text: Expr, fraction: Expr) -> st.SearchStrategy[Ma
     )
 
 
-_TIMEOUTS = st.none() | st.integers(1, 30)
+OF_OTHER_TYPES = (
+    *[each for name in ("day", "octets", "price") for each in of_any_type(col(name))],
+    col("price").sum(),
+    col("price").mean(),
+    (col("price") * col("x") / 7).sum(),
+    col("price").quantile(0.5),
+)
+KEYS: list[dict[str, Expr]] = [
+    *[{"user": col("user")}] * 3,
+    {"user": col("user"), "day": col("day")},
+    {"octets": col("octets"), "user": col("user"), "price": col("price")},
+]
+_TIMEOUTS = st.none() | lengths(1, 30)
 # here, not where they are drawn: making a strategy takes longer than drawing from it
 _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "event_time": st.builds(
         EventTime,
         st.just(col("at")),
-        st.builds(BoundedOutOfOrderness, st.integers(0, 30), _TIMEOUTS) | st.builds(Monotonic, _TIMEOUTS),
+        st.builds(BoundedOutOfOrderness, lengths(0, 30), _TIMEOUTS) | st.builds(Monotonic, _TIMEOUTS),
         st.none() | st.just(col("word")),
     ),
     "where": WINDOWS,
     "when": triggers(col("end"), col("x")),
     "how": HOWS,
-    "what": aggregates(col("x"), col("word"), col("part")),
-    "filter": st.none() | st.just(col("x") != 0),
-    "deduplicate": st.none() | st.builds(Deduplicate, st.just(col("id")), st.integers(0, 40)),
+    "key": st.sampled_from(KEYS),
+    "what": aggregates(col("x"), col("word"), col("part"), *OF_OTHER_TYPES),
+    "filter": st.sampled_from([None, col("x") != 0, col("day").plus(days=col("x")) > date(2013, 1, 1)]),
+    "deduplicate": st.none() | st.builds(Deduplicate, st.just(col("id")), lengths(0, 40)),
 }
 
 SECOND = st.builds(
@@ -164,11 +174,21 @@ ROWS = st.fixed_dictionaries(
         "word": st.none() | st.sampled_from(["", "a", "b", "ä"]),
         "end": st.none() | st.booleans(),
         "id": st.sampled_from("abcdefgh"),
+        "octets": st.sampled_from([None, b"", b"\xff\x00", b"abc"]),
+        "price": st.sampled_from([None, *map(Decimal, ("0", "19.99", "-0.01", "1e-9", "12345678901234567890.5"))]),
+        "day": st.sampled_from([None, date(2013, 1, 1), date(2012, 12, 31), date(1969, 7, 20)]),
     }
 )
 
 SIGNALS = st.sampled_from(
-    [(), (), (Signal("go"),), (Signal("go", key=("ann",)),), (Signal("go"), Signal("stop", key=("bob",)))]
+    [
+        (),
+        (),
+        (Signal("go"),),
+        (Signal("go", key=("ann",)),),
+        (Signal("go"), Signal("stop", key=("bob",))),
+        (Signal("go", key=("ann", date(2013, 1, 1))), Signal("go", key=("YWJj", "ann", "19.99"))),
+    ]
 )
 
 
@@ -192,15 +212,14 @@ def scenarios(draw: st.DrawFn, stages: int = 2) -> Scenario:
     parts: dict[str, Any] = {
         "name": "scenario",
         "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
-        "key": {"user": col("user")},
         **{name: draw(part) for name, part in _PARTS.items()},
         "then": tuple(draw(st.lists(SECOND, max_size=stages - 1))),
         "allow_finishing": True,
         "allow_double_counting": True,
     }
     try:
-        pipeline = Pipeline(**parts)
+        made = pipeline(**parts)
     except PipelineError:
         assume(False)
         raise
-    return Scenario(pipeline, draw(epochs()))
+    return Scenario(made, draw(epochs()))

@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from headrace import if_else
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import Aggregate, Combiner, count, sum_of
-from headrace.model.expr import Column, DataType, Expr, col, if_
+from headrace.model.combiners import Aggregate, Combiner, count
+from headrace.model.expr import Column, DataType, Expr, col
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import (
     AfterAll,
@@ -39,6 +40,7 @@ from headrace.model.triggers import (
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from headrace.reference import Contents, Element, Grouping, Operator, Output, combine
+from tests.building import lengths
 from tests.own_triggers import Jump, Poll, Reminder
 
 _WANTED = os.environ.get("HEADRACE_EXAMPLES")
@@ -54,16 +56,16 @@ def examples(default: int) -> settings:
 
 
 FIXED_LIKE: st.SearchStrategy[WindowFn] = st.one_of(
-    st.builds(FixedWindows, st.integers(1, 20), st.integers(-5, 25)),
-    st.builds(SlidingWindows, st.integers(1, 20), st.integers(2, 12), st.integers(-5, 15)),
+    st.builds(FixedWindows, lengths(1, 20), lengths(-5, 25)),
+    st.builds(SlidingWindows, lengths(1, 20), lengths(2, 12), lengths(-5, 15)),
     st.just(GlobalWindows()),
 )
-SESSIONS = st.builds(Sessions, st.integers(1, 12), st.booleans())
+SESSIONS = st.builds(Sessions, lengths(1, 12), st.booleans())
 
 
 def leaves(condition: Expr, number: Column) -> st.SearchStrategy[Trigger]:
     """Leaves of trigger trees; data-driven ones look at a bool and an int of the elements."""
-    several = {"n": count(), "number": sum_of(number), "ends": count(if_(condition, 1, None))}
+    several = {"n": count(), "number": number.sum(), "ends": if_else(condition, 1, None).count()}
     return st.one_of(
         st.sampled_from(
             [
@@ -73,10 +75,12 @@ def leaves(condition: Expr, number: Column) -> st.SearchStrategy[Trigger]:
                 AfterWatermark(),
                 AfterSynchronizedProcessingTime(),
                 AfterPunctuation(condition),
+                AfterPunctuation(number.is_in([1, 4]) | (7 % number == 1)),
                 AfterPattern("ab", {"a": condition, "b": ~condition}),
                 AfterPattern("a.|b+c", {"a": condition, "b": number > 2, "c": ~condition}),
                 DataDriven(several, col("ends") * 2 > col("n")),
                 DataDriven(several, (col("number") > 3) | (col("n") >= 3)),
+                DataDriven(several, col("number").between(2, 6) & (-(col("n") / 2)).floor().is_in([-1, -2])),
                 AfterSignal("go"),
             ]
         ),
@@ -86,7 +90,7 @@ def leaves(condition: Expr, number: Column) -> st.SearchStrategy[Trigger]:
         st.builds(AfterCount, st.integers(1, 4)),
         st.builds(AfterBytes, st.integers(1, 30)),
         st.builds(AfterPercentileWatermark, st.just(50.0)),
-        st.builds(AfterProcessingTime, st.integers(0, 10), st.none() | st.integers(1, 10), st.integers(0, 5)),
+        st.builds(AfterProcessingTime, lengths(0, 10), st.none() | lengths(1, 10), lengths(0, 5)),
     )
 
 
@@ -123,7 +127,7 @@ BEHAVIOURS = st.builds(
         "closing": closing,
         "timestamp": timestamp,
     },
-    st.integers(0, 30),
+    lengths(0, 30),
     st.sampled_from(Firing),
     st.sampled_from(Firing),
     st.sampled_from(TimestampCombiner),

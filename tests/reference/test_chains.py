@@ -7,21 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.panes import Pane
-from headrace.model.time import MAX_INSTANT, Instant
-from headrace.model.windows import Window
-from headrace.pipeline import (
+from headrace import (
     AfterBytes,
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
     Aggregation,
     Always,
-    BoundedOutOfOrderness,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     GlobalWindows,
@@ -31,18 +25,21 @@ from headrace.pipeline import (
     Sessions,
     SlidingWindows,
     Trigger,
-    WindowFn,
     accumulating,
     col,
-    collect_of,
     count,
     discarding,
-    max_of,
     retracting,
-    sum_of,
 )
+from headrace.model.panes import Pane
+from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import Window, WindowFn
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
 from headrace.reference.windows import assign
+from tests.building import pipeline
 from tests.reference.strategies import FIXED_LIKE, SESSIONS, examples
 from tests.reference.test_invariants import Live
 
@@ -51,10 +48,10 @@ Row = dict[str, Any]
 
 USERS_PER_TOTAL = Aggregation(
     key={"total": col("total")},
-    where=FixedWindows(20),
+    where=FixedWindows("20us"),
     when=None,
     how=retracting(None),
-    what={"n": count(), "users": collect_of(col("user"))},
+    what={"n": count(), "users": col("user").collect()},
 )
 
 
@@ -62,15 +59,15 @@ def build(*then: Aggregation, **changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "totals",
         "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
-        "event_time": EventTime(col("at"), BoundedOutOfOrderness(5)),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
-        "where": FixedWindows(10),
+        "where": FixedWindows("10us"),
         "when": AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
         "how": retracting(None),
-        "what": {"total": sum_of(col("amount"))},
+        "what": {"total": col("amount").sum()},
         "then": then,
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 def row(at: int, amount: int | None, user: str = "ann") -> Row:
@@ -113,23 +110,25 @@ def test_a_group_whose_members_all_left_is_withdrawn_and_comes_again_with_the_ne
 def test_a_stage_reads_keys_aggregates_and_the_window_of_the_panes_above() -> None:
     per_window = Aggregation(
         key={"start": col("window_start")},
-        where=FixedWindows(100),
+        where=FixedWindows("100us"),
         when=None,
         how=discarding(),
-        what={"most": max_of(col("total")), "end": max_of(col("window_end"))},
+        what={"most": col("total").max(), "end": col("window_end").max()},
         filter=col("user") != "bob",
     )
     (result,) = run_pipeline(
-        build(per_window, when=Default(), how=discarding(0)),
+        build(per_window, when=Default(), how=discarding("0s")),
         [epoch(0, row(1, 5), row(12, 7), row(13, 99, "bob"), is_last=True)],
     )
     assert brief(result) == [("+", 0, 0, 5, 10), ("+", 10, 0, 7, 20)]
 
 
 def test_the_ends_of_the_global_window_are_null_behind_it() -> None:
-    per_start = Aggregation({"start": col("window_start")}, FixedWindows(10), None, discarding(), {"n": count()})
+    per_start = Aggregation(
+        key={"start": col("window_start")}, where=FixedWindows("10us"), when=None, how=discarding(), what={"n": count()}
+    )
     (result,) = run_pipeline(
-        build(per_start, where=GlobalWindows(), when=Repeatedly(AfterCount(1)), how=discarding(0)),
+        build(per_start, where=GlobalWindows(), when=Repeatedly(AfterCount(1)), how=discarding("0s")),
         [epoch(0, row(1, 5))],
     )
     assert not result.panes
@@ -139,17 +138,25 @@ def test_the_ends_of_the_global_window_are_null_behind_it() -> None:
 
 
 def test_a_pane_without_the_next_key_goes_no_further_and_neither_does_its_retraction() -> None:
-    per_low = Aggregation({"low": col("low")}, FixedWindows(20), None, retracting(None), {"n": count()})
+    per_low = Aggregation(
+        key={"low": col("low")}, where=FixedWindows("20us"), when=None, how=retracting(None), what={"n": count()}
+    )
     results = run_pipeline(
-        build(per_low, what={"low": max_of(col("amount"))}), [epoch(0, row(1, None)), epoch(1, row(2, 3))]
+        build(per_low, what={"low": col("amount").max()}), [epoch(0, row(1, None)), epoch(1, row(2, 3))]
     )
     assert [[r.record["low"] for r in result.rejected] for result in results] == [[None], [None]]
     assert [brief(result) for result in results] == [[], [("+", 3, 0, 1)]]
 
 
 def test_the_second_aggregation_judges_lateness_by_the_output_watermark_of_the_first() -> None:
-    hourly = Aggregation({"user": col("user")}, FixedWindows(20), None, discarding(), {"sum": sum_of(col("total"))})
-    pipeline = build(hourly, when=Default(), how=discarding(0))
+    hourly = Aggregation(
+        key={"user": col("user")},
+        where=FixedWindows("20us"),
+        when=None,
+        how=discarding(),
+        what={"sum": col("total").sum()},
+    )
+    pipeline = build(hourly, when=Default(), how=discarding("0s"))
     results = run_pipeline(pipeline, [epoch(0, row(1, 1)), epoch(1, row(18, 2)), epoch(2, row(26, 4))])
     assert [result.watermark for result in results] == [-4, 13, 21]
     assert [result.output_watermarks for result in results] == [(-4, -4), (13, 13), (21, 21)]
@@ -157,9 +164,11 @@ def test_the_second_aggregation_judges_lateness_by_the_output_watermark_of_the_f
 
 
 def test_the_allowed_lateness_behind_an_aggregation_is_at_least_its_own() -> None:
-    pipeline = build(USERS_PER_TOTAL, how=retracting(30))
-    daily = Aggregation({"user": col("user")}, FixedWindows(20), None, retracting(7), {"n": count()})
-    stages = build(daily, daily, how=retracting(30)).stages
+    pipeline = build(USERS_PER_TOTAL, how=retracting("30us"))
+    daily = Aggregation(
+        key={"user": col("user")}, where=FixedWindows("20us"), when=None, how=retracting("7us"), what={"n": count()}
+    )
+    stages = build(daily, daily, how=retracting("30us")).stages
     assert [stage.aggregation.how.allowed_lateness for stage in stages] == [30, 30, 30]
     assert pipeline.stages[1].aggregation.how.allowed_lateness is None
 
@@ -184,7 +193,7 @@ def inputs(draw: st.DrawFn) -> list[Epoch]:
 
 
 def two_stages(where: WindowFn, when: Trigger, below: WindowFn, then: Trigger | None, how: How) -> Pipeline:
-    second = Aggregation(USERS_PER_TOTAL.key, below, then, how, USERS_PER_TOTAL.what)
+    second = Aggregation(key=USERS_PER_TOTAL.key, where=below, when=then, how=how, what=USERS_PER_TOTAL.what)
     return build(second, where=where, when=when)
 
 
@@ -218,7 +227,9 @@ def expected(where: WindowFn, below: WindowFn, epochs: Sequence[Epoch]) -> dict[
 
 
 EARLY: st.SearchStrategy[Trigger] = st.one_of(
-    st.builds(AfterCount, st.integers(1, 3)), st.builds(AfterBytes, st.integers(1, 40)), st.just(AfterProcessingTime(1))
+    st.builds(AfterCount, st.integers(1, 3)),
+    st.builds(AfterBytes, st.integers(1, 40)),
+    st.just(AfterProcessingTime("1us")),
 )
 EMITS_ALL: st.SearchStrategy[Trigger] = st.one_of(
     st.just(Default()), st.just(Always()), st.builds(AfterWatermark, st.none() | EARLY, st.just(AfterCount(1)))
@@ -256,9 +267,13 @@ def test_retractions_through_a_chain(
 @given(FIXED_LIKE, FIXED_LIKE, inputs())
 def test_discarding_panes_add_up_through_a_chain(where: WindowFn, below: WindowFn, epochs: list[Epoch]) -> None:
     sums = Aggregation(
-        {"user": col("user")}, below, Repeatedly(AfterCount(2)), discarding(1000), {"sum": sum_of(col("total"))}
+        key={"user": col("user")},
+        where=below,
+        when=Repeatedly(AfterCount(2)),
+        how=discarding("1000us"),
+        what={"sum": col("total").sum()},
     )
-    results = run_pipeline(build(sums, where=where, when=Repeatedly(AfterCount(2)), how=discarding(1000)), epochs)
+    results = run_pipeline(build(sums, where=where, when=Repeatedly(AfterCount(2)), how=discarding("1000us")), epochs)
     found: dict[Any, int] = defaultdict(int)
     for result in results:
         for pane in result.panes:
@@ -273,6 +288,12 @@ def test_discarding_panes_add_up_through_a_chain(where: WindowFn, below: WindowF
 
 
 def test_sliding_panes_reach_every_window_behind_them() -> None:
-    sums = Aggregation({"user": col("user")}, SlidingWindows(40, 20), None, discarding(), {"sum": sum_of(col("total"))})
-    (result,) = run_pipeline(build(sums, when=Default(), how=discarding(0)), [epoch(0, row(21, 5), is_last=True)])
+    sums = Aggregation(
+        key={"user": col("user")},
+        where=SlidingWindows("40us", "20us"),
+        when=None,
+        how=discarding(),
+        what={"sum": col("total").sum()},
+    )
+    (result,) = run_pipeline(build(sums, when=Default(), how=discarding("0s")), [epoch(0, row(21, 5), is_last=True)])
     assert brief(result) == [("+", "ann", 0, 5), ("+", "ann", 20, 5)]

@@ -9,37 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import Aggregate, ListType, count, if_else
 from headrace.errors import PipelineError
 from headrace.model.combiners import Combiner
 from headrace.model.expr import DataType, col, lit
 from headrace.model.time import Instant
-from headrace.pipeline import (
-    Aggregate,
-    ListType,
-    PairsType,
-    approx_distinct_of,
-    collect_of,
-    count,
-    custom_of,
-    distinct_of,
-    first_of,
-    if_,
-    last_of,
-    max_of,
-    mean_of,
-    min_of,
-    pairs_of,
-    quantile_of,
-    sum_of,
-    top_of,
-    variance_of,
-)
+from headrace.model.value_types import PairsType
 from headrace.reference import Contents, combine, read
 from tests.own_combiners import Bins, Span
 from tests.reference.strategies import examples
 
 X = col("x")
-ODD, EVEN = if_(X % 2 == 1, X, None), if_(X % 2 == 0, X, None)
+ODD, EVEN = if_else(X % 2 == 1, X, None), if_else(X % 2 == 0, X, None)
 SCHEMA = {"x": DataType.INT, "word": DataType.STRING, "part": DataType.FLOAT}
 
 
@@ -56,25 +37,25 @@ def over(aggregate: Aggregate, *values: Any, withdrawn: tuple[Any, ...] = ()) ->
     ("aggregate", "found", "of_nothing"),
     [
         (count(), 6, 0),
-        (count(X), 5, 0),
-        (sum_of(X), 17, 0),
-        (mean_of(X), 17 / 5, None),
-        (variance_of(X), pvariance([4, 1, 4, 7, 1]), None),
-        (min_of(X), 1, None),
-        (max_of(X), 7, None),
-        (first_of(X), 4, None),
-        (last_of(X), 1, None),
-        (collect_of(X), (1, 1, 4, 4, 7), ()),
-        (top_of(X, 3), (7, 4, 4), ()),
-        (top_of(X, 9), (7, 4, 4, 1, 1), ()),
-        (distinct_of(X), 3, 0),
-        (approx_distinct_of(X), 3, 0),
-        (pairs_of(EVEN, ODD), ((4, 1), (4, 1), (4, 7), (4, 1), (4, 1), (4, 7)), ()),
-        (pairs_of(EVEN, ODD, "both"), ((4, 1), (4, 1), (4, 7), (4, 1), (4, 1), (4, 7)), ()),
-        (quantile_of(X, 0), 1, None),
-        (quantile_of(X, 0.4), 1, None),
-        (quantile_of(X, 0.41), 4, None),
-        (quantile_of(X, 1), 7, None),
+        (X.count(), 5, 0),
+        (X.sum(), 17, 0),
+        (X.mean(), 17 / 5, None),
+        (X.variance(), pvariance([4, 1, 4, 7, 1]), None),
+        (X.min(), 1, None),
+        (X.max(), 7, None),
+        (X.first(), 4, None),
+        (X.last(), 1, None),
+        (X.collect(), (1, 1, 4, 4, 7), ()),
+        (X.top(3), (7, 4, 4), ()),
+        (X.top(9), (7, 4, 4, 1, 1), ()),
+        (X.distinct(), 3, 0),
+        (X.approx_distinct(), 3, 0),
+        (EVEN.pairs(ODD), ((4, 1), (4, 1), (4, 7), (4, 1), (4, 1), (4, 7)), ()),
+        (EVEN.pairs(ODD, "both"), ((4, 1), (4, 1), (4, 7), (4, 1), (4, 1), (4, 7)), ()),
+        (X.quantile(0), 1, None),
+        (X.quantile(0.4), 1, None),
+        (X.quantile(0.41), 4, None),
+        (X.quantile(1), 7, None),
     ],
     ids=lambda value: value.combiner.value if isinstance(value, Aggregate) else None,
 )
@@ -86,11 +67,11 @@ def test_values_and_identities(aggregate: Aggregate, found: Any, of_nothing: Any
 
 
 ALL = [
-    *[count(X), sum_of(X), mean_of(X), variance_of(X), min_of(X), max_of(X), first_of(X), last_of(X)],
-    *[collect_of(X), top_of(X, 2), distinct_of(X), approx_distinct_of(X), quantile_of(X, 0.3)],
-    pairs_of(ODD, EVEN, "left"),
-    custom_of(Bins(3), X),
-    custom_of(Span(), X),
+    *[X.count(), X.sum(), X.mean(), X.variance(), X.min(), X.max(), X.first(), X.last()],
+    *[X.collect(), X.top(2), X.distinct(), X.approx_distinct(), X.quantile(0.3)],
+    ODD.pairs(EVEN, "left"),
+    X.combine(Bins(3)),
+    X.combine(Span()),
 ]
 
 
@@ -111,7 +92,7 @@ def test_what_is_withdrawn_was_never_there(aggregate: Aggregate, values: list[in
     [("none", (), ()), ("left", ((1, None),), ()), ("right", (), ((None, 2),)), ("both", ((1, None),), ((None, 2),))],
 )
 def test_a_join_keeps_what_has_no_partner_if_told_to(outer: str, only_left: Any, only_right: Any) -> None:
-    join = pairs_of(ODD, EVEN, outer)
+    join = ODD.pairs(EVEN, outer)
     assert (over(join, 1), over(join, 2), over(join, 1, 2)) == (only_left, only_right, ((1, 2),))
     assert over(join, 1, 2, withdrawn=(2,)) == only_left
 
@@ -136,8 +117,8 @@ def test_first_and_last_go_by_event_time_and_break_ties_by_value() -> None:
         kept = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in pairs]
         return combine(aggregate, [(value, 1) for value in kept])
 
-    assert at(first_of(X), (5, 1), (2, 9), (2, 8), (0, None)) == 8
-    assert at(last_of(X), (2, 9), (5, 1), (5, 3), (5, 2), (9, None)) == 3
+    assert at(X.first(), (5, 1), (2, 9), (2, 8), (0, None)) == 8
+    assert at(X.last(), (2, 9), (5, 1), (5, 3), (5, 2), (9, None)) == 3
 
 
 def test_nan_is_one_value_above_all_others() -> None:
@@ -146,15 +127,15 @@ def test_nan_is_one_value_above_all_others() -> None:
     def of(aggregate: Aggregate) -> Any:
         return combine(aggregate, [(value, 1) for value in (2.0, math.nan, 1.0, float("nan"))])
 
-    assert (of(min_of(part)), of(distinct_of(part))) == (1.0, 3)
-    assert math.isnan(of(max_of(part)))
-    assert math.isnan(of(top_of(part, 1))[0])
+    assert (of(part.min()), of(part.distinct())) == (1.0, 3)
+    assert math.isnan(of(part.max()))
+    assert math.isnan(of(part.top(1))[0])
 
 
 @examples(100)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=30), st.integers(1, 100))
 def test_a_quantile_is_the_smallest_value_with_its_part_at_or_below(values: list[int], percent: int) -> None:
-    found = over(quantile_of(X, percent / 100), *values)
+    found = over(X.quantile(percent / 100), *values)
     at_or_below = {v: Fraction(sum(w <= v for w in values), len(values)) for v in values}
     assert found == min(v for v in values if at_or_below[v] >= Fraction(percent, 100))
 
@@ -162,15 +143,15 @@ def test_a_quantile_is_the_smallest_value_with_its_part_at_or_below(values: list
 @pytest.mark.parametrize(
     ("aggregate", "kind"),
     [
-        (variance_of(X), DataType.FLOAT),
-        (first_of(col("word")), DataType.STRING),
-        (collect_of(col("word")), ListType(DataType.STRING)),
-        (top_of(X, 2), ListType(DataType.INT)),
-        (pairs_of(X, col("word")), PairsType(DataType.INT, DataType.STRING)),
-        (distinct_of(col("word")), DataType.INT),
-        (approx_distinct_of(col("word")), DataType.INT),
-        (quantile_of(X, 0.5), DataType.INT),
-        (quantile_of(col("part"), 0.5), DataType.FLOAT),
+        (X.variance(), DataType.FLOAT),
+        (col("word").first(), DataType.STRING),
+        (col("word").collect(), ListType(DataType.STRING)),
+        (X.top(2), ListType(DataType.INT)),
+        (X.pairs(col("word")), PairsType(DataType.INT, DataType.STRING)),
+        (col("word").distinct(), DataType.INT),
+        (col("word").approx_distinct(), DataType.INT),
+        (X.quantile(0.5), DataType.INT),
+        (col("part").quantile(0.5), DataType.FLOAT),
     ],
 )
 def test_output_types(aggregate: Aggregate, kind: object) -> None:
@@ -180,13 +161,13 @@ def test_output_types(aggregate: Aggregate, kind: object) -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: variance_of(col("word")).output_type(SCHEMA), "needs a number"),
-        (lambda: quantile_of(col("word"), 0.5).output_type(SCHEMA), "needs a number"),
-        (lambda: pairs_of(X, lit(None)).output_type(SCHEMA), "no type"),
-        (lambda: first_of(lit(None)).output_type(SCHEMA), "no type"),
+        (lambda: col("word").variance().output_type(SCHEMA), "needs a number"),
+        (lambda: col("word").quantile(0.5).output_type(SCHEMA), "needs a number"),
+        (lambda: X.pairs(lit(None)).output_type(SCHEMA), "no type"),
+        (lambda: lit(None).first().output_type(SCHEMA), "no type"),
         (lambda: Aggregate(Combiner.DISTINCT).output_type(SCHEMA), "needs an expression"),
-        (lambda: quantile_of(X, 1.5), "between 0 and 1"),
-        (lambda: top_of(X, 0), "at least 1"),
+        (lambda: X.quantile(1.5), "write a number from 0 to 1"),
+        (lambda: X.top(0), "at least 1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(build: Any, message: str) -> None:

@@ -5,27 +5,27 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import PipelineError
-from headrace.model.combiners import Combiner
-from headrace.pipeline import (
-    Accumulator,
+from headrace import (
     Aggregate,
-    BoundedOutOfOrderness,
     CustomCombiner,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
+    Input,
     ListType,
     Pipeline,
     col,
-    custom_of,
     discarding,
     lit,
 )
+from headrace.errors import PipelineError
+from headrace.model.combiners import Combiner
+from headrace.model.custom_combiners import Accumulator
+from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import combine
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
 
@@ -33,7 +33,7 @@ X = col("x")
 
 
 def over(combiner: CustomCombiner, *values: Any) -> Any:
-    return combine(custom_of(combiner, X), [(value, 1) for value in values])
+    return combine(X.combine(combiner), [(value, 1) for value in values])
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_values_and_identities(combiner: CustomCombiner, values: Any, found: Any
 
 def test_a_value_is_removed_or_left_out() -> None:
     bag = [(5, 1), (1, -2), (7, 2)]
-    assert combine(custom_of(Bins(2), X), bag) == (0, 1, 1), "removed before it came: owed"
-    assert combine(custom_of(Span(), X), bag) == 2, "without remove what is not there is left out"
-    assert (custom_of(Bins(2), X).invertible, custom_of(Span(), X).invertible) == (True, False)
+    assert combine(X.combine(Bins(2)), bag) == (0, 1, 1), "removed before it came: owed"
+    assert combine(X.combine(Span()), bag) == 2, "without remove what is not there is left out"
+    assert (X.combine(Bins(2)).invertible, X.combine(Span()).invertible) == (True, False)
 
 
 def test_its_result_is_of_the_type_that_it_declares() -> None:
     schema = {"x": DataType.INT}
-    assert custom_of(Bins(2), X).output_type(schema) == ListType(DataType.INT)
+    assert X.combine(Bins(2)).output_type(schema) == ListType(DataType.INT)
     with pytest.raises(PipelineError, match="no column 'y'"):
-        custom_of(Span(), col("y")).output_type(schema)
+        col("y").combine(Span()).output_type(schema)
     with pytest.raises(PipelineError, match="bare NULL"):
-        custom_of(Span(), lit(None)).output_type(schema)
+        lit(None).combine(Span()).output_type(schema)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -86,7 +86,7 @@ class Forgetful(Span):
 
 @dataclass(frozen=True)
 class Untyped(Span):
-    result_type = int  # type: ignore[assignment]
+    result_type = complex
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ class NeedsValues(Span):
     [
         (Unfrozen(3), "subclass CustomCombiner as a frozen dataclass"),
         (Forgetful(), "an accumulator with the fields low; it declares high, low"),
-        (Untyped(), "declares <class 'int'> as the type of its result"),
+        (Untyped(), r"Untyped\(result_type=.*\): write one of str, int"),
         (Empty(), "declares no field"),
-        (NeedsValues(), "could not give a result of no values: TypeError"),
+        (NeedsValues(), "could not give a result for no values: TypeError"),
     ],
 )
 def test_what_cannot_run_is_refused_when_it_is_declared(combiner: Any, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
-        custom_of(combiner, X)
+        X.combine(combiner)
 
 
 def test_a_class_that_is_no_frozen_dataclass_is_refused() -> None:
@@ -133,21 +133,23 @@ def test_a_class_that_is_no_frozen_dataclass_is_refused() -> None:
             return 0
 
     with pytest.raises(PipelineError, match="must be a frozen dataclass"):
-        custom_of(Plain(), X)
-    with pytest.raises(PipelineError, match="no combiner of your own"):
+        X.combine(Plain())
+    with pytest.raises(PipelineError, match="not a combiner of your own"):
         Aggregate(Combiner.CUSTOM, X)
 
 
 def build(combiner: CustomCombiner) -> Pipeline:
     return Pipeline(
         name="own",
-        source=FileSource("nowhere", FileFormat.JSON, {"at": DataType.TIMESTAMP, "x": DataType.INT}),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(0)),
+        input=Input(
+            FileSource("nowhere", FileFormat.JSON, {"at": DataType.TIMESTAMP, "x": DataType.INT}),
+            EventTime(col("at"), BoundedOutOfOrderness("0s")),
+        ),
         key={"x": X},
-        where=FixedWindows(10),
+        where=FixedWindows("10us"),
         when=Default(),
-        how=discarding(0),
-        what={"own": custom_of(combiner, X)},
+        how=discarding("0s"),
+        what={"own": X.combine(combiner)},
     )
 
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import PipelineError
-from headrace.model.time import Instant
-from headrace.pipeline import (
+from headrace import (
     AfterAll,
     AfterAny,
     AfterCount,
@@ -24,7 +22,6 @@ from headrace.pipeline import (
     Sessions,
     ShiftedOutputTime,
     Signal,
-    State,
     Trigger,
     TriggerElement,
     TriggerMoment,
@@ -33,6 +30,9 @@ from headrace.pipeline import (
     count,
     discarding,
 )
+from headrace.errors import PipelineError
+from headrace.model.custom_triggers import State
+from headrace.model.time import Instant
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.reference import Epoch, PipelineRun
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
@@ -79,7 +79,7 @@ def test_it_sees_the_watermark_pass_the_end_and_event_times() -> None:
             record = {"share": float(element.record["x"])}
             return super().on_element(state, TriggerElement(record, element.timestamp), moment)
 
-    run = PipelineRun(build(Repeatedly(RisingOrEnd(3)), how=accumulating(1000)))
+    run = PipelineRun(build(Repeatedly(RisingOrEnd(3)), how=accumulating("1000us")))
     assert values(run, 0, (50, 1), (40, 1), (60, 1)) == [], "two rises: -1000, 50, 60"
     assert values(run, 0, (130, 9), (55, 1)) == []
     assert values(run, 0, (61, 1)) == [(1, 1, 1, 1, 1)], "the third"
@@ -87,7 +87,7 @@ def test_it_sees_the_watermark_pass_the_end_and_event_times() -> None:
 
 
 def test_merged_windows_get_what_it_makes_of_their_states() -> None:
-    run = PipelineRun(build(Repeatedly(AfterAll(JUMP, AfterCount(3))), where=Sessions(10)))
+    run = PipelineRun(build(Repeatedly(AfterAll(JUMP, AfterCount(3))), where=Sessions("10us")))
     assert values(run, 0, (0, 1), (15, 30)) == []
     assert values(run, 0, (8, 25)) == [(1, 25, 30)], "the last value before the merge was 30; 25 is no jump, 30 was one"
     assert values(run, 0, (20, 26), (21, 27), (22, 28)) == [(26, 27, 28)], "from 0, which it begins at, to 26"
@@ -108,7 +108,7 @@ def test_it_hears_of_its_signals_behind_the_bundle_and_is_asked() -> None:
 
 
 def test_a_signal_may_set_a_deadline() -> None:
-    run = PipelineRun(build(Poll(9), where=Sessions(10)))
+    run = PipelineRun(build(Poll(9), where=Sessions("10us")))
     row = {"user": "ann", "at": 1, "x": 7}
     assert not run.run(Epoch(Instant(100), [row], signals=(STOP,))).panes
     assert values(run, 104) == []
@@ -117,7 +117,11 @@ def test_a_signal_may_set_a_deadline() -> None:
 
 def test_a_pipeline_knows_the_signals_of_all_its_triggers() -> None:
     behind = Aggregation(
-        {"all": col("n")}, FixedWindows(1000), Repeatedly(AfterAny(Poll(1), AfterSignal("ask"))), discarding(0), N
+        key={"all": col("n")},
+        where=FixedWindows("1000us"),
+        when=Repeatedly(AfterAny(Poll(1), AfterSignal("ask"))),
+        how=discarding("0s"),
+        what=N,
     )
     assert build(AfterWatermark(early=AfterSignal("early")), what=N, then=(behind,)).signals == [
         "ask",
@@ -136,7 +140,7 @@ class Lasting(Jump):
 
 @pytest.mark.parametrize(("trigger", "then"), [(JUMP, []), (Lasting(10, "x"), [(5,)])])
 def test_what_clear_leaves_is_there_when_another_trigger_has_fired(trigger: Jump, then: list[Any]) -> None:
-    run = PipelineRun(build(AfterEach(AfterCount(1), trigger), where=Sessions(100)))
+    run = PipelineRun(build(AfterEach(AfterCount(1), trigger), where=Sessions("100us")))
     assert values(run, 0, (1, 40)) == [(40,)], "both hear it, for a merge may move the position back"
     assert values(run, 0, (2, 5)) == then
 
@@ -194,7 +198,7 @@ class Misdeclared(Plain):
 
 @dataclass(frozen=True)
 class Untyped(Plain):
-    state_types = {"n": int}  # type: ignore[dict-item]
+    state_types = {"n": complex}
 
 
 @dataclass(frozen=True)
@@ -221,15 +225,15 @@ class Failing(Plain):
 @pytest.mark.parametrize(
     ("trigger", "where", "message"),
     [
-        (Plain(), FixedWindows(10), "must be a frozen dataclass"),
-        (Misdeclared(), FixedWindows(10), "creates 0 as 'n', which is declared as string"),
-        (Untyped(), FixedWindows(10), "declares <class 'int'> as the type of 'n'"),
-        (Deaf(), FixedWindows(10), "declares signals and has no on_signal"),
-        (Spelled(2), FixedWindows(10), "declares 'go' as its signals; use a tuple"),
-        (Unheard(2), FixedWindows(10), "has an on_signal and declares no signals="),
-        (Failing(), FixedWindows(10), "could not create a state: KeyError"),
-        (Repeatedly(AfterAll(AfterCount(2), Rising(1))), Sessions(10), "has no on_merge, and the windows merge"),
-        (AfterWatermark(late=Rising(1)), ShiftedOutputTime(Sessions(10), 1), "has no on_merge"),
+        (Plain(), FixedWindows("10us"), "must be a frozen dataclass"),
+        (Misdeclared(), FixedWindows("10us"), "creates 0 as 'n', which is declared as string"),
+        (Untyped(), FixedWindows("10us"), r"Untyped\(state_types\['n'\]=.*\): write one of str, int"),
+        (Deaf(), FixedWindows("10us"), "declares signals and has no on_signal"),
+        (Spelled(2), FixedWindows("10us"), "declares 'go' as its signals; use a tuple"),
+        (Unheard(2), FixedWindows("10us"), "has an on_signal and declares no signals="),
+        (Failing(), FixedWindows("10us"), "could not create a state: KeyError"),
+        (Repeatedly(AfterAll(AfterCount(2), Rising(1))), Sessions("10us"), "has no on_merge, and the windows merge"),
+        (AfterWatermark(late=Rising(1)), ShiftedOutputTime(Sessions("10us"), "1us"), "has no on_merge"),
     ],
 )
 def test_what_cannot_run_is_refused_when_the_pipeline_is_built(trigger: Trigger, where: Any, message: str) -> None:
@@ -241,7 +245,7 @@ def test_it_may_finish_or_not_and_what_stands_behind_it_counts_panes() -> None:
     with pytest.raises(PipelineError, match="can finish"):
         build(JUMP, allow_finishing=False)
     build(Reminder(), allow_finishing=False)
-    build(Repeatedly(JUMP), where=Sessions(10), allow_finishing=False)
+    build(Repeatedly(JUMP), where=Sessions("10us"), allow_finishing=False)
     assert Repeatedly(JUMP).continuation == Repeatedly(AfterCount(1))
 
 

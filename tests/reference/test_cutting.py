@@ -10,60 +10,59 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.panes import Timing
-from headrace.model.time import MAX_INSTANT, Instant
-from headrace.model.windows import Window
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     How,
+    Input,
     Pipeline,
     Sessions,
     SlidingWindows,
     Trigger,
-    WindowFn,
     accumulating,
     col,
     count,
     discarding,
-    max_of,
-    mean_of,
-    min_of,
     retracting,
-    sum_of,
 )
+from headrace.model.panes import Timing
+from headrace.model.time import MAX_INSTANT, Duration, Instant
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import Window, WindowFn
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
+from tests.building import lengths
 from tests.reference.strategies import examples
 
-BOUND = 15
+BOUND = Duration(15)
 Row = dict[str, Any]
 
 
 def pipeline(where: WindowFn, when: Trigger, how: How) -> Pipeline:
     return Pipeline(
         name="cutting",
-        source=FileSource(
-            "nowhere", FileFormat.JSON, {"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
+        input=Input(
+            FileSource(
+                "nowhere", FileFormat.JSON, {"user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
+            ),
+            EventTime(col("at"), BoundedOutOfOrderness(BOUND)),
         ),
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(BOUND)),
         key={"user": col("user")},
         where=where,
         when=when,
         how=how,
         what={
             "n": count(),
-            "known": count(col("amount")),
-            "total": sum_of(col("amount")),
-            "low": min_of(col("amount")),
-            "high": max_of(col("amount")),
-            "mean": mean_of(col("amount")),
+            "known": col("amount").count(),
+            "total": col("amount").sum(),
+            "low": col("amount").min(),
+            "high": col("amount").max(),
+            "mean": col("amount").mean(),
         },
         allow_finishing=True,
     )
@@ -111,10 +110,10 @@ def _sessions(gap: int) -> Callable[[list[Row]], dict[Window, list[Row]]]:
 
 
 WHERES = {
-    "fixed": Where(FixedWindows(10, 3), _scan(10, lambda start: start % 10 == 3)),
-    "sliding": Where(SlidingWindows(12, 5, 1), _scan(12, lambda start: start % 5 == 1)),
-    "sliding with gaps": Where(SlidingWindows(3, 7), _scan(3, lambda start: start % 7 == 0)),
-    "sessions": Where(Sessions(8), _sessions(8)),
+    "fixed": Where(FixedWindows("10us", "3us"), _scan(10, lambda start: start % 10 == 3)),
+    "sliding": Where(SlidingWindows("12us", "5us", "1us"), _scan(12, lambda start: start % 5 == 1)),
+    "sliding with gaps": Where(SlidingWindows("3us", "7us"), _scan(3, lambda start: start % 7 == 0)),
+    "sessions": Where(Sessions("8us"), _sessions(8)),
 }
 
 
@@ -157,7 +156,7 @@ PURE = st.sampled_from([Default(), AfterWatermark(), AfterWatermark(late=AfterCo
 HOWS = st.builds(
     lambda how, lateness: how(lateness),
     st.sampled_from([discarding, accumulating, retracting]),
-    st.none() | st.integers(0, 40),
+    st.none() | lengths(0, 40),
 )
 
 
@@ -179,6 +178,6 @@ def test_pure_watermark_panes_are_those_of_a_batch(name: str, when: Trigger, how
 @given(st.integers(1, 3), arrivals())
 def test_current_is_the_batch_answer_with_early_panes_too(name: str, early: int, epochs: list[Epoch]) -> None:
     when = AfterWatermark(early=AfterCount(early), late=AfterCount(1))
-    results = run_pipeline(pipeline(WHERES[name].where, when, retracting(40)), epochs)
+    results = run_pipeline(pipeline(WHERES[name].where, when, retracting("40us")), epochs)
     current = {place: pane.values for place, pane in fold_current(panes_of(results)).items()}
     assert current == expected(WHERES[name], rows_of(epochs))

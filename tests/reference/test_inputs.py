@@ -6,35 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import PipelineError
-from headrace.model.time import Instant
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
     Aggregation,
-    BoundedOutOfOrderness,
     DataType,
     Deduplicate,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     Input,
-    Monotonic,
     Pipeline,
-    cast,
     col,
-    collect_of,
     count,
     discarding,
     lit,
-    pairs_of,
     retracting,
-    sum_of,
 )
+from headrace.errors import PipelineError
+from headrace.model.time import Instant
+from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, Rejected, run_pipeline
+from tests.building import pipeline
 from tests.reference.strategies import examples
 
 SCHEMA = {"id": DataType.STRING, "user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
@@ -44,14 +40,14 @@ def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "inputs",
         "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
-        "event_time": EventTime(col("at"), BoundedOutOfOrderness(5)),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
-        "where": FixedWindows(10),
+        "where": FixedWindows("10us"),
         "when": Default(),
-        "how": discarding(100),
-        "what": {"amounts": collect_of(col("amount"))},
+        "how": discarding("100us"),
+        "what": {"amounts": col("amount").collect()},
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 def row(name: str | None, at: int, amount: int, user: str = "ann") -> dict[str, Any]:
@@ -62,7 +58,7 @@ def epoch(at: int, *rows: dict[str, Any], is_last: bool = False, **also: Any) ->
     return Epoch(Instant(at), rows, is_last, also=also)
 
 
-ONCE = build(deduplicate=Deduplicate(col("id"), horizon=10))
+ONCE = build(deduplicate=Deduplicate(col("id"), horizon="10us"))
 
 
 def test_the_first_to_arrive_wins_in_and_across_epochs() -> None:
@@ -98,7 +94,7 @@ def test_ids_are_forgotten_behind_the_horizon_and_what_comes_then_is_late() -> N
 
 
 def test_duplicates_and_filtered_records() -> None:
-    pipeline = build(deduplicate=Deduplicate(col("id"), 10), filter=col("amount") > 0)
+    pipeline = build(deduplicate=Deduplicate(col("id"), "10us"), filter=col("amount") > 0)
     (result,) = run_pipeline(pipeline, [epoch(0, row("a", 1, -1), row("a", 2, 1), row("a", 30, 2), is_last=True)])
     assert [pane.values for pane in result.panes] == [((1,),)], "what is filtered is not remembered"
 
@@ -118,7 +114,7 @@ def test_every_id_counts_once_however_input_is_cut(sent: list[tuple[str, int]], 
     rows = [row(name, ord(name) % 10, amount) for name, amount in sent]
     marks = sorted({0, *cuts, len(rows)})
     parts = [rows[a:b] for a, b in zip(marks, [*marks[1:], len(rows)], strict=True)]
-    once = build(deduplicate=Deduplicate(col("id"), 100), what={"n": count()}, where=FixedWindows(1000))
+    once = build(deduplicate=Deduplicate(col("id"), "100us"), what={"n": count()}, where=FixedWindows("1000us"))
     results = run_pipeline(once, [epoch(i, *part, is_last=part is parts[-1]) for i, part in enumerate(parts)])
     assert sum(pane.values[0] for result in results for pane in result.panes) == len({name for name, _ in sent})
 
@@ -126,9 +122,9 @@ def test_every_id_counts_once_however_input_is_cut(sent: list[tuple[str, int]], 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Deduplicate(col("id"), -1), "negative"),
-        (lambda: build(deduplicate=Deduplicate(col("amount") / 2, 1)), "is float"),
-        (lambda: build(deduplicate=Deduplicate(col("name"), 1)), "no column 'name'"),
+        (lambda: Deduplicate(col("id"), "-1us"), "negative"),
+        (lambda: build(deduplicate=Deduplicate(col("amount") / 2, "1us")), "is float"),
+        (lambda: build(deduplicate=Deduplicate(col("name"), "1us")), "no column 'name'"),
     ],
 )
 def test_duplicates_that_cannot_be_told(make: Any, message: str) -> None:
@@ -139,16 +135,16 @@ def test_duplicates_that_cannot_be_told(make: Any, message: str) -> None:
 # --- several inputs ---------------------------------------------------------------------------------------------------
 
 REFUNDS = Input(
-    "refunds",
     FileSource(
         "refunds",
         FileFormat.CSV,
         {"user": DataType.STRING, "day": DataType.TIMESTAMP, "cents": DataType.STRING},
     ),
     EventTime(col("day"), Monotonic()),
-    columns={"amount": cast(col("cents"), DataType.INT) * -1, "id": lit("refund")},
+    "refunds",
+    columns={"amount": col("cents").cast(DataType.INT) * -1, "id": lit("refund")},
 )
-SUMS: dict[str, Any] = {"total": sum_of(col("amount")), "ids": collect_of(col("id"))}
+SUMS: dict[str, Any] = {"total": col("amount").sum(), "ids": col("id").collect()}
 
 
 def refund(day: int | None, cents: str, user: str = "ann") -> dict[str, Any]:
@@ -177,7 +173,7 @@ def test_inputs_are_united_and_the_slowest_is_the_watermark() -> None:
 
 
 def test_an_idle_input_holds_back_no_other_until_it_speaks_again() -> None:
-    patient = Input("refunds", REFUNDS.source, EventTime(col("day"), Monotonic(idle_timeout=10)), REFUNDS.columns)
+    patient = Input(REFUNDS.source, EventTime(col("day"), Monotonic(idle_timeout="10us")), "refunds", REFUNDS.columns)
     pipeline = build(also=(patient,), what=SUMS)
     results = run_pipeline(
         pipeline,
@@ -194,7 +190,7 @@ def test_an_idle_input_holds_back_no_other_until_it_speaks_again() -> None:
 
 
 def test_duplicates_are_told_across_inputs() -> None:
-    pipeline = build(also=(REFUNDS,), what=SUMS, deduplicate=Deduplicate(col("id"), 10))
+    pipeline = build(also=(REFUNDS,), what=SUMS, deduplicate=Deduplicate(col("id"), "10us"))
     (result,) = run_pipeline(
         pipeline, [epoch(0, row("refund", 1, 1), is_last=True, refunds=[refund(2, "5"), refund(3, "6")])]
     )
@@ -205,18 +201,18 @@ def test_duplicates_are_told_across_inputs() -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (Input("more", REFUNDS.source, REFUNDS.event_time, {"price": col("cents")}), "gives price"),
-        (Input("more", REFUNDS.source, REFUNDS.event_time, {"amount": col("cents")}), "as string"),
-        (Input("more", REFUNDS.source, EventTime(col("at"), Monotonic())), "no column 'at'"),
+        (Input(REFUNDS.source, REFUNDS.event_time, "more", {"price": col("cents")}), "gives price"),
+        (Input(REFUNDS.source, REFUNDS.event_time, "more", {"amount": col("cents")}), "as string"),
+        (Input(REFUNDS.source, EventTime(col("at"), Monotonic()), "more"), "no column 'at'"),
         (
             Input(
-                "more",
                 FileSource("x", FileFormat.CSV, {"user": DataType.INT, "t": DataType.TIMESTAMP}),
                 EventTime(col("t"), Monotonic()),
+                "more",
             ),
             "'user' as int",
         ),
-        (Input("", REFUNDS.source, REFUNDS.event_time), "name of its own"),
+        (Input(REFUNDS.source, REFUNDS.event_time, ""), "name of its own"),
     ],
 )
 def test_inputs_that_do_not_fit(other: Input, message: str) -> None:
@@ -230,9 +226,9 @@ def test_fingerprints_tell_inputs_and_deduplication() -> None:
     pipelines = [
         build(),
         ONCE,
-        build(deduplicate=Deduplicate(col("id"), 11)),
+        build(deduplicate=Deduplicate(col("id"), "11us")),
         build(also=(REFUNDS,)),
-        build(also=(Input("refunds", REFUNDS.source, REFUNDS.event_time),)),
+        build(also=(Input(REFUNDS.source, REFUNDS.event_time, "refunds"),)),
     ]
     assert len({fingerprint(pipeline) for pipeline in pipelines}) == len(pipelines)
 
@@ -240,9 +236,9 @@ def test_fingerprints_tell_inputs_and_deduplication() -> None:
 # --- joins ------------------------------------------------------------------------------------------------------------
 
 CLICKS = Input(
-    "clicks",
     FileSource("clicks", FileFormat.JSON, {"user": DataType.STRING, "at": DataType.TIMESTAMP, "page": DataType.STRING}),
-    EventTime(col("at"), BoundedOutOfOrderness(5)),
+    EventTime(col("at"), BoundedOutOfOrderness("5us")),
+    "clicks",
 )
 
 
@@ -251,8 +247,8 @@ def joined(outer: str) -> Pipeline:
         source=FileSource("orders", FileFormat.JSON, {**SCHEMA, "page": DataType.STRING}),
         also=(CLICKS,),
         when=AfterWatermark(late=AfterCount(1)),
-        how=retracting(100),
-        what={"pairs": pairs_of(col("amount"), col("page"), outer)},
+        how=retracting("100us"),
+        what={"pairs": col("amount").pairs(col("page"), outer)},
     )
 
 
@@ -273,17 +269,17 @@ def test_a_windowed_join_pairs_what_has_the_same_key_and_window() -> None:
 
 def test_retractions_of_either_side_change_the_pairs() -> None:
     second = Aggregation(
-        {"all": lit("all")},
-        FixedWindows(10),
-        AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-        retracting(100),
-        {"pairs": pairs_of(col("orders"), col("users"))},
+        key={"all": lit("all")},
+        where=FixedWindows("10us"),
+        when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
+        how=retracting("100us"),
+        what={"pairs": col("orders").pairs(col("users"))},
     )
     early = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
     pipeline = build(
         when=early,
-        how=retracting(100),
-        what={"orders": sum_of(col("amount")), "users": count()},
+        how=retracting("100us"),
+        what={"orders": col("amount").sum(), "users": count()},
         then=(second,),
     )
     results = run_pipeline(pipeline, [epoch(0, row("a", 1, 5)), epoch(1, row("b", 2, 6))])

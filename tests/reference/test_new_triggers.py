@@ -4,21 +4,15 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import PipelineError
-from headrace.model.time import Instant
-from headrace.model.windows import Window
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterEach,
     AfterPattern,
     AfterSignal,
     AfterWatermark,
     Aggregation,
-    BoundedOutOfOrderness,
     DataDriven,
     DataType,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     OrFinally,
@@ -28,15 +22,17 @@ from headrace.pipeline import (
     Signal,
     Trigger,
     col,
-    collect_of,
     count,
     discarding,
-    max_of,
-    mean_of,
-    min_of,
-    sum_of,
 )
+from headrace.errors import PipelineError
+from headrace.model.time import Instant
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import Window
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, PipelineRun
+from tests.building import pipeline
 
 X = col("x")
 
@@ -46,15 +42,15 @@ def build(when: Trigger, **changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "triggers",
         "source": FileSource("nowhere", FileFormat.JSON, schema),
-        "event_time": EventTime(col("at"), BoundedOutOfOrderness(1000)),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness("1000us")),
         "key": {"user": col("user")},
-        "where": FixedWindows(100),
+        "where": FixedWindows("100us"),
         "when": when,
-        "how": discarding(0),
-        "what": {"all": collect_of(X)},
+        "how": discarding("0s"),
+        "what": {"all": X.collect()},
         "allow_finishing": True,
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 class Script:
@@ -73,7 +69,7 @@ class Script:
         return [pane.values[0] for pane in result.panes]
 
 
-TOTAL = DataDriven({"total": sum_of(X), "n": count()}, (col("total") >= 10) & (col("n") >= 2))
+TOTAL = DataDriven({"total": X.sum(), "n": count()}, (col("total") >= 10) & (col("n") >= 2))
 
 
 def test_a_data_driven_trigger_looks_at_all_since_its_own_last_reset() -> None:
@@ -93,9 +89,7 @@ def test_until_keeps_its_progress_across_panes() -> None:
 
 
 def test_early_progress_is_lost_when_a_data_driven_trigger_has_fired() -> None:
-    step = Script(
-        build(AfterEach(TOTAL, DataDriven({"least": min_of(X), "most": max_of(X)}, col("most") > col("least"))))
-    )
+    step = Script(build(AfterEach(TOTAL, DataDriven({"least": X.min(), "most": X.max()}, col("most") > col("least")))))
     assert step(50, 1) == [(1, 50)]
     assert step(3) == []
     assert step(3) == []
@@ -103,13 +97,13 @@ def test_early_progress_is_lost_when_a_data_driven_trigger_has_fired() -> None:
 
 
 def test_what_was_true_only_within_a_bundle_does_not_count() -> None:
-    step = Script(build(Repeatedly(DataDriven({"mean": mean_of(X)}, col("mean") > 5.0))))
+    step = Script(build(Repeatedly(DataDriven({"mean": X.mean()}, col("mean") > 5.0))))
     assert step(9, 1) == []
     assert step(9) == [(1, 9, 9)]
 
 
 def test_data_driven_progress_adds_up_when_sessions_merge() -> None:
-    run = PipelineRun(build(Repeatedly(TOTAL), where=Sessions(10)))
+    run = PipelineRun(build(Repeatedly(TOTAL), where=Sessions("10us")))
     rows = [{"user": "ann", "at": at, "x": 4} for at in (0, 15, 8)]
     panes = [run.run(Epoch(Instant(0), [row])).panes for row in rows]
     assert [[pane.values for pane in some] for some in panes] == [[], [], [((4, 4, 4),)]]
@@ -130,7 +124,7 @@ def test_a_pattern_spans_bundles_and_an_element_may_satisfy_several_predicates()
 
 
 def test_a_merge_restarts_a_pattern_and_loses_no_data() -> None:
-    run = PipelineRun(build(Repeatedly(PATTERN), where=Sessions(10)))
+    run = PipelineRun(build(Repeatedly(PATTERN), where=Sessions("10us")))
     rows = [{"user": "ann", "at": at, "x": x} for at, x in ((0, 9), (1, 4), (2, 3))]
     for row in rows:
         assert not run.run(Epoch(Instant(0), [row])).panes
@@ -177,7 +171,13 @@ def test_a_signal_before_its_turn_is_not_heard_where_windows_do_not_merge() -> N
 
 
 def test_every_aggregation_hears_signals_behind_its_bundle() -> None:
-    behind = Aggregation({"all": col("n")}, FixedWindows(1000), Repeatedly(GO), discarding(0), {"users": count()})
+    behind = Aggregation(
+        key={"all": col("n")},
+        where=FixedWindows("1000us"),
+        when=Repeatedly(GO),
+        how=discarding("0s"),
+        what={"users": count()},
+    )
     run = PipelineRun(build(AfterWatermark(early=GO), what={"n": count()}, then=(behind,)))
     rows = [{"user": user, "at": 1, "x": 0} for user in "abc"]
     result = run.run(Epoch(Instant(0), rows, signals=(Signal("go"),)))
@@ -189,7 +189,7 @@ def test_every_aggregation_hears_signals_behind_its_bundle() -> None:
     [
         (DataDriven({"n": count()}, col("n")), "DataDriven is int, not bool"),
         (DataDriven({"n": count()}, col("x") > 1), "no column 'x'"),
-        (DataDriven({"n": sum_of(col("user"))}, col("n") > 1), "needs a number"),
+        (DataDriven({"n": col("user").sum()}, col("n") > 1), "needs a number"),
         (AfterPattern("a", {"a": X}), "AfterPattern, 'a', is int"),
     ],
 )
@@ -200,4 +200,4 @@ def test_predicates_are_checked(when: Trigger, message: str) -> None:
 
 def test_data_driven_triggers_take_combiners_of_fixed_size_only() -> None:
     with pytest.raises(PipelineError, match="cannot look at collect"):
-        DataDriven({"all": collect_of(X)}, col("all"))
+        DataDriven({"all": X.collect()}, col("all"))

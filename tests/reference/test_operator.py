@@ -41,7 +41,7 @@ def brief(panes: Iterable[Pane]) -> list[tuple[Any, ...]]:
 
 
 def test_a_merge_that_would_give_a_closed_window_drops_what_is_new_and_leaves_what_is_open() -> None:
-    on = operator(Sessions(10), AfterCount(3), discarding(100))
+    on = operator(Sessions("10us"), AfterCount(3), discarding("100us"))
     assert brief(on.step([element(1), element(2), element(3)]).panes) == [((1, 13), (1, 2, 3))]
     assert on.step([element(2)]).panes == (), "[2, 12) is another window than the closed [1, 13)"
     output = on.step([element(1), element(3)])
@@ -50,8 +50,8 @@ def test_a_merge_that_would_give_a_closed_window_drops_what_is_new_and_leaves_wh
 
 
 def test_a_processing_time_part_stays_finished_only_if_it_was_in_every_merged_window() -> None:
-    when = AfterEach(AfterProcessingTime(10), AfterCount(2))
-    on = operator(Sessions(10), when, discarding(100))
+    when = AfterEach(AfterProcessingTime("10us"), AfterCount(2))
+    on = operator(Sessions("10us"), when, discarding("100us"))
     on.step([element(1)], processing_time=Instant(0))
     assert brief(on.step(processing_time=Instant(10)).panes) == [((1, 11), (1,))]
     on.step([element(15)], processing_time=Instant(12))
@@ -63,7 +63,7 @@ def test_a_processing_time_part_stays_finished_only_if_it_was_in_every_merged_wi
 
 
 def test_clocks_never_go_back() -> None:
-    on = operator(FixedWindows(10), Repeatedly(AfterProcessingTime(5)), discarding(0))
+    on = operator(FixedWindows("10us"), Repeatedly(AfterProcessingTime("5us")), discarding("0s"))
     on.step(watermark=Instant(0), processing_time=Instant(100), percentiles={50.0: Instant(7)})
     on.step([element(1)], watermark=Instant(-5), processing_time=Instant(3), percentiles={50.0: Instant(2)})
     assert (on.clocks.watermark, on.clocks.processing_time, on.clocks.percentile(50.0)) == (0, 100, 7)
@@ -72,10 +72,10 @@ def test_clocks_never_go_back() -> None:
 
 
 def test_retractions_cannot_reach_windows_that_merge() -> None:
-    on = operator(Sessions(10), Default(), retracting())
+    on = operator(Sessions("10us"), Default(), retracting())
     with pytest.raises(PipelineError, match="never split"):
         on.step([element(1, is_retraction=True)])
-    upper = Grouping(FixedWindows(10), Default(), retracting(), collect)
+    upper = Grouping(FixedWindows("10us"), Default(), retracting(), collect)
     with pytest.raises(PipelineError, match="do not merge"):
         Chain([upper, on.grouping], [lambda pane: element(pane.timestamp)])
 
@@ -101,7 +101,7 @@ class UntilTheNext(CustomWindows):
 
 
 def test_custom_windows_may_shrink_when_they_merge() -> None:
-    on = operator(UntilTheNext(), Default(), discarding(0))
+    on = operator(UntilTheNext(), Default(), discarding("0s"))
     on.step([element(0), element(20)])
     on.step([element(10)])
     assert brief(on.step(watermark=Instant(20)).panes) == [((0, 10), (0,)), ((10, 20), (10,))]
@@ -124,7 +124,7 @@ class Absorbing(CustomWindows):
 
 
 def test_pane_counters_go_on_if_the_result_is_one_of_the_merged_windows() -> None:
-    on = operator(Absorbing(), Repeatedly(AfterCount(1)), retracting(0))
+    on = operator(Absorbing(), Repeatedly(AfterCount(1)), retracting("0s"))
     assert [pane.index for pane in on.step([element(5)]).panes] == [0]
     assert [pane.index for pane in on.step([element(30)]).panes] == [0]
     *withdrawn, again = on.step([element(50)]).panes
@@ -150,7 +150,7 @@ class Careless(CustomWindows):
 
 
 def test_custom_windows_that_break_the_merge_contract_are_told() -> None:
-    on = operator(Careless(), Default(), discarding(0))
+    on = operator(Careless(), Default(), discarding("0s"))
     with pytest.raises(PipelineError, match="another window of the key"):
         on.step([element(1), element(5)])
 
@@ -165,16 +165,16 @@ class PerKind(CustomWindows):
 
 
 def test_custom_windows_may_read_the_record() -> None:
-    on = operator(PerKind(), Default(), discarding(0))
+    on = operator(PerKind(), Default(), discarding("0s"))
     kinds = [("hour", 61), ("minute", 62), ("week", 63), ("hour", 90)]
     on.step([element(at, record={"kind": kind}) for kind, at in kinds])
     assert brief(on.step(watermark=Instant(120)).panes) == [((62, 63), (62,)), ((60, 120), (61, 90))]
 
 
-@pytest.mark.parametrize("inner", [FixedWindows(10), Sessions(10), PerKind()])
+@pytest.mark.parametrize("inner", [FixedWindows("10us"), Sessions("10us"), PerKind()])
 def test_a_shifted_output_time_moves_panes_and_nothing_else(inner: WindowFn) -> None:
-    how = discarding(0, timestamp=TimestampCombiner.EARLIEST)
-    shifted = operator(ShiftedOutputTime(inner, 4), Default(), how)
+    how = discarding("0s", timestamp=TimestampCombiner.EARLIEST)
+    shifted = operator(ShiftedOutputTime(inner, "4us"), Default(), how)
     plain = operator(inner, Default(), how)
     for on in (plain, shifted):
         on.step([element(at, record={"kind": "hour"}) for at in (13, 11, 25)], watermark=Instant(5))
@@ -184,4 +184,4 @@ def test_a_shifted_output_time_moves_panes_and_nothing_else(inner: WindowFn) -> 
 
 def test_an_output_time_is_not_shifted_back() -> None:
     with pytest.raises(PipelineError, match="negative"):
-        ShiftedOutputTime(FixedWindows(10), -1)
+        ShiftedOutputTime(FixedWindows("10us"), "-1us")

@@ -4,18 +4,12 @@ from typing import Any
 
 import pytest
 
-from headrace.model.panes import Pane, Timing
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.windows import Window
-from headrace.pipeline import (
+from headrace import (
     AfterBytes,
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     Pipeline,
@@ -26,8 +20,13 @@ from headrace.pipeline import (
     count,
     discarding,
     retracting,
-    sum_of,
 )
+from headrace.model.panes import Pane, Timing
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.windows import Window
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import (
     DropCause,
     Epoch,
@@ -36,6 +35,7 @@ from headrace.reference import (
     fold_current,
     run_pipeline,
 )
+from tests.building import pipeline
 
 SCHEMA = {
     "user": DataType.STRING,
@@ -50,14 +50,14 @@ def build(**changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "clicks",
         "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
-        "event_time": EventTime(col("at"), BoundedOutOfOrderness(5)),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness("5us")),
         "key": {"user": col("user")},
-        "where": FixedWindows(10),
+        "where": FixedWindows("10us"),
         "when": AfterWatermark(early=AfterCount(2), late=AfterCount(1)),
-        "how": retracting(10),
-        "what": {"n": count(), "total": sum_of(col("amount"))},
+        "how": retracting("10us"),
+        "what": {"n": count(), "total": col("amount").sum()},
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 def row(at: int | None, amount: int | None = 1, user: str | None = "ann", **more: Any) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_late_panes_replace_what_came_on_time() -> None:
 
 
 def test_current_drops_what_was_merged_away() -> None:
-    sessions = build(where=Sessions(10), when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)))
+    sessions = build(where=Sessions("10us"), when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)))
     results = run_pipeline(sessions, [epoch(0, row(1)), epoch(1, row(15)), epoch(2, row(8))])
     current = fold_current(pane for result in results for pane in result.panes)
     assert {place[1]: pane.values for place, pane in current.items()} == {Window(Instant(1), Instant(25)): (3, 3)}
@@ -129,7 +129,7 @@ def test_filtered_records_move_the_watermark_and_nothing_else() -> None:
 
 
 def test_the_slowest_split_is_the_watermark_and_it_never_goes_back() -> None:
-    split = build(event_time=EventTime(col("at"), BoundedOutOfOrderness(5), split=col("site")))
+    split = build(event_time=EventTime(col("at"), BoundedOutOfOrderness("5us"), split=col("site")))
     results = run_pipeline(
         split,
         [
@@ -145,7 +145,7 @@ def test_the_slowest_split_is_the_watermark_and_it_never_goes_back() -> None:
 
 
 def test_processing_time_fires_untouched_windows_in_a_later_epoch() -> None:
-    timed = build(when=Repeatedly(AfterProcessingTime(10)), how=discarding(0))
+    timed = build(when=Repeatedly(AfterProcessingTime("10us")), how=discarding("0s"))
     results = run_pipeline(timed, [epoch(100, row(1)), epoch(109), epoch(110), epoch(120)])
     assert [brief(result.panes) for result in results] == [[], [], [(0, (1, 1), "EARLY", "+")], []]
 
@@ -157,7 +157,7 @@ def test_missing_columns_are_null_and_a_sum_of_nothing_is_zero() -> None:
 
 
 def test_panes_say_what_they_are() -> None:
-    (result,) = run_pipeline(build(how=discarding(0)), [epoch(0, row(3, 7), is_last=True)])
+    (result,) = run_pipeline(build(how=discarding("0s")), [epoch(0, row(3, 7), is_last=True)])
     assert result.panes == (
         Pane(
             key=("ann",),
@@ -183,7 +183,7 @@ def test_a_sum_that_leaves_64_bits_is_an_error() -> None:
 
 def test_the_size_of_an_element_is_that_of_its_columns() -> None:
     assert element_size({"user": "añn", "at": 1, "amount": None, "bot": True, "unread": "x"}, SCHEMA) == 4 + 8 + 1
-    sized = build(when=Repeatedly(AfterBytes(40)), how=discarding(0))
+    sized = build(when=Repeatedly(AfterBytes(40)), how=discarding("0s"))
     results = run_pipeline(sized, [epoch(0, row(1)), epoch(1, row(2)), epoch(2, row(3, user="bob"))])
     assert [brief(result.panes) for result in results] == [[], [], []], "19 bytes each"
     (last,) = run_pipeline(sized, [epoch(0, row(1), row(2, user="ann"), row(3))])

@@ -1,6 +1,8 @@
 """What holds of any pipeline: values have their declared types, retractions fit, everything is accounted for."""
 
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import given
@@ -22,6 +24,9 @@ PYTHON = {
     DataType.FLOAT: float,
     DataType.BOOL: bool,
     DataType.TIMESTAMP: int,
+    DataType.DATE: date,
+    DataType.BYTES: bytes,
+    DataType.DECIMAL: Decimal,
 }
 
 
@@ -74,7 +79,7 @@ def test_every_record_is_accounted_for(scenario: Scenario) -> None:
     drops = [drop for result in results for drop in result.drops]
     unplaced = sum(drop.window is None for drop in drops)
     rejected = sum(len(result.rejected) for result in results)
-    accepted = [row for row in rows if row["at"] is not None and row["user"] is not None]
+    accepted = [row for row in rows if None not in (row["at"], *map(row.get, pipeline.key))]
     assert rejected == len(rows) - len(accepted)
     assert all(drop.window is None for drop in drops if drop.cause is DropCause.DUPLICATE)
     windows = _windows_per_element(pipeline.where, accepted, drops)

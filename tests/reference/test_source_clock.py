@@ -1,31 +1,32 @@
 """Watermark strategies in whole pipelines: arrival time, punctuation, idle splits, percentiles."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from headrace.errors import PipelineError
-from headrace.model.time import Instant
-from headrace.pipeline import (
+from headrace import (
     AfterPercentileWatermark,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
     Default,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
-    Ingestion,
-    Monotonic,
     Pipeline,
     Punctuated,
     col,
     count,
     discarding,
+    json,
     retracting,
 )
+from headrace.errors import PipelineError
+from headrace.model.time import Duration, Instant
+from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, Rejected, run_pipeline
+from tests.building import pipeline
 
 SCHEMA = {
     "user": DataType.STRING,
@@ -41,12 +42,12 @@ def build(event_time: EventTime, **changes: Any) -> Pipeline:
         "source": FileSource("nowhere", FileFormat.JSON, SCHEMA),
         "event_time": event_time,
         "key": {"user": col("user")},
-        "where": FixedWindows(10),
+        "where": FixedWindows("10us"),
         "when": Default(),
-        "how": discarding(0),
+        "how": discarding("0s"),
         "what": {"n": count()},
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 def row(at: int | None, **more: Any) -> dict[str, Any]:
@@ -68,11 +69,11 @@ def test_arrival_time_as_event_time() -> None:
     assert not any(result.drops or result.rejected for result in results)
 
 
-DAY = 86_400_000_000
+DAY = Duration(86_400_000_000)
 
 
 def test_a_record_far_ahead_is_accepted_and_moves_no_watermark() -> None:
-    bounded = EventTime(col("at"), BoundedOutOfOrderness(10))
+    bounded = EventTime(col("at"), BoundedOutOfOrderness("10us"))
     wild = row(300 * 365 * DAY)
     results = run_pipeline(build(bounded), [epoch(0, row(5), wild), epoch(1, row(15), row(DAY + 2)), epoch(2, row(31))])
     assert [result.watermark for result in results] == [-5, 5, 21]
@@ -89,13 +90,13 @@ def test_schedules_may_lie_ahead_as_far_as_they_like() -> None:
 
 def test_a_split_that_is_only_known_from_far_ahead_holds_nothing_back() -> None:
     results = run_pipeline(
-        build(EventTime(col("at"), Monotonic(), col("site"), max_ahead=100)),
+        build(EventTime(col("at"), Monotonic(), col("site"), max_ahead=Duration(100))),
         [epoch(0, row(5, site="x"), row(101, site="y")), epoch(1, row(101, site="y"), row(102, site="x"))],
     )
     assert [result.watermark for result in results] == [5, 5]
     assert [len(result.ahead) for result in results] == [1, 1]
     with pytest.raises(PipelineError, match="max_ahead"):
-        EventTime(col("at"), Monotonic(), max_ahead=-1)
+        json("landing", {"at": datetime}).event_time("at", bound="0s", max_ahead="-1us")
 
 
 def test_records_assert_the_watermark() -> None:
@@ -110,7 +111,7 @@ def test_records_assert_the_watermark() -> None:
 
 
 def test_an_idle_split_is_left_out_and_its_late_words_are_judged_like_others() -> None:
-    event_time = EventTime(col("at"), Monotonic(idle_timeout=10), split=col("site"))
+    event_time = EventTime(col("at"), Monotonic(idle_timeout="10us"), split=col("site"))
     results = run_pipeline(
         build(event_time),
         [
@@ -127,9 +128,9 @@ def test_an_idle_split_is_left_out_and_its_late_words_are_judged_like_others() -
 
 
 def test_a_percentile_pane_comes_before_the_watermark_and_the_stragglers_later() -> None:
-    strategy = BoundedOutOfOrderness(100)
+    strategy = BoundedOutOfOrderness("100us")
     when = AfterWatermark(early=AfterPercentileWatermark(75))
-    pipeline = build(EventTime(col("at"), strategy), when=when, how=retracting(0))
+    pipeline = build(EventTime(col("at"), strategy), when=when, how=retracting("0s"))
     results = run_pipeline(
         pipeline,
         [
@@ -152,7 +153,7 @@ def test_a_percentile_pane_comes_before_the_watermark_and_the_stragglers_later()
 
 def test_the_lag_of_a_record_is_how_far_it_is_behind_the_mark_before_its_epoch() -> None:
     when = AfterWatermark(early=AfterPercentileWatermark(75))
-    pipeline = build(EventTime(col("at"), BoundedOutOfOrderness(100)), when=when)
+    pipeline = build(EventTime(col("at"), BoundedOutOfOrderness("100us")), when=when)
     results = run_pipeline(
         pipeline, [epoch(0, row(20)), epoch(1, row(20), row(20), row(10), row(0)), epoch(2, row(21))]
     )
@@ -166,7 +167,7 @@ def test_the_lag_of_a_record_is_how_far_it_is_behind_the_mark_before_its_epoch()
         (EventTime(None, Monotonic()), "every other strategy needs an expression"),
         (EventTime(col("at"), Ingestion()), "takes the time of arrival"),
         (EventTime(col("at"), Punctuated(col("user"))), "asserts is string"),
-        (EventTime(col("at"), "slow"), "no watermark strategy"),  # type: ignore[arg-type]
+        (EventTime(col("at"), "slow"), "not a watermark strategy"),  # type: ignore[arg-type]
     ],
 )
 def test_event_times_and_strategies_must_fit(event_time: EventTime, message: str) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.read.views import read
 from headrace.runs.options import RunOptions
 from scripts.land_scenarios import land, parts
 from tests.process.executors import Executed, on_both
+from tests.reading import read
 from tests.scenarios import answers
 from tests.scenarios.answers import Answer
 from tests.scenarios.runs import CLOCK, PIPELINES, rows, sent

@@ -8,26 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace import AfterWatermark, FileSource, FixedWindows, Input, Pipeline, count, discarding
 from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.records import in_arrival_order, read_records
 from headrace.distribute.tasks.engine import TasksComputed
 from headrace.kernel.stage import CompiledStage
 from headrace.model.expr import DataType, Expr, col
 from headrace.model.time import parse
-from headrace.pipeline import (
-    AfterWatermark,
-    BoundedOutOfOrderness,
-    EventTime,
-    FileFormat,
-    FileSource,
-    FixedWindows,
-    OnUnreadable,
-    Pipeline,
-    count,
-    discarding,
-    sum_of,
-)
-from headrace.pipeline.inputs import OWN
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.inputs import OWN, EventTime
+from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
 from headrace.sources.planning import InputFile
@@ -50,13 +40,15 @@ def pipeline(
 ) -> Pipeline:
     return Pipeline(
         name="tested",
-        source=FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable),
-        event_time=EventTime(col("time"), BoundedOutOfOrderness(timedelta(hours=1)), split=split),
+        input=Input(
+            FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable),
+            EventTime(col("time"), BoundedOutOfOrderness(timedelta(hours=1)), split=split),
+        ),
         key=key or {"user": col("user")},
         where=FixedWindows(timedelta(hours=1)),
         when=AfterWatermark(),
         how=discarding(),
-        what={"records": count(), "n_sum": sum_of(col("n")), "x_sum": sum_of(col("x"))},
+        what={"records": count(), "n_sum": col("n").sum(), "x_sum": col("x").sum()},
         filter=filter,
     )
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from headrace.model.expr import col
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.time import MIN_INSTANT, Duration, Instant
 from headrace.model.watermarks import SplitFacts, SplitStrategy
-from headrace.pipeline import EventTime
+from headrace.pipeline.inputs import EventTime
 from headrace.sources.clock import SourceClock
 
 
@@ -20,7 +20,7 @@ class Eager(SplitStrategy):
 
 
 def test_no_strategy_takes_the_watermark_further_ahead_than_the_input_may() -> None:
-    clock = SourceClock(EventTime(col("at"), Eager(), max_ahead=10))
+    clock = SourceClock(EventTime(col("at"), Eager(), max_ahead=Duration(10)))
     assert clock.watermark == MIN_INSTANT
     clock = clock.after({"": SplitFacts(Instant(5))}, Instant(20), ())
     assert clock.watermark == 30

@@ -13,27 +13,25 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.distribute.local.engine import LocalEngine
-from headrace.model.time import MIN_INSTANT, Instant, parse, render
-from headrace.model.triggers import AfterPercentileWatermark, Trigger
-from headrace.model.watermarks import SplitStrategy
-from headrace.pipeline import (
+from headrace import (
     AfterAny,
     AfterWatermark,
-    BoundedOutOfOrderness,
     DataType,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
-    Monotonic,
+    Input,
     Pipeline,
     Punctuated,
     col,
     count,
     discarding,
 )
-from headrace.pipeline.inputs import OWN
+from headrace.distribute.local.engine import LocalEngine
+from headrace.model.time import MIN_INSTANT, Duration, Instant, parse, render
+from headrace.model.triggers import AfterPercentileWatermark, Trigger
+from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
+from headrace.pipeline.inputs import OWN, EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace.runs.commits import attempts_of
@@ -44,6 +42,7 @@ from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import MemoryStore
+from tests.building import changed
 from tests.reference.strategies import examples
 
 Record = dict[str, Any]
@@ -51,22 +50,24 @@ Record = dict[str, Any]
 START = parse("2026-01-01T00:00:00Z")
 BASE = Pipeline(
     name="clocks",
-    source=FileSource(
-        "landing",
-        FileFormat.JSON,
-        {
-            "user": DataType.STRING,
-            "site": DataType.STRING,
-            "n": DataType.INT,
-            "at": DataType.TIMESTAMP,
-            "until": DataType.TIMESTAMP,
-        },
+    input=Input(
+        FileSource(
+            "landing",
+            FileFormat.JSON,
+            {
+                "user": DataType.STRING,
+                "site": DataType.STRING,
+                "n": DataType.INT,
+                "at": DataType.TIMESTAMP,
+                "until": DataType.TIMESTAMP,
+            },
+        ),
+        EventTime(col("at"), Monotonic()),
     ),
-    event_time=EventTime(col("at"), Monotonic()),
     key={"user": col("user")},
     where=FixedWindows(timedelta(days=400)),
     when=AfterWatermark(),
-    how=discarding(0),
+    how=discarding("0s"),
     what={"n": count()},
 )
 
@@ -115,26 +116,26 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     """Times are a few multiples of a unit, so that they meet bounds, timeouts and each other."""
     unit = draw(st.sampled_from([1, 1_000, 3_600_000_000]))
     idle = draw(st.none() | st.integers(1, 6))
-    timeout = None if idle is None else idle * 1_000_000
+    timeout = None if idle is None else Duration(idle * 1_000_000)
     bound = draw(st.integers(0, 6)) * unit + draw(st.sampled_from([0, 0, 1, 7]))
     strategy: SplitStrategy = draw(
         st.sampled_from(
             [
-                BoundedOutOfOrderness(bound, timeout),
-                BoundedOutOfOrderness(bound, timeout),
+                BoundedOutOfOrderness(Duration(bound), timeout),
+                BoundedOutOfOrderness(Duration(bound), timeout),
                 Monotonic(timeout),
                 Punctuated(col("until"), timeout),
             ]
         )
     )
     wanted = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
-    pipeline = replace(
+    pipeline = changed(
         BASE,
         event_time=EventTime(
             col("at"),
             strategy,
             draw(st.sampled_from([None, col("site"), col("site")])),
-            draw(st.sampled_from([timedelta(days=1), None, 0, 8 * unit])),
+            draw(st.sampled_from([Duration(86_400_000_000), None, Duration(0), Duration(8 * unit)])),
         ),
         when=percentile(*wanted) if wanted else BASE.when,
         filter=draw(st.sampled_from([None, col("n") > 0])),
@@ -146,11 +147,11 @@ def of(site: str | None, at: int | None, **more: Any) -> Record:
     return {"user": "ann", "site": site, "n": 1, "at": None if at is None else START + at, **more}
 
 
-YEARS = 300_000_000_000_007
+YEARS = Duration(300_000_000_000_007)
 """A bound of nine years: floats are too coarse for lags in hundredths of it."""
 
 LONG_LAGS = Scenario(
-    replace(
+    changed(
         BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness(YEARS), col("site")), when=percentile(50.0, 99.0)
     ),
     (
@@ -159,9 +160,9 @@ LONG_LAGS = Scenario(
     ),
 )
 SPLITS = Scenario(
-    replace(
+    changed(
         BASE,
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(100, 3_000_000), col("site")),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness("100us", "3000000us"), col("site")),
         when=percentile(50.0),
         filter=col("n") > 0,
     ),
@@ -174,7 +175,7 @@ SPLITS = Scenario(
     ),
 )
 AHEAD = Scenario(
-    replace(BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness(100), col("site")), filter=col("n") > 0),
+    changed(BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness("100us"), col("site")), filter=col("n") > 0),
     (
         Epoch(((of("x", 500), of("y", 10), of("z", YEARS)),), 0, False),
         Epoch(((of("x", YEARS, n=0), of("y", 86_400_000_001), of("x", 420)), (of("y", YEARS, user=None),)), 0, False),
@@ -182,7 +183,7 @@ AHEAD = Scenario(
     ),
 )
 CONTROLS = Scenario(
-    replace(BASE, event_time=EventTime(col("at"), Punctuated(col("until"), 3_000_000), col("site"))),
+    changed(BASE, event_time=EventTime(col("at"), Punctuated(col("until"), "3000000us"), col("site"))),
     (
         Epoch(((of("x", 5), of("y", None, until=START + 9)),), 0, False),
         Epoch(((of("x", None, until=START + 4, user=None), of("y", None)),), 1_000_000, True),

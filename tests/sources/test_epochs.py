@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace import Pipeline
 from headrace.model.expr import DataType, coalesce, col, concat, lit
-from headrace.pipeline import FileFormat, OnUnreadable, Pipeline
+from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.sources.errors import FileColumnsError, UnreadableFileError
 from headrace.sources.planning import VanishedFileError
 from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import FileSource
 from headrace.distribute.records import Piece
 from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, Share, shares
 from headrace.model.expr import DataType
-from headrace.pipeline import FileFormat, FileSource, OnUnreadable
 from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import InputFile
 from headrace.sources.reading import read_file

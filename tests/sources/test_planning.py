@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import FileSource
 from headrace.model.expr import DataType
-from headrace.pipeline import FileFormat, FileSource
+from headrace.pipeline.sources import FileFormat
 from headrace.sources.planning import (
     ChangedFileError,
     InputFile,

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import FileSource
 from headrace.model.expr import DataType, col
-from headrace.pipeline import FileFormat, FileSource
+from headrace.pipeline.sources import FileFormat
 from headrace.sources import reading
 from headrace.sources.errors import LargeFileError, UnreadableFileError
 from headrace.sources.lines import cut

@@ -9,7 +9,7 @@ import pytest
 from headrace.distribute.spark import runner
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.exchange import SCHEMA
-from headrace.pipeline import Executor
+from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog

@@ -8,34 +8,33 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.spark.functions import SparkFunctionError
-from headrace.distribute.spark.types import SparkSession
-from headrace.errors import PipelineError
-from headrace.pipeline import (
+from headrace import (
     AfterCount,
     AfterWatermark,
     Aggregation,
-    BoundedOutOfOrderness,
     DataType,
-    EventTime,
-    FileFormat,
     FileSource,
     FixedWindows,
     GlobalWindows,
     Pipeline,
     SparkFunction,
     col,
-    collect_of,
     count,
     discarding,
     retracting,
-    sum_of,
 )
+from headrace.distribute.spark.functions import SparkFunctionError
+from headrace.distribute.spark.types import SparkSession
+from headrace.errors import PipelineError
+from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.fingerprint import fingerprint
-from headrace.read.views import read
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.sources import FileFormat
 from headrace.reference import run_pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from tests.building import pipeline
+from tests.reading import read
 
 STRING = DataType.STRING
 MODULE = "tests.spark.spark_transforms"
@@ -50,14 +49,14 @@ def build(transform: SparkFunction, **changes: Any) -> Pipeline:
         "source": FileSource(
             "landing", FileFormat.JSON, {"text": STRING, "at": DataType.TIMESTAMP}, transform=transform
         ),
-        "event_time": EventTime(col("at"), BoundedOutOfOrderness(0)),
+        "event_time": EventTime(col("at"), BoundedOutOfOrderness("0s")),
         "key": {"word": col("word")},
-        "where": FixedWindows(10_000_000),
+        "where": FixedWindows("10000000us"),
         "when": EARLY_AND_LATE,
         "how": retracting(),
         "what": {"n": count()},
     }
-    return Pipeline(**{**parts, **changes})
+    return pipeline(**{**parts, **changes})
 
 
 def land(root: Path, number: int, *lines: str) -> None:
@@ -100,7 +99,7 @@ def test_what_comes_out_otherwise_every_time_is_kept_as_it_came_out_first(spark:
     pipeline = build(
         marked,
         key={"word": col("word"), "mark": col("mark")},
-        event_time=EventTime(col("at"), BoundedOutOfOrderness(0)),
+        event_time=EventTime(col("at"), BoundedOutOfOrderness("0s")),
     )
     run(spark, pipeline, tmp_path)
     marks = [row["mark"] for row in read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()]
@@ -120,7 +119,7 @@ def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: 
         where=GlobalWindows(),
         when=EARLY_AND_LATE,
         how=retracting(),
-        what={"words": collect_of(col("word")), "total": sum_of(col("n"))},
+        what={"words": col("word").collect(), "total": col("n").sum()},
         transform=doubled,
     )
     land(tmp_path, 1, said("to be", 1))
@@ -158,7 +157,7 @@ def test_what_is_wrong_with_a_function_when_it_is_named() -> None:
     for name in ("words", "my module:words", "module:", ":words"):
         with pytest.raises(PipelineError, match="module:function"):
             SparkFunction(name, {"word": STRING}, deterministic=True)
-    with pytest.raises(PipelineError, match="declares no columns"):
+    with pytest.raises(PipelineError, match="name the columns and their types"):
         SparkFunction("a:b", {}, deterministic=True)
     with pytest.raises(PipelineError, match="no column 'text'"):
         build(WORDS, key={"text": col("text")})
@@ -167,11 +166,11 @@ def test_what_is_wrong_with_a_function_when_it_is_named() -> None:
 def test_what_cannot_be_found_again_does_not_stand_behind_retractions() -> None:
     returns = {"word": STRING, "n": DataType.INT}
     behind = Aggregation(
-        {"word": col("word")},
-        FixedWindows(10),
-        None,
-        retracting(),
-        {"n": count()},
+        key={"word": col("word")},
+        where=FixedWindows("10us"),
+        when=None,
+        how=retracting(),
+        what={"n": count()},
         transform=SparkFunction("a:b", returns, deterministic=False),
     )
     with pytest.raises(PipelineError, match="not deterministic"):

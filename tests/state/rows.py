@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from headrace import DataType, discarding
 from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import in_order
 from headrace.model.time import NEVER
-from headrace.pipeline import DataType, discarding
 from headrace.program import columns as c
 from headrace.state.layering import StateLayer
 from headrace.state.runs import Run
+from tests.building import changed
 from tests.process.clicks import CLICKS
 
 STAGE = CompiledStage(CLICKS.stages[0])
@@ -25,7 +26,7 @@ STAGE = CompiledStage(CLICKS.stages[0])
 HOUR = 3_600_000_000
 
 _SOURCE = replace(CLICKS.source, schema={**CLICKS.source.schema, "user": DataType.INT})
-COUNTS = CompiledStage(replace(CLICKS, source=_SOURCE, how=discarding(timedelta(days=1))).stages[0])
+COUNTS = CompiledStage(changed(CLICKS, source=_SOURCE, how=discarding(timedelta(days=1))).stages[0])
 """Of a key that is an integer, without panes: for many rows."""
 
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace import Deduplicate
 from headrace.distribute.tasks.merge import mergings
 from headrace.distribute.tasks.tables import gone_from
 from headrace.kernel.delta import Fate
 from headrace.model.expr import DataType, col
 from headrace.model.time import Duration, Instant
-from headrace.pipeline import Deduplicate
 from headrace.program import columns as c
 from headrace.state.cache import LayerCache
 from headrace.state.groups import parts

@@ -10,8 +10,8 @@ from headrace.audit.range import AuditedFiles
 from headrace.pipeline.expectations import View
 from headrace.read.columns import View as ReadersView
 from headrace.read.columns import ViewColumns
+from headrace.read.folding import newest_rows
 from headrace.read.rows import tables
-from headrace.read.views import newest_rows
 from headrace_snapshots.store import ObjectStore
 
 

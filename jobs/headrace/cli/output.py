@@ -1,20 +1,26 @@
-"""What the command line prints: results on stdout (tables for people, JSON for machines), all else on stderr."""
+"""What the command line prints: results on stdout (tables for people, JSON for machines), all else on stderr.
 
-import base64
+Rich is imported by what is printed with it: the commands that print JSON, or plain lines, start without it.
+"""
+
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from headrace.errors import HeadraceError
+from headrace.model.expr import constant_to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
 
 WIDE = 10_000
 """Columns of a console that never wraps: an id that is broken in two cannot be copied or searched for."""
@@ -37,16 +43,29 @@ def notice(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """``value`` as one JSON document; datetimes become ISO 8601 in UTC, bytes base64."""
+    """``value`` as one JSON document; dates and times become ISO 8601 (in UTC), bytes base64, decimals text."""
     sys.stdout.write(json.dumps(value, indent=1, default=_in_json) + "\n")
+
+
+def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
+    """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
+    separator = "[\n"
+    for batch in batches:
+        for row in batch.to_pylist():
+            sys.stdout.write(separator + indent(json.dumps(row, indent=1, default=_in_json), " "))
+            separator = ",\n"
+    sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
     """A table as wide as what is in it; numbers to the right, times in UTC, of long values the beginning."""
+    from rich.markup import escape
+    from rich.table import Table
+
     listed = [list(row) for row in rows]
     table = Table(title=title, title_justify="left", header_style="bold")
     for number, name in enumerate(columns):
-        numeric = any(isinstance(row[number], int | float) for row in listed)
+        numeric = any(isinstance(row[number], int | float | Decimal) for row in listed)
         table.add_column(escape(name), justify="right" if numeric else "left")
     for row in listed:
         table.add_row(*[_cell(value) for value in row])
@@ -55,6 +74,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
 
 def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
     """Names and values, one line each."""
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in fields.items():
         table.add_row(escape(name), _cell(value, LONGEST_MESSAGE))
@@ -77,10 +99,17 @@ def reported(output: Format) -> Iterator[None]:
         else:
             for note in getattr(error, "__notes__", ()):
                 notice(note)
-            text = escape(cut(str(error), LONGEST_MESSAGE))
-            message = f"[bold red]error[/] [red]{text}[/] [dim]({error.code})[/]"
-            Console(stderr=True, highlight=False, soft_wrap=True).print(message)
+            _print_error(error)
         raise typer.Exit(error.exit_code) from error
+
+
+def _print_error(error: HeadraceError) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    text = escape(cut(str(error), LONGEST_MESSAGE))
+    message = f"[bold red]error[/] [red]{text}[/] [dim]({error.code})[/]"
+    Console(stderr=True, highlight=False, soft_wrap=True).print(message)
 
 
 def cut(text: str, longest: int) -> str:
@@ -88,21 +117,25 @@ def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
-def _stdout() -> Console:
+def _stdout() -> "Console":
+    from rich.console import Console
+
     return Console(highlight=False, width=WIDE)
 
 
 def _cell(value: object, longest: int = LONGEST_CELL) -> str:
     """``value`` in one line; what would move the cursor or break the line is written as Python writes it."""
     text = cut(_text(value), longest)
+    from rich.markup import escape
+
     return escape("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
 
 
 def _in_json(value: object) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, bytes | date | Decimal):
+        return str(constant_to_json(value))
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -117,4 +150,4 @@ def _text(value: object) -> str:
         return f"{value:,.6g}"
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-    return str(value)
+    return str(constant_to_json(value) if isinstance(value, Decimal) else value)

@@ -1,23 +1,23 @@
-"""``headrace run``: one process run in this terminal, its progress by epoch, and its result object."""
+"""A run in this terminal: an action of a pipeline, what it tells while it lasts, and its result object."""
 
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from headrace.cli.output import notice
+from headrace.cli.output import Format, notice, print_lines
+from headrace.cli.progress import Bar
 from headrace.errors import HeadraceError
-from headrace.pipeline import Pipeline
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.registry import resolve
 from headrace.read.roots import MissingRootError
+from headrace.runs.actions import ACTIONS
+from headrace.runs.backfill import BranchBehindError, branch_of, cut_over
 from headrace.runs.options import RunOptions
-from headrace.runs.report import Lines, Listener
-from headrace.runs.results import RunError, RunResult, now, write
-from headrace_snapshots.format.manifest import Manifest
+from headrace.runs.report import Lines, Listener, Where, ending
+from headrace.runs.results import Action, RunError, RunResult, now, to_json, write
 from headrace_snapshots.store import open_store
 
 
@@ -26,20 +26,50 @@ def new_run_id() -> str:
     return f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
-def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
-    """Process the pipeline and keep the result object, of a failure too. Raises what process raises."""
-    from headrace.runs.process import process
+def run_action(action: Action, reference: str, root: str, options: RunOptions, output: Format) -> None:
+    """Run ``action`` of the pipeline that ``reference`` names, and print how it ended. Raises what it raises."""
+    with watching() as watcher:
+        result = run_recorded(action, resolve(reference), root, options, watcher)
+    _print_ending(result, Where(reference, root), output)
 
+
+def run_backfill(reference: str, root: str, options: RunOptions, output: Format, *, cuts_over: bool) -> None:
+    """Replay everything on a branch and, if it ``cuts_over``, make that main and published.
+
+    If main went on meanwhile, the branch catches up once.
+    """
+    pipeline = resolve(reference)
+    options = replace(options, branch=branch_of(options))
+    try:
+        with watching() as watcher:
+            result = run_recorded("backfill", pipeline, root, options, watcher)
+            if cuts_over:
+                try:
+                    result = cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
+                except BranchBehindError as error:
+                    watcher.noted(f"{error}: catching up")
+                    run_recorded("backfill", pipeline, root, replace(options, run_id=new_run_id()), watcher)
+                    result = cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
+    except HeadraceError as error:
+        error.add_note(f"to go on where it stopped: {Where(reference, root).command('backfill', *_on(options))}")
+        raise
+    _print_ending(result, Where(reference, root), output)
+    if not cuts_over:
+        notice(f"to make it main and published: {Where(reference, root).command('backfill', *_on(options))}")
+
+
+def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
+    """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
     try:
-        result = process(pipeline, root, options, listener=listener)
+        result = ACTIONS[action](pipeline, root, options, listener=listener)
     except MissingRootError:
         raise  # the result object would make it
     except HeadraceError as error:
         failed = RunResult(
             options.run_id,
             pipeline.name,
-            "process",
+            action,
             "failed",
             started_at,
             now(),
@@ -55,41 +85,20 @@ def run_recorded(pipeline: Pipeline, root: str, options: RunOptions, listener: L
     return result
 
 
-class Bar:
-    """A listener of a run in a terminal: a bar of landed files, and above it a line for each thing that was told."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("looking for new files", total=None)
-        self._lines = Lines(self._print)
-
-    def noted(self, what: str) -> None:
-        """What the run is doing now stands before the bar."""
-        self._bar.update(self._task, description=what)
-
-    def planned(self, files: int) -> None:
-        """``files`` new files were found."""
-        self._bar.update(self._task, total=files, completed=0, description=f"{files:,} new files")
-
-    def committed(self, manifest: Manifest) -> None:
-        """An epoch became a snapshot."""
-        self._lines.committed(manifest)
-        self._bar.update(self._task, advance=manifest.counts["input_files"], description=f"epoch {manifest.epoch}")
-
-    def warned(self, warning: str) -> None:
-        """Something that a person should know."""
-        self._lines.warned(warning)
-
-    def _print(self, line: str) -> None:
-        self._bar.console.print(escape(line), soft_wrap=True)
-
-
 @contextmanager
 def watching() -> Iterator[Listener]:
     """A listener that fits where stderr goes."""
     if not sys.stderr.isatty():
         yield Lines(notice)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False)) as bar:
-        yield Bar(bar)
+    with Bar.shown() as bar:
+        yield bar
+
+
+def _on(options: RunOptions) -> tuple[str, ...]:
+    executor = () if options.executor is None else ("--executor", str(options.executor))
+    return ("--branch", options.branch, *executor)
+
+
+def _print_ending(result: RunResult, where: Where, output: Format) -> None:
+    print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))

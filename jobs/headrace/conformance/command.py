@@ -31,6 +31,7 @@ from headrace.conformance.schema import (
     read_case,
 )
 from headrace.errors import FixConfigError, HeadraceError
+from headrace.extras import require
 
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -40,6 +41,7 @@ Watch = Callable[[Iterable[Replay], int], Iterable[Replay]]
 
 
 def _spark() -> Executor:
+    require("spark", "the executor spark")
     from headrace.conformance.on_spark import SparkExecutor  # Spark is there only for those who want it
 
     return SparkExecutor()
@@ -96,7 +98,7 @@ def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
 def run_file(path: Path, executor: Executor, only: str | None = None) -> list[CaseResult]:
     """Run the cases of ``path`` whose names match the glob ``only`` (None: all); the results in the order of the file.
 
-    Raises CaseFormatError if the file is no file of cases, or none matches.
+    Raises CaseFormatError if the file is not a file of cases, or none matches.
     """
     return [*results_of(path, executor, only)]
 
@@ -106,7 +108,7 @@ def results_of(
 ) -> Iterator[CaseResult]:
     """Those of ``run_file``, each as soon as it is there. ``watch`` sees replays as they finish.
 
-    Raises CaseFormatError if the file is no file of cases, or none matches.
+    Raises CaseFormatError if the file is not a file of cases, or none matches.
     """
     named = {number: (_name(number, raw), raw) for number, raw in enumerate(_load(path), start=1)}
     wanted = [number for number, (name, _) in named.items() if only is None or fnmatchcase(name, only)]
@@ -130,9 +132,9 @@ def _load(path: Path) -> list[Any]:
     except OSError as error:
         raise CaseFormatError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CaseFormatError(f"{path} is no JSON in UTF-8: {error}") from error
+        raise CaseFormatError(f"{path} is not JSON in UTF-8: {error}") from error
     if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
-        raise CaseFormatError(f'{path} is no file of cases; it needs "schema_version": {SCHEMA_VERSION} and "cases"')
+        raise CaseFormatError(f'{path} is not a file of cases; it needs "schema_version": {SCHEMA_VERSION} and "cases"')
     cases = document.get("cases")
     if not isinstance(cases, list) or not cases:
         raise CaseFormatError(f'{path}: "cases" must be a list of at least one case')

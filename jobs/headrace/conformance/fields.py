@@ -55,7 +55,7 @@ def list_of(read: Callable[[Any], _T], one: str) -> Callable[[Any], tuple[_T, ..
 
     def read_all(raw: Any) -> tuple[_T, ...]:
         if not isinstance(raw, list):
-            raise CaseFormatError(f"{raw!r} is no list")
+            raise CaseFormatError(f"{raw!r} is not a list")
         values = []
         for number, item in enumerate(raw, start=1):
             op = f" ({item['op']})" if isinstance(item, dict) and isinstance(item.get("op"), str) else ""
@@ -69,7 +69,7 @@ def list_of(read: Callable[[Any], _T], one: str) -> Callable[[Any], tuple[_T, ..
 def one_of(*allowed: str) -> Callable[[Any], str]:
     def read(raw: Any) -> str:
         if raw not in allowed:
-            raise CaseFormatError(f"{raw!r} is none of {', '.join(allowed)}")
+            raise CaseFormatError(f"{raw!r} is not one of {', '.join(allowed)}")
         return str(raw)
 
     return read
@@ -82,7 +82,7 @@ def member_of(of: type[_Enum]) -> Callable[[Any], _Enum]:
 
 def an_object(raw: Any) -> Json:
     if not isinstance(raw, dict):
-        raise CaseFormatError(f"{raw!r} is no object")
+        raise CaseFormatError(f"{raw!r} is not an object")
     return raw
 
 
@@ -98,13 +98,13 @@ def flag(raw: Any) -> bool:
 
 def text(raw: Any) -> str:
     if not isinstance(raw, str):
-        raise CaseFormatError(f"{raw!r} is no text")
+        raise CaseFormatError(f"{raw!r} is not text")
     return raw
 
 
 def integer(raw: Any) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int):
-        raise CaseFormatError(f"{raw!r} is no integer")
+        raise CaseFormatError(f"{raw!r} is not an integer")
     return raw
 
 
@@ -116,4 +116,4 @@ def number(raw: Any) -> float:
     try:
         return float(raw)
     except (TypeError, ValueError, OverflowError) as error:
-        raise CaseFormatError(f"{raw!r} is no number") from error
+        raise CaseFormatError(f"{raw!r} is not a number") from error

@@ -27,7 +27,7 @@ from headrace.conformance.cases import Stage as CaseStage
 from headrace.conformance.replay import Outcome, Replay
 from headrace.model.accumulation import Accumulation, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import DataType, Expr, Schema, cast, col, lit
+from headrace.model.expr import DataType, Expr, Schema, col, lit
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers import Always
@@ -160,7 +160,7 @@ def _stages(case: Case) -> list[Stage]:
     for stage in rest:
         above = stages[-1]
         between = case.between or Between(key_is_value=False, value_is_one=False)
-        key = {KEY: cast(col(RESULT), DataType.STRING) if between.key_is_value else lit(DEFAULT_KEY)}
+        key = {KEY: col(RESULT).cast(DataType.STRING) if between.key_is_value else lit(DEFAULT_KEY)}
         value = lit(1) if between.value_is_one else col(RESULT)
         withdrawable = above.aggregation.how.accumulation is Accumulation.RETRACTING
         stages.append(Stage(_aggregation(stage, key, value), above.pane_schema, withdrawable))
@@ -170,7 +170,7 @@ def _stages(case: Case) -> list[Stage]:
 def _aggregation(stage: CaseStage, key: Mapping[str, Expr], value: Expr) -> Aggregation:
     combiner = stage.combine or Combiner.COLLECT
     what = {RESULT: Aggregate(combiner, None if combiner is Combiner.COUNT else value)}
-    return Aggregation(key, stage.where, stage.when, stage.how, what)
+    return Aggregation(key=key, where=stage.where, when=stage.when, how=stage.how, what=what)
 
 
 def _value_type(combine: Combiner | None, values: Sequence[Any]) -> DataType:

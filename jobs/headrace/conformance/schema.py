@@ -176,14 +176,14 @@ def _instant(raw: Any) -> Instant:
     if raw == "-inf":
         return MIN_INSTANT
     if isinstance(raw, bool) or not isinstance(raw, int):
-        raise CaseFormatError(f"{raw!r} is no instant; instants are integer ticks, +inf or -inf")
+        raise CaseFormatError(f"{raw!r} is not an instant; instants are integer ticks, +inf or -inf")
     return Instant(min(max(raw, MIN_INSTANT), MAX_INSTANT))
 
 
 def _timestamp(raw: Any) -> Instant:
     instant = _instant(raw)
     if isinstance(raw, int) and not is_finite(instant):
-        raise CaseFormatError(f"{raw!r} is no timestamp of an element; those lie between -2^61 and 2^61 - 1000")
+        raise CaseFormatError(f"{raw!r} is not a timestamp of an element; those lie between -2^61 and 2^61 - 1000")
     return instant
 
 
@@ -194,7 +194,7 @@ def _lateness(raw: Any) -> Duration | None:
 def read_window(raw: Any) -> Window:
     """The window that ``[start, end]`` means; ``["-inf", "+inf"]`` is the global one."""
     if not isinstance(raw, list) or len(raw) != 2:
-        raise CaseFormatError(f"{raw!r} is no window; a window is [start, end]")
+        raise CaseFormatError(f"{raw!r} is not a window; a window is [start, end]")
     start, end = raw
     return Window(_instant(start), GLOBAL_WINDOW_END if end == "+inf" else _instant(end))
 
@@ -374,7 +374,7 @@ def _dropped(raw: Json) -> Step:
     counts = {cause: field(raw, cause, integer) for cause in raw if cause not in ("op", "notes")}
     unknown = [cause for cause in counts if cause not in _CAUSES]
     if unknown:
-        raise CaseFormatError(f"{unknown[0]!r} is no cause of a drop; causes are {', '.join(_CAUSES)}")
+        raise CaseFormatError(f"{unknown[0]!r} is not a cause of a drop; causes are {', '.join(_CAUSES)}")
     return ExpectDropped({_CAUSES[cause]: count for cause, count in counts.items()})
 
 

@@ -110,7 +110,7 @@ def _text(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
     try:
         return raw.cast(pa.string()), pa.nulls(len(raw), pa.binary())
     except (pa.ArrowInvalid, UnicodeDecodeError):
-        values: Sequence[bytes | None] = raw.to_pylist()  # where some are no text: they are dead letters, one by one
+        values: Sequence[bytes | None] = raw.to_pylist()  # where some are not text: they are dead letters, one by one
         texts = [None if value is None else value.decode(errors="replace") for value in values]
         octets = [None if value is None or _is_text(value) else value for value in values]
         return pa.array(texts, pa.string()), pa.array(octets, pa.binary())

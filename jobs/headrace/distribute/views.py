@@ -1,11 +1,17 @@
-"""The newest records of a pipeline's panes, which readers see as ``current``."""
+"""What readers see: the newest records of a pipeline's panes, as ``current``; the rows that fulfil a condition."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from headrace.kernel.expressions import column
 from headrace.kernel.groups import Groups, Ints
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expr import DataType, Expr
 from headrace.model.time import MIN_INSTANT
 
 _MOST = 2**63 - 1
@@ -20,8 +26,23 @@ def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatc
         panes.column(name).cast(pa.int64()).fill_null(int(MIN_INSTANT)).to_numpy()
         for name in ("window_start", "window_end")
     ]
-    groups = grouped(hashes(keys), keys, *window)
+    groups = grouped(hashes(keys, panes.num_rows), keys, *window)
     return panes.take(pa.array(_last(groups, *(panes.column(name).to_numpy() for name in ("epoch", "sequence")))))
+
+
+def scalar_columns(columns: pa.Schema) -> dict[str, DataType]:
+    """The columns that expressions can read: those that hold one value each."""
+    kinds = {arrow: kind for kind, arrow in ARROW_TYPES.items()}
+    return {field.name: kinds[field.type] for field in columns if field.type in kinds}
+
+
+def fulfilling(where: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], length: int) -> pa.Array:
+    """For each of so many ``rows`` whether ``where`` is TRUE. ``rows`` has what it reads, ``columns`` what it could.
+
+    Raises IntegerOverflowError.
+    """
+    read = {name: values.cast(columns.field(name).type) for name, values in rows.items()}
+    return pc.fill_null(column(where, read, scalar_columns(columns), length).cast(pa.bool_()), False)
 
 
 def _last(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.kernel.groups import Ints
 from headrace.model.calendar import number_of, start_of
@@ -23,6 +24,13 @@ def calendar_windows(where: CalendarWindows, at: Ints) -> tuple[Ints, Ints]:
     if len(at) and (place.min() == 0 or place.max() == len(bounds)):
         raise ValueError("an instant beyond the years 1 to 9999 is in no calendar window")
     return bounds[place - 1], bounds[place]
+
+
+def begun(where: CalendarWindows, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """When the window of each instant began, and whether the calendar knows that."""
+    bounds = _bounds(where, pc.unique(pa.array(at // _DAY)).to_pylist())
+    place = np.searchsorted(bounds, at, side="right")
+    return np.append(bounds, 0)[place - 1], place > 0
 
 
 def _bounds(where: CalendarWindows, days: list[int]) -> Ints:

@@ -1,4 +1,4 @@
-"""Values of one type as another (``model.expr.cast``), and the case of strings."""
+"""Values of one type as another (``model.expr``), and the case of strings."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,8 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.kernel import decimals
+from headrace.kernel.dates import date_of
 from headrace.kernel.texts import read_text, spelled
-from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
+from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
+from headrace.kernel.utf8 import text_of
 from headrace.model.expr import DataType
 
 Datum = Any
@@ -34,7 +37,7 @@ def each(function: Callable[..., pa.Array]) -> Callable[..., Datum]:
     return over
 
 
-def cast(value: Datum, to: DataType) -> Datum:
+def cast(value: Datum, to: DataType) -> Datum:  # noqa: PLR0911 (a line for each type)
     """``value`` as ``to``: NULL for a string that does not read as one, and for a number that does not fit.
 
     A number is microseconds where a timestamp is.
@@ -44,11 +47,18 @@ def cast(value: Datum, to: DataType) -> Datum:
     if value.type == pa.null():
         return value.cast(ARROW_TYPES[to])
     if value.type == pa.string():
-        return each(lambda text: read_text(text, to))(value)
-    return each(_CASTS[to])(value.cast(pa.int64()) if value.type == TIMESTAMP and to is not DataType.STRING else value)
+        return value.cast(pa.binary()) if to is DataType.BYTES else each(lambda text: read_text(text, to))(value)
+    if value.type == DATE:
+        return pc.cast(value, ARROW_TYPES[to])
+    if value.type == pa.binary():
+        return each(text_of)(value)
+    if value.type == DECIMAL:
+        return each(_OF_DECIMALS[to])(value)
+    of_time = value.type == TIMESTAMP and to not in (DataType.STRING, DataType.DATE)
+    return each(_CASTS[to])(value.cast(pa.int64()) if of_time else value)
 
 
-def _whole(values: pa.Array) -> pa.Array:
+def whole(values: pa.Array) -> pa.Array:
     """Without fractions; NULL where 64 bits do not hold that."""
     if values.type != pa.float64():
         return values.cast(pa.int64())
@@ -58,10 +68,19 @@ def _whole(values: pa.Array) -> pa.Array:
 
 _CASTS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
     DataType.STRING: spelled,
-    DataType.INT: _whole,
+    DataType.INT: whole,
     DataType.FLOAT: lambda values: pc.cast(values, pa.float64(), safe=False),
     DataType.BOOL: lambda values: pc.not_equal(values, 0),
-    DataType.TIMESTAMP: lambda values: _whole(values).cast(TIMESTAMP),
+    DataType.TIMESTAMP: lambda values: whole(values).cast(TIMESTAMP),
+    DataType.DATE: date_of,
+    DataType.DECIMAL: lambda numbers: (
+        decimals.of_floats(numbers) if numbers.type == pa.float64() else decimals.of_ints(numbers)
+    ),
+}
+_OF_DECIMALS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
+    DataType.STRING: decimals.spelled,
+    DataType.INT: decimals.to_ints,
+    DataType.FLOAT: decimals.to_floats,
 }
 
 
@@ -74,12 +93,15 @@ def cased(change: Callable[[str], str], of_ascii: Callable[[pa.Array], pa.Array]
     def changed(strings: pa.Array) -> pa.Array:
         if pc.all(pc.string_is_ascii(strings)).as_py() is not False:
             return of_ascii(strings)
-        known = strings.fill_null("")
+        return pc.if_else(strings.is_valid(), whole_text(strings.fill_null("")), pa.scalar(None, pa.string()))
+
+    def whole_text(known: pa.Array) -> pa.Array:
         lists = pa.ListArray.from_arrays(np.array([0, len(known)], np.int32), known)
         seen = pc.binary_join(lists, "")[0].as_py()
-        part = next(c for c in map(chr, _PRIVATE) if c not in seen)
-        text = pa.scalar(change(pc.binary_join(lists, part)[0].as_py()))
-        parts = pc.split_pattern(text, part).values
-        return pc.if_else(strings.is_valid(), parts, pa.scalar(None, pa.string()))
+        if (part := next((c for c in map(chr, _PRIVATE) if c not in seen), None)) is not None:
+            text = pa.scalar(change(pc.binary_join(lists, part)[0].as_py()))
+            return pc.split_pattern(text, part).values
+        half = len(known) // 2  # all of these characters are in them
+        return pa.concat_arrays(map(whole_text, (known[:half], known[half:]))) if half else pa.array([change(seen)])
 
     return changed

@@ -21,6 +21,7 @@ from headrace.model.custom_triggers import (
     TriggerMoment,
     checked_progress,
     checked_state,
+    state_types,
 )
 from headrace.model.time import Instant
 from headrace.model.windows import Window
@@ -58,7 +59,7 @@ class TriggerBatches:
                 state = self.trigger.on_signal(state, name, moment)
             return Progress(checked_state(self.trigger, state), finished)
 
-        return self._changed("hear of a signal", told, columns)
+        return self._changed("take a signal", told, columns)
 
     def on_fire(self, *columns: pa.Array) -> pa.Array:
         """Its window fires."""
@@ -96,7 +97,7 @@ class TriggerBatches:
     def _changed(self, doing: str, change: Callable[..., Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
         with user_code(self.trigger, doing):
             found = [self._row(change(*call)) if call else None for call in self._calls(columns)]
-            kinds = [own_arrow_type(kind) for kind in self.trigger.state_types.values()]
+            kinds = [own_arrow_type(kind) for kind in state_types(self.trigger).values()]
             fields = list(zip(self._fields, kinds, strict=True))
             return pa.array(found, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
 

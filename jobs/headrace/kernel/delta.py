@@ -184,7 +184,7 @@ class _Bundle:
         rows = None if everything else pa.array(windows.row)
         self._judged = {name: column if rows is None else column.take(rows) for name, column in judged.items()}
         keys = [self._judged[name] for name in stage.keys]
-        hashed = hashes(keys)
+        hashed = hashes(keys, len(windows.row))
         start, end = windows.start, windows.end
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already

@@ -20,6 +20,8 @@ from headrace.program import columns as c
 
 Columns = Mapping[str, pa.Array]
 
+_SIZES = {DataType.BOOL: 1, DataType.DECIMAL: 16}
+
 
 def judge(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
     """``rows`` judged for ``stage``: they have the columns of ``Stage.schema``, ``_event_time`` in granules, perhaps
@@ -76,15 +78,15 @@ def takes_part(judged: Columns) -> NDArray[np.bool_]:
 
 
 def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:
-    """Bytes of each element (semantics 9.5): 8 for a number or timestamp, 1 for a bool, UTF-8 for a string, nothing for
-    NULL.
+    """Bytes of each element (semantics 9.5): 8 for a number, timestamp or date, 16 for a decimal, 1 for a bool, their
+    length for bytes and strings in UTF-8, nothing for NULL.
     """
     total = pa.repeat(pa.scalar(0, pa.int64()), length)
     for name, kind in schema.items():
         values = rows[name]
-        if kind is DataType.STRING:
+        if kind in (DataType.STRING, DataType.BYTES):
             size = pc.binary_length(values).cast(pa.int64()).fill_null(0)
         else:
-            size = pc.multiply(pc.is_valid(values).cast(pa.int64()), 1 if kind is DataType.BOOL else 8)
+            size = pc.multiply(pc.is_valid(values).cast(pa.int64()), _SIZES.get(kind, 8))
         total = pc.add(total, size)
     return total

@@ -4,40 +4,46 @@ Values are those of ``headrace.reference.evaluate``, to the last bit. Both branc
 come from the columns: an int that meets a float is one. Constants stay scalars, so what only clocks decide is cheap.
 """
 
+import math
 from collections.abc import Callable, Mapping
-from functools import reduce
-from typing import Any
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import IntegerOverflowError
+from headrace.errors import DateOverflowError, IntegerOverflowError
+from headrace.kernel import decimals
 from headrace.kernel.automata import walked
-from headrace.kernel.casts import Datum, broadcast, cased, cast, each
+from headrace.kernel.casts import Datum, broadcast, cased, cast, each, whole
+from headrace.kernel.clocks import PARTS, part, truncate
 from headrace.kernel.custom_triggers import TriggerBatches
+from headrace.kernel.dates import plus_days
 from headrace.kernel.octets import crc32
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.texts import BLANKS
+from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.regex import compile_regex
 from headrace.model.typing import type_of
 from headrace.program.lets import FROM, Call
 
 Rows = Mapping[str, Datum]
 
 _CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
+_DAY = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
 
 def evaluate(expr: Expr, rows: Rows) -> Datum:
     """``expr`` over ``rows``, which have every column that it reads (KeyError); a scalar if it reads only scalars.
 
-    Raises IntegerOverflowError when an integer leaves 64 bits.
+    Raises ValueOverflowError when a value leaves what its type holds.
     """
     match expr:
         case Column(name):
             return rows[name]
         case Literal(value, kind):
-            return _literal(value, kind)
+            return pa.scalar(value, pa.null() if kind is None else ARROW_TYPES[kind])
         case Binary(op, left, right):
             return _applied(expr, _OPERATORS[op], [evaluate(left, rows), evaluate(right, rows)])
         case Call(name, args):
@@ -63,22 +69,14 @@ def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
 
 def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) -> Datum:
     try:
-        return function(*operands)
+        with decimals.overflowing(render(expr)):
+            return function(*operands)
+    except OverflowError:
+        raise DateOverflowError(f"{render(expr)} leaves the years 1 to 9999") from None
     except pa.ArrowInvalid as error:
         if "overflow" not in str(error):
             raise
         raise IntegerOverflowError(f"{render(expr)} leaves 64 bits; cast its operands to float") from None
-
-
-def _literal(value: Any, kind: DataType | None) -> pa.Scalar:
-    if kind is None and value is None:
-        return pa.scalar(None)
-    if kind is None:
-        kind = next(k for t, k in _LITERALS if isinstance(value, t))
-    return pa.scalar(value, ARROW_TYPES[kind])
-
-
-_LITERALS = ((bool, DataType.BOOL), (int, DataType.INT), (float, DataType.FLOAT), (str, DataType.STRING))
 
 
 # --- NULL and types
@@ -93,6 +91,8 @@ def _unified(values: tuple[Datum, ...]) -> list[Datum]:
     known = {v.type for v in values} - {pa.null()}
     if known == {_INT, _FLOAT}:
         return [_as_float(v) for v in values]
+    if known == {_INT, DECIMAL}:
+        return [v if v.type == DECIMAL else v.cast(DECIMAL) for v in values]
     if len(known) == 1:
         (kind,) = known
         return [v if v.type == kind else v.cast(kind) for v in values]
@@ -109,6 +109,12 @@ def _numbers(function: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datu
         return function(left, right)
 
     return over
+
+
+def _arithmetic(
+    function: Callable[[Datum, Datum], Datum], of_decimals: Callable[[Datum, Datum], Datum]
+) -> Callable[[Datum, Datum], Datum]:
+    return _numbers(lambda left, right: (of_decimals if left.type == DECIMAL else function)(left, right))
 
 
 def _typed(kind: pa.DataType, function: Callable[..., Datum]) -> Callable[..., Datum]:
@@ -129,6 +135,8 @@ def _true(condition: Datum) -> Datum:
 
 
 def _divide(left: Datum, right: Datum) -> Datum:
+    if DECIMAL in (left.type, right.type):
+        return each(decimals.divide)(*_unified((left, right)))
     left, right = (_as_float(v.cast(_FLOAT) if v.type == pa.null() else v) for v in (left, right))
     if isinstance(right, pa.Scalar) and right.as_py():
         return pc.divide(left, right)
@@ -148,6 +156,13 @@ def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
 def _plus_us(time: Datum, microseconds: Datum) -> Datum:
     time = time.cast(ARROW_TYPES[DataType.TIMESTAMP]) if time.type == pa.null() else time
     return pc.add_checked(time.cast(_INT), microseconds.cast(_INT)).cast(time.type)
+
+
+def _plus_days(moment: Datum, days: Datum) -> Datum:
+    if moment.type != DATE:
+        known = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
+        return _plus_us(moment, pc.multiply_checked(known, _DAY))
+    return plus_days(moment, days.cast(_INT))
 
 
 # --- order
@@ -190,7 +205,56 @@ def _extreme(comes_first: Callable[[Datum, Datum], Datum]) -> Callable[..., Datu
         better = comes_first(other, best)
         return _if(pc.or_kleene(pc.is_null(best), better) if _has_null(best) else better, other, best)
 
-    return lambda *values: reduce(of_two, _unified(values))
+    def over(*values: Datum) -> Datum:
+        first, *rest = _unified(values)
+        return first if first.type == pa.null() else reduce(of_two, rest, first)
+
+    return over
+
+
+# --- with constants
+
+
+def _with_constants(function: Callable[..., Datum]) -> Callable[..., Datum]:
+    """``function`` of a column and Python's constants."""
+    return lambda value, *constants: function(value, *(constant.as_py() for constant in constants))
+
+
+def _substring(text: Datum, start: int, length: int | None = None) -> Datum:
+    rest = pc.utf8_slice_codeunits(text, start)
+    return rest if length is None else pc.utf8_slice_codeunits(rest, 0, length)
+
+
+def _matches(text: Datum, regex: str) -> Datum:
+    return pc.match_substring_regex(text, compile_regex(regex).re2)
+
+
+def _is_in(*operands: Datum) -> Datum:
+    value, *values = _unified(operands)
+    if value.type == TIMESTAMP:
+        value, values = value.cast(_INT), [v.cast(_INT) for v in values]
+    known, kind = [v.as_py() for v in values], value.type
+    found = _is_float_in(value, known) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(known, kind))
+    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, _BOOL))
+
+
+def _is_float_in(value: Datum, known: list[float]) -> Datum:
+    """0.0 and -0.0 are equal, and so is every NaN."""
+    found = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in known]))
+    return pc.or_(found, pc.is_nan(value)) if any(map(math.isnan, known)) else found
+
+
+def _part(name: str, time: Datum, zone: str) -> Datum:
+    return part(name, time.cast(TIMESTAMP), "UTC") if time.type == DATE else part(name, time, zone)
+
+
+def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    def over(values: pa.Array) -> pa.Array:
+        if values.type == DECIMAL:
+            return decimals.to_ints(function(decimals.moderate(values)))
+        return whole(function(values)) if values.type == _FLOAT else values
+
+    return over
 
 
 # --- choices
@@ -219,11 +283,11 @@ def _walk(state: Datum, codes: Datum, table: pa.Scalar, width: pa.Scalar) -> pa.
 
 
 _OPERATORS: dict[str, Callable[[Datum, Datum], Datum]] = {
-    "+": _numbers(pc.add_checked),
-    "-": _numbers(pc.subtract_checked),
-    "*": _numbers(pc.multiply_checked),
+    "+": _arithmetic(pc.add_checked, decimals.add),
+    "-": _arithmetic(pc.subtract_checked, decimals.subtract),
+    "*": _arithmetic(pc.multiply_checked, each(decimals.multiply)),
     "/": _divide,
-    "%": _numbers(each(_floor_mod)),
+    "%": _arithmetic(each(_floor_mod), each(decimals.remainder)),
     "==": _numbers(_equal),
     "!=": _numbers(_unequal),
     "<": _numbers(_less),
@@ -241,12 +305,28 @@ _FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "if": _if,
     "least": _extreme(_less),
     "greatest": _extreme(lambda left, right: _less(right, left)),
+    "negate": _typed(_INT, pc.negate_checked),
     "abs": _typed(_INT, pc.abs_checked),
     "lower": _typed(_STRING, each(cased(str.lower, pc.ascii_lower))),
     "upper": _typed(_STRING, each(cased(str.upper, pc.ascii_upper))),
     "concat": _typed(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
     "crc32": _typed(_STRING, each(crc32)),
+    "strip": _typed(_STRING, lambda text: pc.utf8_trim(text, characters=BLANKS)),
+    "length": _typed(_STRING, lambda text: pc.utf8_length(text).cast(_INT)),
+    "substring": _typed(_STRING, _with_constants(_substring)),
+    "contains": _typed(_STRING, _with_constants(pc.match_substring)),
+    "starts_with": _typed(_STRING, _with_constants(pc.starts_with)),
+    "ends_with": _typed(_STRING, _with_constants(pc.ends_with)),
+    "matches": _typed(_STRING, _with_constants(_matches)),
+    "replace": _typed(_STRING, _with_constants(pc.replace_substring)),
+    "is_in": _is_in,
+    "round": _typed(_INT, each(_rounded(partial(pc.round, round_mode="half_to_even")))),
+    "floor": _typed(_INT, each(_rounded(pc.floor))),
+    "ceil": _typed(_INT, each(_rounded(pc.ceil))),
     "plus_us": _plus_us,
+    "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
+    **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
+    "plus_days": _plus_days,
     "field": _field,
     "walk": _walk,
 }

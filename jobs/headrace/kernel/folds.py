@@ -4,11 +4,14 @@ folded of no value is NULL.
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import IntegerOverflowError
-from headrace.kernel.aggregates import extremes
+from headrace.kernel import decimals
+from headrace.kernel.aggregates import extremes, integers
 from headrace.kernel.groups import Groups, valid
+from headrace.kernel.types import DECIMAL
 from headrace.program.triggers import Fold
 
 
@@ -28,6 +31,10 @@ def fold(how: Fold, values: pa.Array, groups: Groups) -> pa.Array:
 
 def _sum(values: pa.Array, groups: Groups) -> pa.Array:
     empty = _without_values(values, groups)
+    if values.type == DECIMAL:
+        total = integers.stored(integers.total_of_stored(values.fill_null(0), groups), decimals.SUM, groups)
+        with decimals.overflowing("a sum that a trigger looks at"):
+            return pc.if_else(pa.array(empty), pa.scalar(None, DECIMAL), decimals.fitting(total))
     known = values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
     if pa.types.is_integer(values.type) and len(known):
         most = max(abs(int(known.min())), abs(int(known.max())))

@@ -3,16 +3,17 @@
 The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian words of 64 bits:
 
 1. a byte for each of its columns, and zeros up to a whole word: 0 for NULL, 1 for an int, 2 a float, 3 a string, 4 a
-   bool, 5 a timestamp;
+   bool, 5 a timestamp, 6 a date, 7 bytes, 8 a decimal;
 2. a word for each column: the int; the bits of the float (-0.0 as 0.0, NaN as 7FF8000000000000); how many bytes of
-   UTF-8 the string has; 0 or 1; the microseconds since 1970 UTC; for NULL 0;
-3. the bytes of each string, and zeros up to a whole word.
+   UTF-8 the string has; 0 or 1; the microseconds since 1970 UTC; the days since 1970; how many bytes there are; two
+   words for the decimal, the lower half of its billionths (128 bits, two's complement) and the upper; for NULL 0;
+3. the bytes of each string, and of bytes, and zeros up to a whole word.
 
 Different keys may have the same hash: whoever looks up or groups by it compares keys.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel import xxh64
+from headrace.kernel.dates import days_of
+from headrace.kernel.decimals import words_of
 from headrace.kernel.groups import Groups, Ints, of_sorted
 from headrace.kernel.octets import Octets, Words, octets
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL
 from headrace.model.expr import DataType
 
 Flags = NDArray[np.bool_]
 
-_TAGS = {DataType.INT: 1, DataType.FLOAT: 2, DataType.STRING: 3, DataType.BOOL: 4, DataType.TIMESTAMP: 5}
+_TAGS = {
+    DataType.INT: 1,
+    DataType.FLOAT: 2,
+    DataType.STRING: 3,
+    DataType.BOOL: 4,
+    DataType.TIMESTAMP: 5,
+    DataType.DATE: 6,
+    DataType.BYTES: 7,
+    DataType.DECIMAL: 8,
+}
+_OCTETS = (pa.string(), pa.binary())
+_COMPARED = (*_OCTETS, DECIMAL)
+"""Types whose values no single word tells apart."""
 _TAG_OF = {ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
 BLOCK = 1 << 15
 """Rows that are hashed at a time: few enough to stay in the processor's cache."""
@@ -39,23 +54,29 @@ KEPT = np.uint64(2**64 - 1)
 _SAMPLE, _FEW = 1024, 256
 """Of so many numbers few are different."""
 
+_OF_NOTHING = np.uint64(0xEF46DB3751D8E999)
+"""The hash of no bytes: of a key without columns."""
+
 _NAN = np.uint64(0x7FF8000000000000)
 
 
-def hashes(columns: Sequence[pa.Array]) -> Words:
-    """The hash of the key in each row of ``columns``, of which there is one at least."""
-    return whole_hashes(columns) & KEPT
+def hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
+    """The hash of the key in each row of ``columns``; where there may be none of them, of so many ``rows``."""
+    return whole_hashes(columns, rows) & KEPT
 
 
-def whole_hashes(columns: Sequence[pa.Array]) -> Words:
+def whole_hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
     """As ``hashes``, for whoever takes values of one hash for one value."""
-    blocks = [[column[i : i + BLOCK] for column in columns] for i in range(0, len(columns[0]), BLOCK)]
+    length = len(columns[0]) if rows is None else rows
+    if not columns:
+        return np.full(length, _OF_NOTHING)
+    blocks = [[column[i : i + BLOCK] for column in columns] for i in range(0, length, BLOCK)]
     return np.concatenate([_hashes(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
 
 
 def _hashes(columns: Sequence[pa.Array]) -> Words:
-    texts = [octets(column) for column in columns if column.type == pa.string()]
-    fixed = [*_tag_words(columns), *map(_word, columns)]
+    texts = [octets(column) for column in columns if column.type in _OCTETS]
+    fixed = [*_tag_words(columns), *chain.from_iterable(map(_words, columns))]
     if not texts:
         return np.ascontiguousarray(np.broadcast_to(xxh64.of_columns(fixed), len(columns[0])))
     return xxh64.of_lists(*_laid_out(fixed, texts, len(columns[0])))
@@ -77,13 +98,22 @@ def _nulls(column: pa.Array) -> Flags:
     return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else np.zeros(1, np.bool_)
 
 
+def _words(column: pa.Array) -> list[Words]:
+    """What stands for the values of ``column`` in the middle of the encoding."""
+    if column.type == DECIMAL:
+        return [np.ascontiguousarray(half).view(np.uint64) for half in words_of(column).T]
+    return [_word(column)]
+
+
 def _word(column: pa.Array) -> Words:
     """What stands for the values of ``column``: equal values are equal words, different ones other words but for
-    strings, of which it is the length.
+    strings and bytes, of which it is the length.
     """
     if column.type == pa.float64():
         return _float_word(column.fill_null(0.0).to_numpy())
-    numbers = pc.binary_length(column) if column.type == pa.string() else column
+    if column.type == DATE:
+        column = days_of(column)
+    numbers = pc.binary_length(column) if column.type in _OCTETS else column
     return np.asarray(numbers.cast(pa.int64()).fill_null(0)).view(np.uint64)
 
 
@@ -246,7 +276,7 @@ def _is_shared(columns: Sequence[pa.Array], order: Ints | None, begins: Flags) -
 
 
 def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
-    if column.type != pa.string():
+    if column.type not in _COMPARED:
         words, nulls = _word(column), np.broadcast_to(_nulls(column), len(column))
         if order is not None:
             words, nulls = words[order], nulls[order] if column.null_count else nulls
@@ -261,6 +291,6 @@ def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
 
 def _rankable(column: pa.Array) -> pa.Array:
     """``column`` as what has an order, in which equal keys are equal."""
-    if column.type == pa.string():
+    if column.type in _COMPARED:
         return column
     return pa.array(_word(column).view(np.int64), mask=np.broadcast_to(_nulls(column), len(column)))

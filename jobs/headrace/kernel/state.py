@@ -4,8 +4,12 @@ The rows of a layer stand in the order of (hash, window). Of several rows of one
 layer counts.
 """
 
-from collections.abc import Sequence
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +20,7 @@ from headrace.kernel.groups import Ints
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expr import DataType
+from headrace.model.expr import DataType, constant_to_json
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 
@@ -113,7 +117,13 @@ def _found_by_all(own: Hashes, wanted: Hashes) -> Ints:
 
 # --- signals (semantics 9.3)
 
-_KEY_PARTS = {DataType.STRING: str, DataType.INT: int, DataType.BOOL: bool, DataType.TIMESTAMP: int}
+_WRITTEN: Mapping[DataType, Callable[[str], Any]] = {
+    DataType.DATE: date.fromisoformat,
+    DataType.BYTES: b64decode,
+    DataType.DECIMAL: Decimal,
+}
+_KEY_PARTS = {DataType.INT: int, DataType.BOOL: bool, DataType.TIMESTAMP: int}
+"""What is not written as text in the key of a signal."""
 
 
 def hearing(
@@ -137,14 +147,23 @@ def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal])
 
 def _is_for(stage: CompiledStage, rows: "dict[str, pa.Array]", signal: Signal) -> NDArray[np.bool_]:
     found = np.ones(len(rows[c.WINDOW_START]), np.bool_)
-    if signal.key is not None:
+    if (key := signal.written_key) is not None:
         kinds = stage.stage.key_types
-        if [type(part) for part in signal.key] != [_KEY_PARTS.get(kind) for kind in kinds.values()]:
+        if [type(part) for part in key] != [_KEY_PARTS.get(kind, str) for kind in kinds.values()]:
             return ~found
-        for part, (name, kind) in zip(signal.key, kinds.items(), strict=True):
-            equal = pc.equal(rows[name], pa.scalar(part, ARROW_TYPES[kind]))
+        for part, (name, kind) in zip(key, kinds.items(), strict=True):
+            equal = pc.equal(rows[name], _of_written(part, kind))
             found &= equal.fill_null(False).to_numpy(zero_copy_only=False)
     if signal.window is not None:
         for column, at in zip((c.WINDOW_START, c.WINDOW_END), signal.window, strict=True):
             found &= rows[column].to_numpy() == int(at)
     return found
+
+
+def _of_written(part: Any, kind: DataType) -> pa.Scalar:
+    """A part of the key of a signal as a value; NULL if it is not written as one."""
+    try:
+        value = _WRITTEN[kind](part) if kind in _WRITTEN else part
+        return pa.scalar(value if constant_to_json(value) == part else None, ARROW_TYPES[kind])
+    except (ValueError, ArithmeticError):
+        return pa.scalar(None, ARROW_TYPES[kind])

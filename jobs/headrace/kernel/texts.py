@@ -1,4 +1,4 @@
-"""Text read as values, and values spelled as text: the casts of strings (``model.expr.cast``), a column at a time.
+"""Text read as values, and values spelled as text: the casts of strings (``model.expr``), a column at a time.
 
 A clean column costs one cast of Arrow's. Only where that fails, or reads what is not ours to read (``0x1F`` is an int
 to Arrow), are the texts that follow our rules told apart first. The rules are those of ``headrace.reference``.
@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.types import TIMESTAMP
+from headrace.kernel import decimals
+from headrace.kernel.dates import in_calendar
+from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
 from headrace.model.expr import DataType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
-_BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())  # all there are: what Python's strip takes away
+BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())  # all there are: what Python's strip takes away
 _INTEGER = r"^[+-]?0*[0-9]{1,19}$"
 _FLOAT = r"^(?i:[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan))$"
 _TRUE = pa.array(["t", "true", "y", "yes", "1"])
@@ -39,7 +41,8 @@ def read_text(text: pa.Array, kind: DataType) -> pa.Array:
 
     Integers are digits with a sign; floats may have a fraction, an exponent, or be inf or nan; booleans are t, true, y,
     yes, 1 and f, false, n, no, 0 in any case; timestamps are ISO 8601: a date with or without a time, UTC unless they
-    name another zone.
+    name another zone; dates are such dates alone; decimals are floats without inf and nan that need
+    no more digits than there are.
     """
     if kind is DataType.STRING:
         return text
@@ -47,7 +50,7 @@ def read_text(text: pa.Array, kind: DataType) -> pa.Array:
         found = _CLEAN[kind](text)
     except pa.ArrowInvalid:
         found = None
-    return _JUDGED[kind](pc.utf8_trim(text, characters=_BLANKS)) if found is None else found
+    return _JUDGED[kind](pc.utf8_trim(text, characters=BLANKS)) if found is None else found
 
 
 def _has(text: pa.Array, characters: str) -> bool:
@@ -73,6 +76,15 @@ def _clean_instants(text: pa.Array) -> pa.Array | None:
     found = pc.cast(text, TIMESTAMP if zoned else pa.timestamp("us")).cast(pa.int64())
     earliest = pc.min(found).as_py()
     return found.cast(TIMESTAMP) if earliest is None or earliest > _FIRST_DAYS else None  # Arrow knows a year 0
+
+
+def _clean_dates(text: pa.Array) -> pa.Array:
+    return in_calendar(pc.cast(text, DATE))
+
+
+def _clean_decimals(text: pa.Array) -> pa.Array | None:
+    longest = pc.max(pc.binary_length(text)).as_py() or 0
+    return None if longest > decimals.SHORT or _has(text, "eE") else pc.cast(text, DECIMAL)
 
 
 def _judged_integers(text: pa.Array) -> pa.Array:
@@ -104,6 +116,10 @@ def _judged_instants(text: pa.Array) -> pa.Array:
     return pc.coalesce(pc.cast(pc.if_else(zoned, text, nothing), TIMESTAMP), local)
 
 
+def _judged_dates(text: pa.Array) -> pa.Array:
+    return _clean_dates(_matching(text, rf"^{_DATE}$"))
+
+
 def _matching(text: pa.Array, pattern: str) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(text, pattern), text, pa.scalar(None, pa.string()))
 
@@ -117,12 +133,16 @@ _CLEAN: dict[DataType, Callable[[pa.Array], pa.Array | None]] = {
     DataType.FLOAT: _clean_floats,
     DataType.BOOL: lambda text: None,
     DataType.TIMESTAMP: _clean_instants,
+    DataType.DATE: _clean_dates,
+    DataType.DECIMAL: _clean_decimals,
 }
 _JUDGED: dict[DataType, Callable[[pa.Array], pa.Array]] = {
     DataType.INT: _judged_integers,
     DataType.FLOAT: _judged_floats,
     DataType.BOOL: _judged_bools,
     DataType.TIMESTAMP: _judged_instants,
+    DataType.DATE: _judged_dates,
+    DataType.DECIMAL: decimals.judged,
 }
 
 

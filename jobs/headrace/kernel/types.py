@@ -2,10 +2,13 @@
 
 import pyarrow as pa
 
+from headrace.model.decimals import PRECISION, SCALE
 from headrace.model.expr import DataType
 from headrace.model.value_types import ListType, PairsType, ValueType
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+DATE = pa.date32()
+DECIMAL = pa.decimal128(PRECISION, SCALE)
 
 ARROW_TYPES: dict[DataType, pa.DataType] = {
     DataType.STRING: pa.string(),
@@ -13,6 +16,9 @@ ARROW_TYPES: dict[DataType, pa.DataType] = {
     DataType.FLOAT: pa.float64(),
     DataType.BOOL: pa.bool_(),
     DataType.TIMESTAMP: TIMESTAMP,
+    DataType.DATE: DATE,
+    DataType.BYTES: pa.binary(),
+    DataType.DECIMAL: DECIMAL,
 }
 
 

@@ -84,7 +84,7 @@ def _only_by_time(where: WindowFn, at: Ints) -> tuple[Ints, Ints]:
             return calendar_windows(where, at)
         case GlobalWindows():
             return np.full(len(at), int(MIN_INSTANT)), np.full(len(at), int(GLOBAL_WINDOW_END))
-    raise PipelineError(f"{where!r} is no window function")
+    raise PipelineError(f"{where!r} is not a window function")
 
 
 def _first(row: Ints) -> Flags:

@@ -1,12 +1,11 @@
 """How refinements relate: accumulation, lateness and the behaviours at the end of a window (semantics, section 5)."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from typing import TypedDict, Unpack
 
-from headrace.errors import PipelineError
-from headrace.model.time import MAX_INSTANT, Duration, duration
+from headrace.model.arguments import Arguments, Length
+from headrace.model.time import Duration
 
 
 class Accumulation(StrEnum):
@@ -34,7 +33,7 @@ class TimestampCombiner(StrEnum):
 
 @dataclass(frozen=True, init=False)
 class How:
-    """One of the model's four questions: how do refinements of a result relate.
+    """One of the model's four questions: how refinements of a result relate.
 
     ``allowed_lateness`` None means that a window never expires. ``on_time`` decides whether the ON_TIME pane is emitted
     without new elements, ``closing`` whether the last one is. With ``keep_last`` n a window holds no more than its last
@@ -56,34 +55,33 @@ class How:
     def __init__(
         self,
         accumulation: Accumulation,
-        allowed_lateness: timedelta | int | None = 0,
-        on_time: Firing = Firing.ALWAYS,
-        closing: Firing = Firing.IF_NON_EMPTY,
-        timestamp: TimestampCombiner = TimestampCombiner.END_OF_WINDOW,
+        allowed_lateness: Length | None = "0s",
+        on_time: Firing | str = Firing.ALWAYS,
+        closing: Firing | str = Firing.IF_NON_EMPTY,
+        timestamp: TimestampCombiner | str = TimestampCombiner.END_OF_WINDOW,
         *,
         keep_last: int | None = None,
         elide_unchanged: bool = False,
     ) -> None:
-        lateness = duration(allowed_lateness) if isinstance(allowed_lateness, timedelta) else allowed_lateness
-        if lateness is not None and lateness < 0:
-            raise PipelineError(f"allowed_lateness must not be negative: {allowed_lateness}")
-        if keep_last is not None and keep_last < 1:
-            raise PipelineError(f"keep_last keeps at least 1 element, not {keep_last}")
-        if elide_unchanged and accumulation is not Accumulation.RETRACTING:
-            raise PipelineError("elide_unchanged leaves out retractions and their panes: it needs retracting(...)")
-        object.__setattr__(self, "accumulation", accumulation)
-        # past the end of time all are alike, and sums with it must not wrap
-        lateness = None if lateness is None else Duration(min(lateness, MAX_INSTANT))
+        kind = Arguments("How").choice("accumulation", accumulation, Accumulation)
+        given = Arguments(kind.name.lower())  # the function that users write
+        lateness = None
+        if allowed_lateness is not None:
+            lateness = given.duration("allowed_lateness", allowed_lateness, is_capped=True)
+        kept = None if keep_last is None else given.whole("keep_last", keep_last, least=1)
+        object.__setattr__(self, "accumulation", kind)
         object.__setattr__(self, "allowed_lateness", lateness)
-        object.__setattr__(self, "on_time", on_time)
-        object.__setattr__(self, "closing", closing)
-        object.__setattr__(self, "timestamp", timestamp)
-        object.__setattr__(self, "keep_last", keep_last)
-        object.__setattr__(self, "elide_unchanged", elide_unchanged)
+        object.__setattr__(self, "on_time", given.choice("on_time", on_time, Firing))
+        object.__setattr__(self, "closing", given.choice("closing", closing, Firing))
+        object.__setattr__(self, "timestamp", given.choice("timestamp", timestamp, TimestampCombiner))
+        object.__setattr__(self, "keep_last", kept)
+        object.__setattr__(self, "elide_unchanged", given.flag("elide_unchanged", elide_unchanged))
+        if elide_unchanged and kind is not Accumulation.RETRACTING:
+            raise given.wrong("elide_unchanged", elide_unchanged, "it leaves out retractions: write retracting(...)")
 
 
 def behind(above: How, how: How) -> How:
-    """``how`` of an aggregation behind one of ``above``: its allowed lateness is no less than that (semantics 5.2)."""
+    """``how`` of an aggregation downstream of ``above``: its allowed lateness is no less than that (semantics 5.2)."""
     lateness = None
     if how.allowed_lateness is not None and above.allowed_lateness is not None:
         lateness = max(how.allowed_lateness, above.allowed_lateness)
@@ -93,24 +91,24 @@ def behind(above: How, how: How) -> How:
 class Behaviour(TypedDict, total=False):
     """The rest of ``How``, by name."""
 
-    on_time: Firing
-    closing: Firing
-    timestamp: TimestampCombiner
+    on_time: Firing | str
+    closing: Firing | str
+    timestamp: TimestampCombiner | str
     keep_last: int | None
 
 
-def discarding(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:
+def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds only what came since the last one."""
     return How(Accumulation.DISCARDING, allowed_lateness, **behaviour)
 
 
-def accumulating(allowed_lateness: timedelta | int | None = 0, **behaviour: Unpack[Behaviour]) -> How:
+def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds everything so far."""
     return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
 
 
 def retracting(
-    allowed_lateness: timedelta | int | None = 0, *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
+    allowed_lateness: Length | None = "0s", *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
 ) -> How:
     """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3)."""
     return How(Accumulation.RETRACTING, allowed_lateness, elide_unchanged=elide_unchanged, **behaviour)

@@ -1,10 +1,11 @@
-"""Days, weeks and months of local time as windows (CalendarWindows)."""
+"""Days, weeks and months of local time: as windows (CalendarWindows), and as what a timestamp is truncated to."""
 
 from bisect import bisect_left
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from headrace.model.time import Instant, duration, instant, to_datetime
+from headrace.model.time import Instant, duration, instant, is_finite, to_datetime
+from headrace.model.time_methods import TimeUnit
 from headrace.model.windows import CalendarUnit, CalendarWindows, Window
 
 _MONDAY = date(1969, 12, 29)
@@ -16,7 +17,7 @@ def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
     moment = to_datetime(timestamp)
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
-    number = number_of(where, moment.astimezone(ZoneInfo(where.zone)).date())
+    number = number_of(where, moment.astimezone(_zone(where.zone)).date())
     window = Window(start_of(where, number), start_of(where, number + 1))
     if timestamp < window.end:
         return window
@@ -46,10 +47,10 @@ def start_of(where: CalendarWindows, number: int) -> Instant:
             day = _MONDAY + timedelta(weeks=periods)
         case CalendarUnit.MONTH:
             day = date(_FIRST.year + periods // 12, periods % 12 + 1, 1)
-    return _begin(day, ZoneInfo(where.zone))
+    return _begin(day, _zone(where.zone))
 
 
-def _begin(day: date, zone: ZoneInfo) -> Instant:
+def _begin(day: date, zone: tzinfo) -> Instant:
     """When ``day`` begins: at midnight, at the first of two; where the clocks skip midnight, when they do."""
     midnight = instant(datetime.combine(day, time(), zone))
     shown = _local(midnight, zone)
@@ -60,7 +61,70 @@ def _begin(day: date, zone: ZoneInfo) -> Instant:
     return Instant(before + bisect_left(range(before, midnight), day, key=lambda at: _local(Instant(at), zone).date()))
 
 
-def _local(moment: Instant, zone: ZoneInfo) -> datetime:
+_PERIODS = {
+    TimeUnit.DAY: (CalendarUnit.DAY, 1),
+    TimeUnit.WEEK: (CalendarUnit.WEEK, 1),
+    TimeUnit.MONTH: (CalendarUnit.MONTH, 1),
+    TimeUnit.QUARTER: (CalendarUnit.MONTH, 3),
+    TimeUnit.YEAR: (CalendarUnit.MONTH, 12),
+}
+
+
+def periods(unit: TimeUnit, zone: str) -> CalendarWindows:
+    """The windows whose starts are the moments that ``unit``, a day or more, is truncated to."""
+    of, count = _PERIODS[unit]
+    return CalendarWindows(of, zone, count)
+
+
+def local_time(moment: Instant, zone: str) -> datetime | None:
+    """What clocks in ``zone`` show at ``moment``; None outside the years 1 to 9999."""
+    try:
+        return _local(moment, _zone(zone)) if is_finite(moment) else None
+    except OverflowError:
+        return None
+
+
+def truncated(moment: Instant, unit: TimeUnit, zone: str) -> Instant | None:
+    """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999."""
+    shown = local_time(moment, zone)
+    if shown is None:
+        return None
+    try:
+        if unit in _PERIODS:
+            return _period_start(periods(unit, zone), moment, shown.date())
+        return _clock_start(moment, shown, unit, zone)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _period_start(where: CalendarWindows, moment: Instant, day: date) -> Instant:
+    number = number_of(where, day)
+    try:
+        following = start_of(where, number + 1)
+    except (ValueError, OverflowError):
+        return start_of(where, number)
+    # Clocks that were set back over midnight show the old date again, but the next day has begun.
+    return following if following <= moment else start_of(where, number)
+
+
+def _clock_start(moment: Instant, shown: datetime, unit: TimeUnit, zone: str) -> Instant:
+    into = timedelta(minutes=shown.minute if unit is TimeUnit.HOUR else 0, seconds=shown.second)
+    start = moment - duration(into) - shown.microsecond
+
+    def offset(at: int) -> int:
+        return instant(_local(Instant(at), _zone(zone)).replace(tzinfo=UTC)) - at
+
+    if offset(start) == offset(moment):
+        return Instant(start)
+    # Clocks were set within the unit: it began when they were.
+    return Instant(start + bisect_left(range(start, moment), True, key=lambda at: offset(at) == offset(moment)))
+
+
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _local(moment: Instant, zone: tzinfo) -> datetime:
     """What clocks in ``zone`` show at ``moment``."""
     found = to_datetime(moment)
     assert found is not None

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.errors import PipelineError
-from headrace.model.custom_combiners import CustomCombiner, check_combiner
+from headrace.model.custom_combiners import CustomCombiner, check_combiner, result_type
 from headrace.model.expr import NUMERIC, DataType, Expr, Schema, render
 from headrace.model.typing import type_of
 from headrace.model.value_types import ListType, PairsType, ValueType
 
 
 class Combiner(StrEnum):
-    """The combiners of both executors; the functions below say what each one means."""
+    """The combiners of both executors; ``model.aggregations`` says what each one means."""
 
     COUNT = "count"
     SUM = "sum"
@@ -75,10 +75,6 @@ class Aggregate:
     custom: CustomCombiner | None = None
 
     def __post_init__(self) -> None:
-        if self.combiner is Combiner.TOP and (self.k is None or self.k < 1):
-            raise PipelineError(f"top_of keeps at least 1 value, not {self.k}")
-        if self.combiner is Combiner.QUANTILE and (self.q is None or not 0 <= self.q <= 1):
-            raise PipelineError(f"the q of quantile_of lies between 0 and 1, not at {self.q}")
         if self.combiner is Combiner.CUSTOM:
             check_combiner(self.custom)
 
@@ -96,7 +92,7 @@ class Aggregate:
             return DataType.INT
         kind = self.input_type(schema)
         if self.custom is not None:
-            return self.custom.result_type
+            return result_type(self.custom)
         if self.combiner is Combiner.PAIRS:
             return PairsType(kind, _type(self.combiner, self.other, schema))
         if self.combiner in _NUMERIC and kind not in NUMERIC:
@@ -104,8 +100,10 @@ class Aggregate:
             raise PipelineError(f"{self.combiner}({read}) needs a number, found {kind}")
         if self.combiner in _COUNTING:
             return DataType.INT
+        if self.combiner is Combiner.VARIANCE and kind is DataType.DECIMAL:
+            raise PipelineError("the variance of decimals does not fit a decimal; cast them to float")
         if self.combiner in _FRACTIONAL:
-            return DataType.FLOAT
+            return kind if kind is DataType.DECIMAL else DataType.FLOAT
         return ListType(kind) if self.combiner in _LISTS else kind
 
     def input_type(self, schema: Schema) -> DataType:
@@ -128,83 +126,6 @@ def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
     return {name: kind for name, kind in kinds.items() if isinstance(kind, DataType)}
 
 
-def count(value: Expr | None = None) -> Aggregate:
-    """Number of elements, or of those where ``value`` is not NULL."""
-    return Aggregate(Combiner.COUNT, value)
-
-
-def sum_of(value: Expr) -> Aggregate:
-    """Sum of ``value``."""
-    return Aggregate(Combiner.SUM, value)
-
-
-def min_of(value: Expr) -> Aggregate:
-    """Smallest ``value``."""
-    return Aggregate(Combiner.MIN, value)
-
-
-def max_of(value: Expr) -> Aggregate:
-    """Largest ``value``."""
-    return Aggregate(Combiner.MAX, value)
-
-
-def mean_of(value: Expr) -> Aggregate:
-    """Arithmetic mean of ``value``, a float."""
-    return Aggregate(Combiner.MEAN, value)
-
-
-def variance_of(value: Expr) -> Aggregate:
-    """Population variance of ``value`` (the mean square distance from the mean), a float."""
-    return Aggregate(Combiner.VARIANCE, value)
-
-
-def first_of(value: Expr) -> Aggregate:
-    """The ``value`` of the earliest event time, in whatever order elements arrive; of several the smallest."""
-    return Aggregate(Combiner.FIRST, value)
-
-
-def last_of(value: Expr) -> Aggregate:
-    """The ``value`` of the latest event time, in whatever order elements arrive; of several the largest."""
-    return Aggregate(Combiner.LAST, value)
-
-
-def collect_of(value: Expr) -> Aggregate:
-    """Every ``value`` that is not NULL, as a sorted list: a bag, since the model promises no order (semantics 8.2)."""
-    return Aggregate(Combiner.COLLECT, value)
-
-
-def top_of(value: Expr, k: int) -> Aggregate:
-    """The ``k`` largest of ``value`` as a list, largest first, equal ones as often as they came."""
-    return Aggregate(Combiner.TOP, value, k=k)
-
-
-def distinct_of(value: Expr) -> Aggregate:
-    """How many different ``value`` there are, exactly."""
-    return Aggregate(Combiner.DISTINCT, value)
-
-
-def approx_distinct_of(value: Expr) -> Aggregate:
-    """How many different ``value`` there are, to a relative error of ``DISTINCT_ERROR``, in bounded state."""
-    return Aggregate(Combiner.APPROX_DISTINCT, value)
-
-
-def quantile_of(value: Expr, q: float) -> Aggregate:
-    """A ``value`` below or at which a part ``q`` (0 to 1) of all values lies, to a rank error of ``RANK_ERROR``.
-
-    It is one of the values (nearest rank), so integers give an integer.
-    """
-    return Aggregate(Combiner.QUANTILE, value, q=q)
-
-
-def pairs_of(left: Expr, right: Expr, outer: Outer | str = Outer.NONE) -> Aggregate:
-    """Every ``left`` with every ``right`` of the key and window, as a sorted list of pairs: a windowed join (12.9).
-
-    An element has the one or the other, NULL being no value: unite two inputs, give each a column of its own, and group
-    by what they are joined on. ``outer`` keeps the values of a side whose other side is empty, paired with NULL.
-    """
-    return Aggregate(Combiner.PAIRS, left, other=right, outer=Outer(outer))
-
-
-def custom_of(combiner: CustomCombiner, value: Expr) -> Aggregate:
-    """``combiner``, one of your own, over every ``value`` that is not NULL."""
-    return Aggregate(Combiner.CUSTOM, value, custom=combiner)
+def count() -> Aggregate:
+    """Number of elements. ``col("v").count()`` is the number of those where ``v`` is not NULL."""
+    return Aggregate(Combiner.COUNT)

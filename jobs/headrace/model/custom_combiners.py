@@ -5,35 +5,37 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments
 from headrace.model.custom import check_fields, check_frozen, user_code
 from headrace.model.expr import DataType
-from headrace.model.value_types import ListType
+from headrace.model.value_types import ListType, StoredType, stored_type
 
 Accumulator = Mapping[str, Any]
 """A value for each field of ``CustomCombiner.accumulator_types``."""
 
 
 class CustomCombiner(ABC):
-    """A user's own combiner: subclass it as a frozen dataclass, and use it with ``custom_of``.
+    """A user's own combiner: subclass it as a frozen dataclass, and use it as ``col("v").combine(Spread())``.
 
     Its methods are pure functions of their arguments and the fields; they return a new accumulator. Accumulators hold
-    plain values (int, float, str, bool, Instants for timestamps), lists of these, or None. A result may depend neither
-    on the order of values nor on how they were split into accumulators (8.3). NULL inputs never get here.
+    plain values (int, float, str, bool, date, bytes, Decimal, Instants for timestamps), lists of these, or None. A
+    result may depend neither on the order of values nor on how they were split into accumulators (8.3). They are
+    never given NULL.
     """
 
     @property
     @abstractmethod
-    def accumulator_types(self) -> Mapping[str, DataType | ListType]:
-        """Names and types of the fields of an accumulator."""
+    def accumulator_types(self) -> Mapping[str, StoredType]:
+        """Names and types of the fields of an accumulator: ``{"total": int, "seen": list[str]}``."""
 
     @property
     @abstractmethod
-    def result_type(self) -> DataType | ListType:
+    def result_type(self) -> StoredType:
         """Type of what ``extract`` gives."""
 
     @abstractmethod
     def create(self) -> Accumulator:
-        """The accumulator of no values."""
+        """The accumulator for no values."""
 
     @abstractmethod
     def add(self, accumulator: Accumulator, value: Any) -> Accumulator:
@@ -45,7 +47,7 @@ class CustomCombiner(ABC):
 
     @abstractmethod
     def extract(self, accumulator: Accumulator) -> Any:
-        """The result; None is NULL. Also of no values, where a pane is empty."""
+        """The result; None is NULL. It is also asked for no values, when a pane is empty."""
 
     def remove(self, accumulator: Accumulator, value: Any) -> Accumulator:
         """``accumulator`` without ``value``: ``remove(add(a, v), v)`` is ``a``. Leave it out if that cannot be; then
@@ -73,22 +75,27 @@ class CustomCombiner(ABC):
 def check_combiner(combiner: object) -> None:
     """Raise PipelineError if ``combiner`` is not one that executors can run."""
     if not isinstance(combiner, CustomCombiner):
-        raise PipelineError(f"{combiner!r} is no combiner of your own; subclass CustomCombiner as a frozen dataclass")
+        raise PipelineError(
+            f"{combiner!r} is not a combiner of your own; subclass CustomCombiner as a frozen dataclass"
+        )
     check_frozen(combiner)
-    types = combiner.accumulator_types
+    types = accumulator_types(combiner)
     if not types:
         raise PipelineError(f"{combiner!r} declares no field of its accumulator; it needs at least one")
-    for name, kind in types.items():
-        _check_type(combiner, f"the field {name!r} of its accumulator", kind)
-    _check_type(combiner, "its result", combiner.result_type)
-    with user_code(combiner, "give a result of no values"):
+    result_type(combiner)
+    with user_code(combiner, "give a result for no values"):
         empty = combiner.create()
         check_fields(combiner, "an accumulator", empty, types)
         combiner.extract(empty)
 
 
-def _check_type(combiner: CustomCombiner, what: str, kind: object) -> None:
-    if not isinstance(kind, DataType | ListType):
-        raise PipelineError(
-            f"{combiner!r} declares {kind!r} as the type of {what}; use a DataType, or a ListType of one"
-        )
+def accumulator_types(combiner: CustomCombiner) -> dict[str, DataType | ListType]:
+    """The types that it declares for its accumulator. Raises PipelineError."""
+    given = Arguments(type(combiner).__name__)
+    types = combiner.accumulator_types
+    return {name: stored_type(given, f"accumulator_types[{name!r}]", kind) for name, kind in types.items()}
+
+
+def result_type(combiner: CustomCombiner) -> DataType | ListType:
+    """The type that it declares for its result. Raises PipelineError."""
+    return stored_type(Arguments(type(combiner).__name__), "result_type", combiner.result_type)

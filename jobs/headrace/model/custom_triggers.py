@@ -3,11 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments
 from headrace.model.custom import check_fields, check_frozen, user_code
 from headrace.model.expr import DataType
+from headrace.model.schemas import Columns, data_type
 from headrace.model.time import Instant
 from headrace.model.triggers import AfterCount, Trigger
 from headrace.model.windows import Window
@@ -44,14 +48,15 @@ class CustomTrigger(Trigger, ABC):
     """A user's own trigger: subclass it as a frozen dataclass. It stands anywhere in a tree of triggers.
 
     Its methods are pure functions of their arguments and the fields; they return a new state, of plain values (int,
-    float, str, bool, Instants for timestamps) or None. It hears of every element of a window in order of arrival,
-    retractions too, and is asked once behind a bundle, when the watermark passes the end of the window, when a
-    ``deadline`` is due, and behind the signals of an epoch if there is one of its ``signals``; never besides (4.1).
+    float, str, bool, date, Instants for timestamps) or None. It is told of every element of a window in order of
+    arrival, retractions too. It is asked once after a bundle, when the watermark passes the end of the window, when a
+    ``deadline`` is due, and after the signals of an epoch if one of its ``signals`` is among them; at no other time
+    (4.1).
     """
 
     @property
     @abstractmethod
-    def state_types(self) -> Mapping[str, DataType]:
+    def state_types(self) -> Columns:
         """Names and types of the fields of its state."""
 
     @abstractmethod
@@ -82,8 +87,8 @@ class CustomTrigger(Trigger, ABC):
         return None
 
     def on_signal(self, state: State, name: str, moment: TriggerMoment) -> State:
-        """The signal ``name`` came, which is one of ``signals``. Of an epoch it hears each name once, in the order of
-        names, behind the elements and the deadlines."""
+        """The signal ``name`` came, one of ``signals``. In an epoch it is told of each name once, in the order of
+        names, after the elements and the deadlines."""
         raise NotImplementedError
 
     def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
@@ -109,14 +114,12 @@ class CustomTrigger(Trigger, ABC):
 def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
     """Raise PipelineError if executors cannot run ``trigger``; ``merging``: over windows that merge."""
     check_frozen(trigger)
-    for name, kind in trigger.state_types.items():
-        if not isinstance(kind, DataType):
-            raise PipelineError(f"{trigger!r} declares {kind!r} as the type of {name!r}; use a DataType")
+    types = state_types(trigger)
     _check_signals(trigger)
     with user_code(trigger, "create a state"):
         state = checked_state(trigger, trigger.create())
         trigger.deadline(state)
-    for name, kind in trigger.state_types.items():
+    for name, kind in types.items():
         value = state[name]
         if value is not None and not _fits(value, kind):
             raise PipelineError(f"{trigger!r} creates {value!r} as {name!r}, which is declared as {kind}")
@@ -124,14 +127,21 @@ def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
         raise PipelineError(f"{trigger!r} has no on_merge, and the windows merge; add it, or use other windows")
 
 
+def state_types(trigger: CustomTrigger) -> dict[str, DataType]:
+    """The types that it declares for its state. Raises PipelineError."""
+    given = Arguments(type(trigger).__name__)
+    types = trigger.state_types
+    return {name: data_type(given, f"state_types[{name!r}]", kind) for name, kind in types.items()}
+
+
 def _check_signals(trigger: CustomTrigger) -> None:
     names = trigger.signals
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
         raise PipelineError(f"{trigger!r} declares {names!r} as its signals; use a tuple of their names")
     if names and not trigger.hears:
-        raise PipelineError(f"{trigger!r} declares signals and has no on_signal, which hears of them")
+        raise PipelineError(f"{trigger!r} declares signals and has no on_signal, which is called for them")
     if trigger.hears and not names:
-        raise PipelineError(f"{trigger!r} has an on_signal and declares no signals= that it could hear of")
+        raise PipelineError(f"{trigger!r} has an on_signal and declares no signals= for it")
 
 
 def _fits(value: object, kind: DataType) -> bool:
@@ -139,6 +149,12 @@ def _fits(value: object, kind: DataType) -> bool:
         return kind is DataType.BOOL and isinstance(value, bool)
     if kind is DataType.STRING:
         return isinstance(value, str)
+    if kind is DataType.BYTES:
+        return isinstance(value, bytes)
+    if kind is DataType.DECIMAL:
+        return isinstance(value, int | Decimal)
+    if kind is DataType.DATE:
+        return isinstance(value, date) and not isinstance(value, datetime)
     return isinstance(value, int) or (kind is DataType.FLOAT and isinstance(value, float))
 
 

@@ -55,4 +55,4 @@ PANE_COLUMNS: tuple[str, ...] = (
 ``epoch`` the micro-batch that emitted it, ``sequence`` its order within (epoch, key)."""
 
 LATE_COLUMNS: tuple[str, ...] = ("event_time", "reason", "input", "file", "raw")
-"""Columns of every late record, after the key's, that are no pane columns."""
+"""Columns of every late record, after the key's, that are not pane columns."""

@@ -5,14 +5,31 @@ A granule is one microsecond in every real pipeline; a conformance case may call
 wrap.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
-from typing import NewType
+from fractions import Fraction
+from typing import Final, NewType
 
 Instant = NewType("Instant", int)
 """A point in time: granules since 1970-01-01T00:00:00 UTC. Event time and processing time both use it."""
 
-Duration = NewType("Duration", int)
-"""A length of time in granules, never negative unless a docstring says so."""
+
+class Duration(int):
+    """A length of time in granules, never negative unless a docstring says so.
+
+    A class of its own, so that a bare number, whose unit nobody knows, is not taken for one. Multiples of one are one.
+    """
+
+    __slots__ = ()
+
+    def __mul__(self, other: int) -> "Duration":
+        return Duration(int(self) * other)
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return repr(render_duration(self))
+
 
 MIN_INSTANT = Instant(-(2**61))
 """-inf: before every element. The watermark starts here."""
@@ -26,6 +43,20 @@ GLOBAL_WINDOW_END = Instant(2**61 - 1_000)
 NEVER = Instant(2**62)
 """Later than every watermark, +inf included: the expiry of a window that never expires."""
 
+LONGEST = Duration(2**61)
+"""The longest length of time, some 73,000 years: sums with instants stay inside 64 bits."""
+
+_UNITS: Final = {"w": 604_800_000_000, "d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000}
+_SMALL: Final = {"ms": 1_000, "us": 1}
+_WORDS: Final = {
+    **{
+        f"{word}{s}": unit
+        for word, unit in (("week", "w"), ("day", "d"), ("hour", "h"), ("minute", "m"))
+        for s in ("", "s")
+    },
+    **{f"{word}{s}": unit for word, unit in (("second", "s"), ("min", "m"), ("sec", "s")) for s in ("", "s")},
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -33,6 +64,44 @@ _MICROSECOND = timedelta(microseconds=1)
 def duration(value: timedelta) -> Duration:
     """Microseconds in ``value``."""
     return Duration(value // _MICROSECOND)
+
+
+def parse_duration(text: str) -> Duration:
+    """The length of time that ``text`` says: numbers with a unit each (w, d, h, m or min, s, ms, us), as in "4h 30m",
+    with a minus before all of them if it is negative. Raises ValueError, saying what is wrong."""
+    stripped = text.strip().lower()
+    rest = stripped.removeprefix("-").lstrip()
+    if not rest:
+        raise ValueError("it is empty")
+    total = Fraction(0)
+    while rest:
+        part = _PART.match(rest)
+        if part is None:
+            is_number = re.fullmatch(r"\d+(\.\d+)?", rest)
+            raise ValueError(f"{rest!r} has no unit" if is_number else f"{rest!r} cannot be read")
+        total += Fraction(part[1]) * _unit(part[2])
+        rest = rest[part.end() :]
+    if total.denominator != 1:
+        raise ValueError("it is not a whole number of microseconds")
+    return Duration(-total.numerator if stripped.startswith("-") else total.numerator)
+
+
+def _unit(word: str) -> int:
+    unit = _WORDS.get(word.removesuffix("s"), word)
+    found = _UNITS.get(unit) or _SMALL.get(unit)
+    if found is None:
+        raise ValueError(f"{word!r} is not a unit; the units are {', '.join([*_UNITS, *_SMALL])}")
+    return found
+
+
+def render_duration(value: Duration) -> str:
+    """``value`` as ``parse_duration`` reads it, in the largest units: "4h 30m"."""
+    parts, rest = [], abs(int(value))
+    for unit, granules in {**_UNITS, **_SMALL}.items():
+        if unit != "w" or rest % granules == 0:
+            amount, rest = divmod(rest, granules)
+            parts += [f"{amount}{unit}"] if amount else []
+    return ("-" if value < 0 else "") + (" ".join(parts) or "0s")
 
 
 def instant(value: datetime) -> Instant:

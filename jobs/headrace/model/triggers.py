@@ -7,13 +7,13 @@ in semantics 4.2. ``may_finish`` says whether the node can finish and so close t
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, Length
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import Expr
+from headrace.model.expr import Expr, constant_to_json
 from headrace.model.patterns import (
     MAX_PREDICATES,
     PatternTable,
@@ -22,12 +22,9 @@ from headrace.model.patterns import (
     letters_of,
     parse_pattern,
 )
-from headrace.model.time import Duration, duration
+from headrace.model.time import Duration
 from headrace.model.windows import Window
-
-
-def _granules(value: timedelta | int) -> Duration:
-    return duration(value) if isinstance(value, timedelta) else Duration(value)
+from headrace.model.written import expression
 
 
 class Trigger:
@@ -50,7 +47,7 @@ class Trigger:
 
     @property
     def continuation(self) -> "Trigger":
-        """The trigger for panes that this one emitted, in a grouping behind it (semantics 4.7)."""
+        """The trigger that continues this one in an aggregation downstream (semantics 4.7)."""
         return self
 
 
@@ -73,6 +70,11 @@ class AfterWatermark(Trigger):
     early: Trigger | None = None
     late: Trigger | None = None
 
+    def __post_init__(self) -> None:
+        for name, trigger in (("early", self.early), ("late", self.late)):
+            if trigger is not None:
+                _trigger("AfterWatermark", name, trigger)
+
     @property
     def children(self) -> tuple[Trigger, ...]:
         return tuple(t for t in (self.early, self.late) if t is not None)
@@ -88,13 +90,12 @@ class AfterWatermark(Trigger):
 
 @dataclass(frozen=True)
 class AfterCount(Trigger):
-    """Fires once ``count`` elements have come since its last reset. Bundles are atomic: a pane may hold more."""
+    """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more."""
 
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise PipelineError(f"AfterCount needs at least 1 element, not {self.count}")
+        Arguments("AfterCount").whole("count", self.count, least=1)
 
     @property
     def continuation(self) -> Trigger:
@@ -110,16 +111,12 @@ class AfterProcessingTime(Trigger):
     align: Duration | None
     align_offset: Duration
 
-    def __init__(
-        self, delay: timedelta | int = 0, align: timedelta | int | None = None, align_offset: timedelta | int = 0
-    ) -> None:
-        if _granules(delay) < 0:
-            raise PipelineError(f"the delay of AfterProcessingTime must not be negative: {delay}")
-        if align is not None and _granules(align) <= 0:
-            raise PipelineError(f"the alignment of AfterProcessingTime must be longer than zero, not {align}")
-        object.__setattr__(self, "delay", _granules(delay))
-        object.__setattr__(self, "align", None if align is None else _granules(align))
-        object.__setattr__(self, "align_offset", _granules(align_offset))
+    def __init__(self, delay: Length = "0s", align: Length | None = None, align_offset: Length = "0s") -> None:
+        given = Arguments("AfterProcessingTime")
+        step = None if align is None else given.duration("align", align, least=1)
+        object.__setattr__(self, "delay", given.duration("delay", delay))
+        object.__setattr__(self, "align", step)
+        object.__setattr__(self, "align_offset", given.duration("align_offset", align_offset, least=None))
 
     @property
     def continuation(self) -> Trigger:
@@ -131,6 +128,9 @@ class Repeatedly(Trigger):
     """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself."""
 
     trigger: Trigger
+
+    def __post_init__(self) -> None:
+        _trigger("Repeatedly", "trigger", self.trigger)
 
     @property
     def children(self) -> tuple[Trigger, ...]:
@@ -147,7 +147,7 @@ class Repeatedly(Trigger):
 
 @dataclass(frozen=True)
 class AfterSynchronizedProcessingTime(Trigger):
-    """Fires once everything upstream that was in flight when the first element came has arrived (semantics 4.6)."""
+    """Fires once all that was in flight upstream when the first element arrived has arrived too (semantics 4.6)."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,12 @@ class Always(Trigger):
 
 @dataclass(frozen=True)
 class AfterBytes(Trigger):
-    """Fires once elements of ``size`` bytes in all have come since its last reset (semantics 9.5)."""
+    """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5)."""
 
     size: int
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise PipelineError(f"AfterBytes needs at least 1 byte, not {self.size}")
+        Arguments("AfterBytes").whole("size", self.size, least=1)
 
     @property
     def continuation(self) -> Trigger:
@@ -185,12 +184,15 @@ class AfterBytes(Trigger):
 
 @dataclass(frozen=True, eq=False)
 class AfterPunctuation(Trigger):
-    """Fires once an element came for which ``predicate`` is TRUE (semantics 9.4).
+    """Fires once an element has arrived for which ``predicate`` is TRUE (semantics 9.4).
 
-    Elements behind it in its bundle join the pane.
+    Elements after it in its bundle join the pane.
     """
 
     predicate: Expr
+
+    def __post_init__(self) -> None:
+        expression(Arguments("AfterPunctuation"), "predicate", self.predicate)
 
     @property
     def continuation(self) -> Trigger:
@@ -202,10 +204,10 @@ class DataDriven(Trigger):
     """Fires once ``ready_if`` is TRUE of aggregates over the elements since its own last reset, which need not be the
     last pane (semantics 12.7)::
 
-        DataDriven({"total": sum_of(col("amount")), "n": count()}, (col("total") > 100) & (col("n") >= 3))
+        DataDriven({"total": col("amount").sum(), "n": count()}, (col("total") > 100) & (col("n") >= 3))
 
     It is asked at the end of a bundle, so what was TRUE only within one does not count. A retraction counts as what it
-    is for a trigger, one more element. The aggregates are of count, sum, min, max and mean.
+    is for a trigger, one more element. The aggregates may be count, sum, min, max and mean.
     """
 
     what: Mapping[str, Aggregate]
@@ -214,6 +216,9 @@ class DataDriven(Trigger):
     ALLOWED = frozenset({Combiner.COUNT, Combiner.SUM, Combiner.MIN, Combiner.MAX, Combiner.MEAN})
 
     def __post_init__(self) -> None:
+        given = Arguments("DataDriven")
+        given.mapping("what", self.what, Aggregate, '{"name": aggregate}, such as {"total": col("amount").sum()}')
+        expression(given, "ready_if", self.ready_if)
         for name, aggregate in self.what.items():
             if aggregate.combiner not in self.ALLOWED:
                 raise PipelineError(
@@ -240,6 +245,9 @@ class AfterPattern(Trigger):
     predicates: Mapping[str, Expr]
 
     def __post_init__(self) -> None:
+        given = Arguments("AfterPattern")
+        given.text("pattern", self.pattern, "ab*c")
+        given.mapping("predicates", self.predicates, Expr, '{"a": condition}, such as {"a": col("v") > 9}')
         regex = parse_pattern(self.pattern)
         for name in self.predicates:
             if len(name) != 1 or not name.isalpha():
@@ -270,6 +278,9 @@ class AfterSignal(Trigger):
 
     name: str
 
+    def __post_init__(self) -> None:
+        Arguments("AfterSignal").text("name", self.name, "close")
+
     @property
     def signals(self) -> Collection[str]:
         return (self.name,)
@@ -288,9 +299,26 @@ class Signal:
     key: tuple[Any, ...] | None = None
     window: Window | None = None
 
+    def __post_init__(self) -> None:
+        given = Arguments("Signal")
+        given.text("name", self.name, "close")
+        if self.key is not None:
+            given.instance("key", self.key, tuple, 'the values of a key, such as ("EWR",)')
+        if self.window is not None:
+            given.instance("window", self.window, Window, "a Window")
+
     def is_for(self, key: tuple[Any, ...], window: Window) -> bool:
-        """Whether that window of that key hears of it."""
-        return self.key in (None, key) and self.window in (None, window)
+        """Whether it is for that window of that key."""
+        return self.written_key in (None, _written(key)) and self.window in (None, window)
+
+    @property
+    def written_key(self) -> list[Any] | None:
+        """The key as JSON has it: days, bytes and decimals are text."""
+        return None if self.key is None else _written(self.key)
+
+
+def _written(key: tuple[Any, ...]) -> list[Any]:
+    return [constant_to_json(part) for part in key]
 
 
 @dataclass(frozen=True)
@@ -303,8 +331,7 @@ class AfterPercentileWatermark(Trigger):
     percentile: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.percentile <= 100:
-            raise PipelineError(f"a percentile lies above 0 and is at most 100, not {self.percentile}")
+        Arguments("AfterPercentileWatermark").number("percentile", self.percentile, above=0, most=100)
 
 
 @dataclass(frozen=True, init=False)
@@ -316,6 +343,8 @@ class _Several(Trigger):
     def __init__(self, *triggers: Trigger) -> None:
         if not triggers:
             raise PipelineError(f"{type(self).__name__} needs at least one trigger")
+        for number, trigger in enumerate(triggers, start=1):
+            _trigger(type(self).__name__, f"trigger {number}", trigger)
         object.__setattr__(self, "triggers", triggers)
 
     @property
@@ -362,6 +391,10 @@ class OrFinally(Trigger):
     main: Trigger
     until: Trigger
 
+    def __post_init__(self) -> None:
+        _trigger("OrFinally", "main", self.main)
+        _trigger("OrFinally", "until", self.until)
+
     @property
     def children(self) -> tuple[Trigger, ...]:
         return (self.main, self.until)
@@ -377,3 +410,7 @@ class OrFinally(Trigger):
 
 def _continued(trigger: Trigger | None) -> Trigger | None:
     return None if trigger is None else trigger.continuation
+
+
+def _trigger(owner: str, name: str, value: object) -> None:
+    Arguments(owner).instance(name, value, Trigger, "a trigger such as AfterCount(100)")

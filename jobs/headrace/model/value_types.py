@@ -1,8 +1,11 @@
 """Types of the values of panes: those of columns, and lists, which no expression reads."""
 
 from dataclasses import dataclass
+from types import GenericAlias
 
+from headrace.model.arguments import Arguments
 from headrace.model.expr import DataType
+from headrace.model.schemas import data_type
 
 
 @dataclass(frozen=True)
@@ -10,6 +13,9 @@ class ListType:
     """The type of a pane value that is a list; no expression reads it."""
 
     item: DataType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "item", data_type(Arguments("ListType"), "item", self.item))
 
 
 @dataclass(frozen=True)
@@ -21,3 +27,15 @@ class PairsType:
 
 
 ValueType = DataType | ListType | PairsType
+
+StoredType = type | DataType | ListType | GenericAlias
+"""The type of what an object of the user's keeps: one of a column, or a list of these (``list[int]``)."""
+
+
+def stored_type(given: Arguments, name: str, kind: object) -> DataType | ListType:
+    """The type ``kind`` of a value or a list. Raises PipelineError."""
+    if isinstance(kind, ListType):
+        return kind
+    if isinstance(kind, GenericAlias) and kind.__origin__ is list:
+        return ListType(data_type(given, name, kind.__args__[0]))
+    return data_type(given, name, kind)

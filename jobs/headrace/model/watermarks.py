@@ -13,11 +13,11 @@ back.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 
-from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, Length
 from headrace.model.expr import Expr
-from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant, duration
+from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
+from headrace.model.written import Read, read
 
 LAG_BUCKETS = 100
 """The histogram of lags has a bucket for each of so many parts of the bound, and one for lags beyond it."""
@@ -65,7 +65,7 @@ class WatermarkStrategy(ABC):
         """The source's watermark at the end of an epoch; never below ``previous``."""
 
     def is_idle(self, splits: Mapping[str, Split], processing_time: Instant) -> bool:
-        """Whether all that was ever heard of the source is idle: then it holds back no others (12.9, 12.11)."""
+        """Whether all known splits of the source are idle: then it does not hold back the others (12.9, 12.11)."""
         return False
 
 
@@ -132,11 +132,10 @@ class BoundedOutOfOrderness(SplitStrategy):
     bound: Duration
     idle_timeout: Duration | None
 
-    def __init__(self, bound: timedelta | int, idle_timeout: timedelta | int | None = None) -> None:
-        if _granules(bound) < 0:
-            raise PipelineError(f"the bound of BoundedOutOfOrderness must not be negative: {bound}")
-        object.__setattr__(self, "bound", _granules(bound))
-        object.__setattr__(self, "idle_timeout", _timeout(idle_timeout))
+    def __init__(self, bound: Length, idle_timeout: Length | None = None) -> None:
+        given = Arguments("BoundedOutOfOrderness")
+        object.__setattr__(self, "bound", given.duration("bound", bound))
+        object.__setattr__(self, "idle_timeout", _timeout(given, idle_timeout))
 
     def lower_bound(self, mark: Instant) -> Instant:
         return Instant(mark - self.bound)
@@ -174,8 +173,8 @@ class Monotonic(SplitStrategy):
 
     idle_timeout: Duration | None
 
-    def __init__(self, idle_timeout: timedelta | int | None = None) -> None:
-        object.__setattr__(self, "idle_timeout", _timeout(idle_timeout))
+    def __init__(self, idle_timeout: Length | None = None) -> None:
+        object.__setattr__(self, "idle_timeout", _timeout(Arguments("Monotonic"), idle_timeout))
 
     def lower_bound(self, mark: Instant) -> Instant:
         return mark
@@ -186,15 +185,16 @@ class Punctuated(SplitStrategy):
     """Records assert the watermark themselves: where ``asserted`` is not NULL, no more elements of the split come whose
     event time is below it (9.4). A split that has asserted nothing yet holds the watermark at -inf.
 
-    A record that asserts and has no event time is a control record: no data, and no dead letter either.
+    A record that asserts and has no event time is a control record: neither data nor a dead letter.
     """
 
     asserted: Expr
     idle_timeout: Duration | None
 
-    def __init__(self, asserted: Expr, idle_timeout: timedelta | int | None = None) -> None:
-        object.__setattr__(self, "asserted", asserted)
-        object.__setattr__(self, "idle_timeout", _timeout(idle_timeout))
+    def __init__(self, asserted: Read, idle_timeout: Length | None = None) -> None:
+        given = Arguments("Punctuated")
+        object.__setattr__(self, "asserted", read(given, "asserted", asserted))
+        object.__setattr__(self, "idle_timeout", _timeout(given, idle_timeout))
 
     def mark(self, event_time: Expr) -> Expr:
         return self.asserted
@@ -203,11 +203,5 @@ class Punctuated(SplitStrategy):
         return mark
 
 
-def _granules(value: timedelta | int) -> Duration:
-    return duration(value) if isinstance(value, timedelta) else Duration(value)
-
-
-def _timeout(value: timedelta | int | None) -> Duration | None:
-    if value is not None and _granules(value) <= 0:
-        raise PipelineError(f"idle_timeout must be longer than zero, not {value}")
-    return None if value is None else _granules(value)
+def _timeout(given: Arguments, value: Length | None) -> Duration | None:
+    return None if value is None else given.duration("idle_timeout", value, least=1)

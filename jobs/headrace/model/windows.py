@@ -7,14 +7,13 @@ merge.
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, Length
 from headrace.model.expr import Expr
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, duration
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant
+from headrace.model.written import expression
 
 
 class Window(NamedTuple):
@@ -41,34 +40,24 @@ class WindowFn:
         return False
 
 
-def _positive(name: str, value: timedelta | int) -> Duration:
-    granules = duration(value) if isinstance(value, timedelta) else Duration(value)
-    if granules <= 0:
-        raise PipelineError(f"{name} must be longer than zero, not {value}")
-    return granules
-
-
-def _granules(value: timedelta | int) -> Duration:
-    return duration(value) if isinstance(value, timedelta) else Duration(value)
-
-
 @dataclass(frozen=True, init=False)
 class FixedWindows(WindowFn):
     """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC.
 
     ``phase`` shifts them further, key by key: an int in microseconds over the columns of the key, so that not all keys
-    fire at once (semantics 2.2), such as ``crc32(col("user")) % 3600 * 1_000_000``. NULL does not shift.
+    fire at once (semantics 2.2), such as ``col("user").crc32() % 3600 * 1_000_000``. NULL does not shift.
     """
 
     size: Duration
     offset: Duration
     phase: Expr | None
 
-    def __init__(self, size: timedelta | int, offset: timedelta | int = 0, phase: Expr | None = None) -> None:
-        granules = _positive("the size of fixed windows", size)
-        object.__setattr__(self, "size", granules)
-        object.__setattr__(self, "offset", Duration(_granules(offset) % granules))
-        object.__setattr__(self, "phase", phase)
+    def __init__(self, size: Length, offset: Length = "0s", phase: Expr | None = None) -> None:
+        given = Arguments("FixedWindows")
+        length = given.duration("size", size, least=1)
+        object.__setattr__(self, "size", length)
+        object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % length))
+        object.__setattr__(self, "phase", None if phase is None else expression(given, "phase", phase))
 
 
 @dataclass(frozen=True, init=False)
@@ -79,11 +68,12 @@ class SlidingWindows(WindowFn):
     period: Duration
     offset: Duration
 
-    def __init__(self, size: timedelta | int, period: timedelta | int, offset: timedelta | int = 0) -> None:
-        step = _positive("the period of sliding windows", period)
-        object.__setattr__(self, "size", _positive("the size of sliding windows", size))
+    def __init__(self, size: Length, period: Length, offset: Length = "0s") -> None:
+        given = Arguments("SlidingWindows")
+        step = given.duration("period", period, least=1)
+        object.__setattr__(self, "size", given.duration("size", size, least=1))
         object.__setattr__(self, "period", step)
-        object.__setattr__(self, "offset", Duration(_granules(offset) % step))
+        object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % step))
 
 
 @dataclass(frozen=True, init=False)
@@ -94,9 +84,10 @@ class Sessions(WindowFn):
     gap: Duration
     touching_merges: bool
 
-    def __init__(self, gap: timedelta | int, touching_merges: bool = False) -> None:
-        object.__setattr__(self, "gap", _positive("the gap of sessions", gap))
-        object.__setattr__(self, "touching_merges", touching_merges)
+    def __init__(self, gap: Length, touching_merges: bool = False) -> None:
+        given = Arguments("Sessions")
+        object.__setattr__(self, "gap", given.duration("gap", gap, least=1))
+        object.__setattr__(self, "touching_merges", given.flag("touching_merges", touching_merges))
 
     @property
     def merges(self) -> bool:
@@ -125,17 +116,10 @@ class CalendarWindows(WindowFn):
     count: int
 
     def __init__(self, unit: CalendarUnit | str, zone: str = "UTC", count: int = 1) -> None:
-        if unit not in list(CalendarUnit):
-            raise PipelineError(f"calendar windows are of {', '.join(CalendarUnit)}, not {unit!r}")
-        if count < 1:
-            raise PipelineError(f"a calendar window is at least 1 {unit} long, not {count}")
-        try:
-            ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError):
-            raise PipelineError(f"there is no time zone {zone!r}; name one like Europe/Berlin") from None
-        object.__setattr__(self, "unit", CalendarUnit(unit))
-        object.__setattr__(self, "zone", zone)
-        object.__setattr__(self, "count", count)
+        given = Arguments("CalendarWindows")
+        object.__setattr__(self, "unit", given.choice("unit", unit, CalendarUnit))
+        object.__setattr__(self, "zone", given.zone("zone", zone))
+        object.__setattr__(self, "count", given.whole("count", count, least=1))
 
 
 @dataclass(frozen=True)
@@ -170,24 +154,25 @@ class CustomWindows(WindowFn):
         return ()
 
     def output_time(self, timestamp: Instant, window: Window) -> Instant:
-        """The timestamp that an element of ``window`` lends its pane; the element's own unless a subclass moves it."""
+        """The timestamp that an element of ``window`` gives its pane; the element's own unless a subclass moves it."""
         del window
         return timestamp
 
 
 @dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
-    """``inner`` windows whose elements lend their panes a timestamp ``shift`` later than theirs, beyond the window if
+    """``inner`` windows whose elements give their panes a timestamp ``shift`` later than theirs, beyond the window if
     need be (Beam's transformed output time). It counts for EARLIEST and LATEST (semantics 6.1)."""
 
     inner: WindowFn
     shift: Duration
 
-    def __init__(self, inner: WindowFn, shift: timedelta | int) -> None:
-        if _granules(shift) < 0:
-            raise PipelineError(f"the shift of an output time must not be negative: {shift}")
-        object.__setattr__(self, "inner", inner)
-        object.__setattr__(self, "shift", _granules(shift))
+    def __init__(self, inner: WindowFn, shift: Length) -> None:
+        given = Arguments("ShiftedOutputTime")
+        object.__setattr__(
+            self, "inner", given.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")')
+        )
+        object.__setattr__(self, "shift", given.duration("shift", shift))
 
     @property
     def merges(self) -> bool:

@@ -82,7 +82,7 @@ class Box:
 
 
 def boxes(points: Sequence[Point], emissions: Sequence[Emission]) -> list[Box]:
-    """The rectangles of all panes that are no retractions.
+    """The rectangles of all panes that are not retractions.
 
     One begins at the last pane of its window, or of a window that was merged into it, or else at the first element.
     """

@@ -1,13 +1,22 @@
-"""What must hold of the output before readers see it: neutral data, run by Great Expectations in the audit."""
+"""What must hold of the output before readers see it: neutral data, run by Great Expectations in the audit, and checked
+here against what that library knows (``expectations.json``), which is not imported.
+"""
 
+import difflib
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments
 from headrace.model.expr import Scalar
+
+COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
+"""The arguments that name columns of the view."""
 
 
 class View(StrEnum):
@@ -17,14 +26,15 @@ class View(StrEnum):
     CURRENT = "current"
 
 
-Argument = Scalar | list[Scalar]
+Argument = Scalar | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Expectation:
     """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``).
 
-    ``arguments`` are kept with every audit, as JSON gives them back: that tells whether the audit was of this.
+    ``arguments`` are kept with every audit, as JSON gives them back: that tells whether an audit was of this one. A
+    time is written as text. Raises PipelineError if there is no such expectation, or the arguments do not fit it.
     """
 
     name: str
@@ -32,28 +42,90 @@ class Expectation:
     view: View = View.CURRENT
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"expect_[a-z0-9_]+", self.name):
-            raise PipelineError(
-                f"{self.name!r} is no expectation: give its snake_case name, "
-                "such as expect_column_values_to_not_be_null"
-            )
         try:
-            kept = json.loads(json.dumps(dict(self.arguments)))
+            kept = json.loads(json.dumps(dict(self.arguments), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise PipelineError(
                 f"the arguments of {self.describe()} must be text, numbers, booleans, None, or lists of these (a time "
                 f"as text): {error}"
             ) from error
         object.__setattr__(self, "arguments", kept)
+        object.__setattr__(self, "view", Arguments("expect").choice("view", self.view, View))
+        _check_arguments(Arguments(f"expect {self.name}"), _known(self.name), kept)
 
     def describe(self) -> str:
         """For people: name, arguments and view on one line."""
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())}) on {self.view}"
 
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise PipelineError if it names a column that is not among its view's ``columns``."""
+        for argument in COLUMN_ARGUMENTS:
+            value = self.arguments.get(argument)
+            for name in value if isinstance(value, list) else [value]:
+                if name is not None and name not in columns:
+                    raise PipelineError(
+                        f"{self.describe()}: the view has no column {name!r}; it has {', '.join(columns)}"
+                    )
+
 
 def expect(name: str, view: View | str = View.CURRENT, **arguments: Argument) -> Expectation:
     """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out."""
-    full = name if name.startswith("expect_") else f"expect_{name}"
-    if view not in list(View):
-        raise PipelineError(f"{full} is about the view {view!r}; there are {', '.join(View)}")
-    return Expectation(full, arguments, View(view))
+    text = Arguments("expect").text("name", name, "column_values_to_not_be_null")
+    full = text if text.startswith("expect_") else f"expect_{text}"
+    return Expectation(full, arguments, Arguments("expect").choice("view", view, View))
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, str]]:
+    found: Mapping[str, Mapping[str, str]] = json.loads(
+        (files("headrace.pipeline") / "expectations.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def _known(name: str) -> Mapping[str, str]:
+    if name in _table():
+        return _table()[name]
+    near = difflib.get_close_matches(str(name), _table(), n=1)
+    hint = f"did you mean {near[0]}?" if near else "see https://greatexpectations.io/expectations for the names"
+    raise PipelineError(f"Great Expectations has no {name}; {hint}")
+
+
+def _check_arguments(given: Arguments, known: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
+    kinds = {name.removesuffix("?"): kind for name, kind in known.items()}
+    for name, value in arguments.items():
+        if name not in kinds:
+            raise given.wrong(name, value, f"there is no such argument; it takes {', '.join(kinds)}")
+        if value is not None and not any(_fits(kind, value) for kind in kinds[name].split(" | ")):
+            raise given.wrong(name, value, f"write {' or '.join(_named(kinds[name]))}")
+    for name in known:
+        if not name.endswith("?") and arguments.get(name) is None:
+            raise PipelineError(
+                f"{given.owner}: the argument {name} is missing; write {' or '.join(_named(known[name]))}"
+            )
+    is_bounded = given.owner.endswith("_between") and "min_value?" in known
+    if is_bounded and arguments.get("min_value") is None and arguments.get("max_value") is None:
+        raise PipelineError(f"{given.owner}: it has no bounds; give min_value, max_value or both")
+
+
+_CLASSES: Mapping[str, type | tuple[type, ...]] = {
+    "text": str,
+    "number": (int, float),
+    "whole number": int,
+    "flag": bool,
+    "list": list,
+    "mapping": dict,
+    "anything": object,
+}
+
+
+def _fits(kind: str, value: object) -> bool:
+    if kind not in _CLASSES:
+        return kind == f"={value}"
+    return isinstance(value, _CLASSES[kind]) and (not isinstance(value, bool) or kind in ("flag", "anything"))
+
+
+def _named(kinds: str) -> Iterator[str]:
+    words = {"text": "text", "number": "a number", "whole number": "a whole number", "flag": "True or False"}
+    words |= {"list": "a list", "mapping": "a mapping", "anything": "a value"}
+    return (words.get(kind, repr(kind.removeprefix("="))) for kind in kinds.split(" | "))

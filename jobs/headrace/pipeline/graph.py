@@ -1,23 +1,24 @@
 """The pipeline itself: a frozen value whose fields read in the order of the model's questions.
 
-source, event time, key, *where* (window), *when* (trigger), *how* (accumulation, lateness), *what* (aggregates),
-expectations.
+input, key, *what* (aggregates), *where* (windows), *when* (trigger), *how* (accumulation, lateness), and the rest.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, How, behind
+from headrace.model.accumulation import Accumulation, How, behind, retracting
+from headrace.model.arguments import Arguments
 from headrace.model.combiners import Aggregate, readable_types
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.model.triggers import Trigger
+from headrace.model.triggers import Default, Trigger
 from headrace.model.typing import type_of
 from headrace.model.value_types import ValueType
 from headrace.model.windows import WindowFn
+from headrace.model.written import Key, expression, key_columns
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
@@ -29,23 +30,53 @@ from headrace.pipeline.validation import check
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Aggregation:
-    """One grouping: its key, *where*, *when*, *how* and *what*, over rows that pass ``filter``.
+    """One grouping: *what* is computed of each ``key``, *where* in event time, *when* in processing time, and *how*
+    refinements relate, over rows that pass ``filter``.
 
-    Behind another one it reads the key, aggregates, ``window_start`` and ``window_end`` of that one's panes; their
-    event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the dead letters, which
-    ``max_rejected`` of a source does not count. ``when`` None, behind another one, continues that one's trigger (4.7).
-    ``transform`` makes other rows of the panes, before anything else reads them.
+    As one of ``then``, it reads the key, aggregates, ``window_start`` and ``window_end`` of the panes of the one before
+    it; their event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the
+    dead letters, which ``max_rejected`` of a source does not count. ``when`` None continues the trigger of the
+    aggregation before it (4.7). ``transform`` makes other rows of the panes, before anything else reads them.
     """
 
     key: Mapping[str, Expr]
+    what: Mapping[str, Aggregate]
     where: WindowFn
     when: Trigger | None
     how: How
-    what: Mapping[str, Aggregate]
-    filter: Expr | None = None
-    transform: SparkFunction | None = None
+    filter: Expr | None
+    transform: SparkFunction | None
+
+    def __init__(
+        self,
+        *,
+        key: Key = None,
+        what: Mapping[str, Aggregate],
+        where: WindowFn,
+        when: Trigger | None = None,
+        how: How | None = None,
+        filter: Expr | None = None,  # noqa: A002 (the word of the domain)
+        transform: SparkFunction | None = None,
+        _owner: str = "Aggregation",
+    ) -> None:
+        given = Arguments(_owner)
+        set_ = object.__setattr__
+        set_(self, "key", key_columns(given, "key", key))
+        set_(self, "what", given.mapping("what", what, Aggregate, _WHAT))
+        set_(self, "where", given.instance("where", where, WindowFn, 'windows such as FixedWindows("1h")'))
+        trigger = "a trigger such as AfterWatermark(early=AfterCount(100))"
+        set_(self, "when", None if when is None else given.instance("when", when, Trigger, trigger))
+        relation = 'retracting("2d"), accumulating(...) or discarding(...)'
+        set_(self, "how", retracting() if how is None else given.instance("how", how, How, relation))
+        set_(self, "filter", None if filter is None else expression(given, "filter", filter))
+        function = 'SparkFunction("module:function", ...)'
+        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
+        set_(self, "transform", made)
+
+
+_WHAT = '{"name": aggregate}, such as {"flights": count(), "worst": col("delay").max()}'
 
 
 @dataclass(frozen=True)
@@ -67,7 +98,7 @@ class Stage:
         return self.aggregation.when
 
     def followed_by(self, aggregation: Aggregation) -> "Stage":
-        """The stage behind this one. It continues the trigger if it has none (4.7), and its allowed lateness is at
+        """The next stage. It continues the trigger if it has none (4.7), and its allowed lateness is at
         least that of this one (5.2)."""
         above = self.aggregation.how
         settled = replace(
@@ -88,65 +119,113 @@ class Stage:
 
     @cached_property
     def pane_schema(self) -> Schema:
-        """Columns of its panes that a stage behind it can read."""
+        """Columns of its panes that the next stage can read."""
         values = readable_types(self.aggregation.what, self.schema)
         window = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
         return {**self.key_types, **values, **window}
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """One aggregation from a source to panes, or several in a chain (``then``).
+_AT_THE_END = Default()
 
-    ``key`` maps key column names to expressions; a record whose event time or any key is NULL goes to the dead letter.
-    ``filter`` is applied after that check; what it removes still moves the watermark. ``allow_finishing`` accepts a
-    trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting`` accumulating panes that feed
-    another aggregation, where a pane and its refinements all count (7.6).
+
+@dataclass(frozen=True, init=False)
+class Pipeline:
+    """One aggregation of ``input``, or several in a chain (``then``).
+
+    ``key`` is the name of a column, a list of names, expressions by name, or None for one group of all; a record whose
+    event time or any key is NULL goes to the dead letter. ``what``, ``where``, ``when`` and ``how`` are the four
+    questions of the model. ``filter`` is applied after the check for NULL; what it removes still moves the watermark.
+    ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
+    accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
     ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand.
-    ``executor`` is where epochs are computed unless a run is asked for another; AUTO: without Spark while there is
-    little to do.
-    ``also`` are further inputs, united with ``source`` (12.9); ``deduplicate`` is applied to all of them together,
-    behind the filter (12.10).
+    ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
+    Spark while there is little to do.
+    ``also`` are further inputs, united with ``input`` (12.9); ``deduplicate`` is applied to all of them together, after
+    the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
     """
 
     name: str
-    source: FileSource
-    event_time: EventTime
+    input: Input
     key: Mapping[str, Expr]
+    what: Mapping[str, Aggregate]
     where: WindowFn
     when: Trigger
     how: How
-    what: Mapping[str, Aggregate]
-    filter: Expr | None = None
-    expectations: tuple[Expectation, ...] = ()
-    description: str = ""
-    schedule: str | None = None
-    allow_finishing: bool = False
-    then: tuple[Aggregation, ...] = ()
-    allow_double_counting: bool = False
-    also: tuple[Input, ...] = ()
-    deduplicate: Deduplicate | None = None
-    executor: Executor = Executor.SPARK
+    filter: Expr | None
+    deduplicate: Deduplicate | None
+    also: tuple[Input, ...]
+    then: tuple[Aggregation, ...]
+    expectations: tuple[Expectation, ...]
+    description: str
+    schedule: str | None
+    executor: Executor
+    allow_finishing: bool
+    allow_double_counting: bool
 
-    def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise PipelineError(
-                f"pipeline name {self.name!r}: use lower case letters, digits and _, starting with a letter"
+    def __init__(
+        self,
+        name: str,
+        input: Input,  # noqa: A002 (the word of the domain)
+        *,
+        key: Key = None,
+        what: Mapping[str, Aggregate],
+        where: WindowFn,
+        when: Trigger = _AT_THE_END,
+        how: How | None = None,
+        filter: Expr | None = None,  # noqa: A002 (the word of the domain)
+        deduplicate: Deduplicate | None = None,
+        also: Sequence[Input] = (),
+        then: Sequence[Aggregation] = (),
+        expectations: Sequence[Expectation] = (),
+        description: str = "",
+        schedule: str | None = None,
+        executor: Executor | str = Executor.SPARK,
+        allow_finishing: bool = False,
+        allow_double_counting: bool = False,
+    ) -> None:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise Arguments("Pipeline").wrong(
+                "name", name, "write lower case letters, digits and _, at most 63, starting with a letter"
             )
-        try:
-            check_schedule(self.schedule)
-        except PipelineError as error:
-            raise PipelineError(f"pipeline {self.name}: {error}") from None
-        if not isinstance(self.executor, Executor):
-            known = ", ".join(f"Executor.{one.name}" for one in Executor)
-            raise PipelineError(f"pipeline {self.name}: executor={self.executor!r}; write one of {known}")
+        given = Arguments(f"Pipeline {name}")
+        if when is None:
+            raise given.wrong("when", when, "there is no trigger before it to continue; leave it out for Default()")
+        first = Aggregation(key=key, what=what, where=where, when=when, how=how, filter=filter, _owner=given.owner)
+        set_ = object.__setattr__
+        set_(self, "name", name)
+        set_(self, "input", _own_input(given, input))
+        for part in ("key", "what", "where", "when", "how", "filter"):
+            set_(self, part, getattr(first, part))
+        ids = 'Deduplicate("id", "1d")'
+        once = None if deduplicate is None else given.instance("deduplicate", deduplicate, Deduplicate, ids)
+        set_(self, "deduplicate", once)
+        set_(self, "also", given.several("also", also, Input, 'csv(...).event_time(...).named("weather")'))
+        set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
+        set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
+        set_(self, "description", given.instance("description", description, str, "text"))
+        set_(self, "schedule", _schedule(given, schedule))
+        set_(self, "executor", given.choice("executor", executor, Executor))
+        set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
+        set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
         check(self)
+
+    @property
+    def source(self) -> FileSource:
+        """The files of its own input."""
+        return self.input.source
+
+    @property
+    def event_time(self) -> EventTime:
+        """Event time and watermark of its own input."""
+        return self.input.event_time
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """Its aggregations as they run, first to last."""
-        first = Aggregation(self.key, self.where, self.when, self.how, self.what, self.filter)
+        first = Aggregation(
+            key=self.key, what=self.what, where=self.where, when=self.when, how=self.how, filter=self.filter
+        )
         stages = [Stage(first, self.schema)]
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
@@ -155,7 +234,7 @@ class Pipeline:
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """All inputs in the order in which their records arrive, its own first, under the name ``OWN``."""
-        return (Input(OWN, self.source, self.event_time), *self.also)
+        return (self.input, *self.also)
 
     @property
     def spark_functions(self) -> tuple[SparkFunction, ...]:
@@ -184,3 +263,21 @@ class Pipeline:
     def schema(self) -> Schema:
         """Columns of a record, as event time, key and aggregates read them."""
         return self.source.columns
+
+
+def _own_input(given: Arguments, value: object) -> Input:
+    if isinstance(value, FileSource):
+        raise given.wrong(
+            "input", value, 'it has no event time; write .event_time("at", bound="1h") after it, or .arrival_time()'
+        )
+    found = given.instance("input", value, Input, 'json("landing/flights", {...}).event_time("at", bound="1h")')
+    if found.name != OWN:
+        raise given.wrong("input", value, "only the inputs of also= are named; leave out .named(...)")
+    return found
+
+
+def _schedule(given: Arguments, value: object) -> str | None:
+    try:
+        return check_schedule(value)
+    except ValueError as error:
+        raise given.wrong("schedule", value, str(error)) from None

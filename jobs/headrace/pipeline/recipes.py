@@ -3,6 +3,7 @@
 from typing import TypedDict
 
 from headrace.model.accumulation import How, accumulating, discarding
+from headrace.model.arguments import Arguments
 from headrace.model.triggers import AfterCount, Repeatedly, Trigger
 from headrace.model.windows import GlobalWindows, WindowFn
 
@@ -19,9 +20,10 @@ def count_windows(n: int) -> WhereWhenHow:
     """Windows of ``n`` elements of a key in their order of arrival: ``Pipeline(..., **count_windows(100))``.
 
     They are panes of the global window (semantics 9.9): pane_index counts them. Bundles are atomic, so a pane holds all
-    that came up to the epoch in which the count was reached: ``n`` elements or more. A rest below ``n`` is emitted when
-    the input ends.
+    that came up to the epoch in which the count was reached: ``n`` elements or more. A remainder below ``n`` is
+    emitted when the input ends.
     """
+    Arguments("count_windows").whole("n", n, least=1)
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
 
 
@@ -30,4 +32,7 @@ def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
 
     As with ``count_windows``, what comes in one epoch makes one pane: of its last ``size`` elements.
     """
+    given = Arguments("sliding_count_windows")
+    given.whole("size", size, least=1)
+    given.whole("period", period, least=1)
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(period)), how=accumulating(keep_last=size))

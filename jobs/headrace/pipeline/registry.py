@@ -15,6 +15,8 @@ from headrace.pipeline.folders import forget, load
 from headrace.pipeline.graph import Pipeline
 
 SHIPPED = Path(__file__).resolve().parents[2] / "pipelines"
+"""In the repository: the installed package ships none."""
+
 VARIABLE = "HEADRACE_PIPELINES"
 
 
@@ -57,7 +59,7 @@ class RegisteredFiles:
 def pipeline_folders() -> list[Path]:
     """Folders that are searched: those in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
     named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-    folders = [*named, *([SHIPPED] if SHIPPED.is_dir() else [])]
+    folders = [*named, *([SHIPPED] if SHIPPED.parent.name == "jobs" else [])]
     return list({folder.resolve(): folder for folder in folders}.values())
 
 
@@ -105,11 +107,16 @@ def resolve(reference: str) -> Pipeline:
     return found.pipelines[reference].pipeline
 
 
-def _from_file(file: Path, name: str) -> Pipeline:
+def in_file(file: Path) -> list[Registered]:
+    """The pipelines that ``file`` defines. Raises UnknownPipelineError, PipelineFileError."""
     if not file.is_file():
         raise UnknownPipelineError(f"there is no file {file}")
     forget(file.parent)
-    found = _loaded(file)
+    return [Registered(pipeline, file) for pipeline in _loaded(file)]
+
+
+def _from_file(file: Path, name: str) -> Pipeline:
+    found = [each.pipeline for each in in_file(file)]
     pipelines = [p for p in found if not name or p.name == name]
     if len(pipelines) != 1:
         names = ", ".join(p.name for p in found) or "none"
@@ -121,7 +128,7 @@ def _files(broken: dict[Path, str]) -> Iterator[Path]:
     """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
     for folder in pipeline_folders():
         if not folder.is_dir():
-            broken[folder] = f"{folder}: {VARIABLE} names it and it is no folder"
+            broken[folder] = f"{folder}: {VARIABLE} names it and it is not a folder"
             continue
         forget(folder)
         yield from sorted(folder.glob("[!_]*.py"))

@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.errors import PipelineError
-
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+FAMILIES: Final = ("process", "recover", "backfill")
+"""The DAGs that each pipeline has; its schedule is that of the first."""
+
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -28,13 +29,13 @@ class _Field:
         for part in text.lower().split(","):
             written = _PART.fullmatch(part)
             if written is None:
-                raise ValueError(f"{part!r} is no {self.name}")
+                raise ValueError(f"{part!r} is not a {self.name}")
             first = self.low if written["all"] else self._number(written["first"])
             is_open = written["all"] or (written["step"] and not written["last"])
             last = self.high if is_open else self._number(written["last"] or written["first"])
             step = int(written["step"] or 1)
             if step == 0 or (first > last and written["step"]):
-                raise ValueError(f"{part!r} is no {self.name}")
+                raise ValueError(f"{part!r} is not a {self.name}")
             if first > last:  # as in fri-mon
                 found.update(range(first, self.high + 1), range(self.low, last + 1))
             else:
@@ -57,19 +58,26 @@ _FIELDS = (
 )
 
 
-def check_schedule(schedule: object) -> None:
-    """Raise PipelineError, saying what to change, unless ``schedule`` is None, a preset or a cron expression."""
-    if schedule is None or schedule in PRESETS:
-        return
+def dag_id(pipeline: str, family: str) -> str:
+    """What Airflow calls a DAG of ``pipeline``."""
+    return f"headrace_{pipeline}_{family}"
+
+
+def check_schedule(schedule: object) -> str | None:
+    """``schedule`` if it is None, a preset or a cron expression. Raises ValueError, saying what to write instead."""
+    if schedule is None:
+        return None
     try:
         if not isinstance(schedule, str):
-            raise ValueError("it is no text")
-        _check_cron(schedule)
+            raise ValueError("it is not text")
+        if schedule not in PRESETS:
+            _check_cron(schedule)
     except ValueError as error:
-        raise PipelineError(
-            f"schedule={schedule!r}: {error}; give a cron expression (minute, hour, day of the month, month, weekday) "
+        raise ValueError(
+            f"{error}; write a cron expression (minute, hour, day of the month, month, weekday) "
             f"such as '*/15 * * * *', one of {', '.join(PRESETS)}, or None"
         ) from None
+    return schedule
 
 
 def _check_cron(expression: str) -> None:

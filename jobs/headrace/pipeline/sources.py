@@ -1,12 +1,23 @@
-"""Where elements come from: a landing prefix of files, and what to do with what cannot be read."""
+"""Where elements come from: a landing prefix of files, and what to do with what cannot be read.
 
-from collections.abc import Mapping
+Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an event time.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, Length
 from headrace.model.expr import DataType
+from headrace.model.schemas import Columns, schema_of
+from headrace.model.watermarks import WatermarkStrategy
+from headrace.model.written import Read
 from headrace.pipeline.folders import current
+
+if TYPE_CHECKING:
+    from headrace.pipeline.inputs import Input
 
 PLACE = {"is_place": True}
 """Metadata of a field that says where something lies, which does not change what it means."""
@@ -44,29 +55,24 @@ class SparkFunction:
     package: str | None = field(default_factory=current, repr=False, metadata=PLACE)
 
     def __post_init__(self) -> None:
+        given = Arguments("SparkFunction")
+        given.text("name", self.name, "module:function")
+        given.flag("deterministic", self.deterministic)
+        if self.package is not None:
+            given.text("package", self.package, "a folder of modules")
         module, _, function = self.name.partition(":")
         if not all(part.isidentifier() for part in (*module.split("."), function)):
             raise PipelineError(f"{self.name!r} names no Spark function; write module:function")
-        check_columns(f"Spark function {self.name}", self.returns)
+        object.__setattr__(self, "returns", schema_of(given, "returns", self.returns))
 
 
-def check_columns(what: str, schema: Mapping[str, DataType]) -> None:
-    """Raise PipelineError if ``schema`` is not one of columns."""
-    if not schema:
-        raise PipelineError(f"{what} declares no columns; give {{name: DataType...}}")
-    for name, kind in schema.items():
-        if not isinstance(kind, DataType):
-            raise PipelineError(f"column {name!r} of {what} has type {kind!r}; use one of DataType")
-        if name.startswith("_"):
-            raise PipelineError(f"column {name!r} of {what}: names that start with _ belong to Headrace")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class FileSource:
     """Files under ``path``, read in the order of their names, each exactly once.
 
-    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, no pattern. Names
-    that start with ``_`` or ``.``, also of folders below it, are no input; with ``suffixes`` only names that end so
+    Written as ``json(...)``, ``csv(...)`` or ``parquet(...)``, and followed by ``event_time`` or ``arrival_time``.
+    ``path`` is relative to the root of the run (``landing/flights``) or a whole URI; a prefix, not a pattern. Names
+    that start with ``_`` or ``.``, also of folders below it, are not input; with ``suffixes`` only names that end so
     are, and without those that end in ``.tmp`` are not. ``schema`` names the columns to read. Files should sort
     after those landed before them; one that sorts up to ``look_back`` files before the newest is still found by the
     next run, an older straggler by a full sweep. An epoch takes at most ``max_files`` files and ``max_bytes``
@@ -82,28 +88,110 @@ class FileSource:
     path: str
     format: FileFormat
     schema: Mapping[str, DataType]
-    max_files: int = 100
-    max_bytes: int = 512 * 1024 * 1024
-    look_back: int = 1000
-    max_rejected: int | None = None
-    on_unreadable: OnUnreadable = OnUnreadable.FAIL
-    suffixes: tuple[str, ...] = field(default=())
-    transform: SparkFunction | None = None
+    max_files: int
+    max_bytes: int
+    look_back: int
+    max_rejected: int | None
+    on_unreadable: OnUnreadable
+    suffixes: tuple[str, ...]
+    transform: SparkFunction | None
 
-    def __post_init__(self) -> None:
-        check_columns(f"source {self.path}", self.schema)
+    def __init__(
+        self,
+        path: str,
+        format: FileFormat | str,  # noqa: A002 (the word of the domain)
+        schema: Columns,
+        *,
+        max_files: int = 100,
+        max_bytes: int = 512 * 1024 * 1024,
+        look_back: int = 1000,
+        max_rejected: int | None = None,
+        on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
+        suffixes: Sequence[str] = (),
+        transform: SparkFunction | None = None,
+    ) -> None:
+        kind = Arguments("FileSource").choice("format", format, FileFormat)
+        given = Arguments(kind.value)  # the function that users write
+        set_ = object.__setattr__
+        set_(self, "path", given.text("path", path, "landing/flights"))
+        set_(self, "format", kind)
+        set_(self, "schema", schema_of(given, "schema", schema))
+        set_(self, "max_files", given.whole("max_files", max_files, least=1))
+        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
+        set_(self, "look_back", given.whole("look_back", look_back, least=0))
+        limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
+        set_(self, "max_rejected", limit)
+        set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
+        set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
+        function = 'SparkFunction("module:function", ...)'
+        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
+        set_(self, "transform", made)
         if {"*", "?"} & {*self.path}:
-            raise PipelineError(
-                f"the path of source {self.path} is a pattern, and must be a prefix, under which all files are input; "
-                'write path="landing/flights", and suffixes=(".json",) if only those are meant'
+            raise given.wrong(
+                "path",
+                path,
+                "that is a pattern, and a path is a prefix, under which all files are input; "
+                'write "landing/flights", and suffixes=[".json"] if only those are meant',
             )
-        for name in ("max_files", "max_bytes"):
-            if getattr(self, name) < 1:
-                raise PipelineError(f"{name} of source {self.path} must be at least 1, not {getattr(self, name)}")
-        if self.look_back < 0:
-            raise PipelineError(f"look_back of source {self.path} must not be negative: {self.look_back}")
 
     @property
     def columns(self) -> Mapping[str, DataType]:
         """What event time, key and aggregates read."""
         return self.schema if self.transform is None else self.transform.returns
+
+    def event_time(
+        self,
+        at: Read,
+        *,
+        bound: Length | None = None,
+        watermark: WatermarkStrategy | None = None,
+        idle: Length | None = None,
+        split: Read | None = None,
+        max_ahead: Length | None = "1d",
+    ) -> "Input":
+        """This source with event time ``at``, a timestamp: the name of a column, or an expression.
+
+        ``bound`` is how far records may be out of order: the watermark is the largest event time minus it ("0s": they
+        are in order). ``watermark`` is another strategy, in its place. With ``split``, text, each of its values has a
+        watermark of its own and the least counts, so that one quiet producer holds it back; one that was silent for
+        ``idle`` in processing time is left out until it speaks again. A record dated further than ``max_ahead`` after
+        processing time is accepted, but moves no watermark, which one mistaken date would take past all others
+        (semantics 12.14); None for schedules, whose times lie ahead by nature.
+        """
+        from headrace.pipeline.inputs import Input, event_time
+
+        when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)
+        return Input(self, when)
+
+    def arrival_time(self) -> "Input":
+        """This source with the processing time of the epoch that reads a record as its event time: nothing is late."""
+        from headrace.pipeline.inputs import Input, arrival_time
+
+        return Input(self, arrival_time())
+
+
+class Reading(TypedDict, total=False):
+    """How files are read: the arguments of ``FileSource`` beside path, format and schema."""
+
+    max_files: int
+    max_bytes: int
+    look_back: int
+    max_rejected: int | None
+    on_unreadable: OnUnreadable | str
+    suffixes: Sequence[str]
+    transform: SparkFunction | None
+
+
+def json(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
+    """Files of JSON lines, one object each, under ``path``."""
+    return FileSource(path, FileFormat.JSON, schema, **reading)
+
+
+def csv(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
+    """CSV files under ``path``, each with a header."""
+    return FileSource(path, FileFormat.CSV, schema, **reading)
+
+
+def parquet(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
+    """Parquet files under ``path``."""
+    return FileSource(path, FileFormat.PARQUET, schema, **reading)

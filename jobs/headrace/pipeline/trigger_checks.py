@@ -53,9 +53,9 @@ VOCABULARY: tuple[type[Trigger], ...] = (
 
 
 def nodes(trigger: Trigger) -> Iterator[Trigger]:
-    """``trigger`` and everything below it. Raises PipelineError for what is no trigger."""
+    """``trigger`` and everything below it. Raises PipelineError for what is not a trigger."""
     if not isinstance(trigger, VOCABULARY):
-        raise PipelineError(f"{trigger!r} is no trigger; use one of {', '.join(t.__name__ for t in VOCABULARY)}")
+        raise PipelineError(f"{trigger!r} is not a trigger; use one of {', '.join(t.__name__ for t in VOCABULARY)}")
     yield trigger
     for child in trigger.children:
         yield from nodes(child)

@@ -1,5 +1,7 @@
 """What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -51,6 +53,11 @@ def check(pipeline: "Pipeline") -> None:
                 f"pipeline {pipeline.name}: key {name!r} is a column of late records; choose another name than "
                 f"{', '.join(LATE_COLUMNS)}"
             )
+    for expectation in pipeline.expectations:
+        try:
+            expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *PANE_COLUMNS])
+        except PipelineError as error:
+            raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 
@@ -78,7 +85,7 @@ def _check_inputs(pipeline: "Pipeline") -> None:
 def _check_event_time(event_time: EventTime, schema: Schema) -> None:
     strategy = event_time.watermark
     if not isinstance(strategy, WatermarkStrategy):
-        raise PipelineError(f"{strategy!r} is no watermark strategy; use BoundedOutOfOrderness(bound) or another")
+        raise PipelineError(f"{strategy!r} is not a watermark strategy; use BoundedOutOfOrderness(bound) or another")
     if isinstance(strategy, SplitStrategy) is (event_time.expr is None):
         raise PipelineError(
             "Ingestion() takes the time of arrival, so its event time is None; every other strategy needs an expression"
@@ -96,32 +103,37 @@ def _check_vocabulary(when: Trigger, where: WindowFn, how: How) -> None:
     list(nodes(when))
     inner = where.inner if isinstance(where, ShiftedOutputTime) else where
     if not isinstance(inner, _WINDOWS):
-        raise PipelineError(f"where={where!r} is no window function")
+        raise PipelineError(f"where={where!r} is not a window function")
     if not isinstance(how, How):
-        raise PipelineError(f"how={how!r} is no accumulation; use discarding(), accumulating() or retracting()")
+        raise PipelineError(f"how={how!r} is not an accumulation; use discarding(), accumulating() or retracting()")
 
 
 def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     aggregation = stage.aggregation
     if aggregation.filter is not None:
-        _expect_type("the filter", aggregation.filter, stage.schema, DataType.BOOL)
+        with _of_argument("filter"):
+            _expect_type("the filter", aggregation.filter, stage.schema, DataType.BOOL)
     _check_columns(stage)
     _check_phase(aggregation.where, stage.key_types)
     check_reads(stage.when, stage.schema)
     check_own(stage.when, aggregation.where.merges)
     _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
-    for aggregate in aggregation.what.values():
-        aggregate.output_type(stage.schema)
+    for name, aggregate in aggregation.what.items():
+        with _of_argument(f"what[{name!r}]"):
+            aggregate.output_type(stage.schema)
+
+
+@contextmanager
+def _of_argument(name: str) -> Iterator[None]:
+    """Errors from within say which argument they are about."""
+    try:
+        yield
+    except PipelineError as error:
+        raise PipelineError(f"{name}: {error}") from None
 
 
 def _check_columns(stage: "Stage") -> None:
     key, what = stage.aggregation.key, stage.aggregation.what
-    if not key:
-        raise PipelineError(
-            'there is no key; give key={"name": expression}, or key={"all": lit("all")} for a single one'
-        )
-    if not what:
-        raise PipelineError("nothing is computed; give what={name: count(), ...}")
     spellings: dict[str, str] = {}
     for name in (*key, *what):
         if name.startswith("_"):
@@ -138,11 +150,12 @@ def _check_columns(stage: "Stage") -> None:
                 "apart; rename one of them"
             )
     for name, expr in key.items():
-        kind = type_of(expr, stage.schema)
-        if kind is None:
-            raise PipelineError(f"key {name!r} is always NULL; give an expression that names a column")
-        if kind is DataType.FLOAT:
-            raise PipelineError(f"key {name!r} is a float, which does not compare exactly; cast it to int or string")
+        with _of_argument(f"key[{name!r}]"):
+            kind = type_of(expr, stage.schema)
+            if kind is None:
+                raise PipelineError("it is always NULL; give an expression that names a column")
+            if kind is DataType.FLOAT:
+                raise PipelineError("it is a float, which does not compare exactly; cast it to int or str")
 
 
 def _check_phase(where: WindowFn, key_types: Schema) -> None:
@@ -172,22 +185,22 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
     if accumulation is Accumulation.RETRACTING and lower.aggregation.where.merges:
         raise PipelineError(
             f"{place} withdraws panes from windows that merge: a withdrawn one may have bridged two sessions, and "
-            f"sessions never split; use windows that do not merge behind it, or how=discarding() in it"
+            f"sessions never split; use windows that do not merge downstream of it, or how=discarding() in it"
         )
     transform = lower.aggregation.transform
     if accumulation is Accumulation.RETRACTING and transform is not None and not transform.deterministic:
         raise PipelineError(
-            f"{place} withdraws panes, and {transform.name} behind it is declared not deterministic: what it made of a "
-            "pane could not be found again to be withdrawn; use how=discarding(), or a deterministic function"
+            f"{place} withdraws panes, and {transform.name} downstream of it is declared not deterministic: what it "
+            "made of a pane could not be found again to be withdrawn; use how=discarding(), or a deterministic function"
         )
     if accumulation is Accumulation.RETRACTING and lower.aggregation.how.keep_last is not None:
         raise PipelineError(
             f"{place} withdraws panes from one that keeps only its last elements and may have forgotten them; "
-            "leave out keep_last behind it, or use how=discarding() in it"
+            "leave out keep_last downstream of it, or use how=discarding() in it"
         )
     if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not _fires_once(upper):
         raise PipelineError(
-            f"{place} accumulates, so the aggregation behind it would count a pane and its refinements; use "
+            f"{place} accumulates, so the next aggregation would count a pane and its refinements; use "
             f"how=retracting() or how=discarding(), or accept it with allow_double_counting=True"
         )
 

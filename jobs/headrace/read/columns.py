@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.model.decimals import PRECISION, SCALE
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.value_types import ListType, PairsType, ValueType
@@ -33,6 +34,9 @@ _TYPES = {
     DataType.FLOAT: pa.float64(),
     DataType.BOOL: pa.bool_(),
     DataType.TIMESTAMP: _TIME,
+    DataType.DATE: pa.date32(),
+    DataType.BYTES: pa.binary(),
+    DataType.DECIMAL: pa.decimal128(PRECISION, SCALE),
 }
 _WINDOW = [(WINDOW_START, _TIME), (WINDOW_END, _TIME)]
 _PANE_INFO = [

@@ -128,7 +128,7 @@ def signal_to_json(signal: Signal) -> JSON:
     """A JSON value; the inverse of ``signal_from_json``."""
     return {
         "name": signal.name,
-        "key": None if signal.key is None else list(signal.key),
+        "key": signal.written_key,
         "window": None if signal.window is None else list(signal.window),
     }
 

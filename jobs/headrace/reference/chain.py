@@ -27,7 +27,7 @@ class Chain:
         for upper, lower in pairwise(groupings):
             if upper.how.accumulation is Accumulation.RETRACTING and lower.where.merges:
                 raise PipelineError(
-                    f"{lower.where!r} stands behind a retracting grouping; use windows that do not merge"
+                    f"{lower.where!r} is downstream of a retracting grouping; use windows that do not merge"
                 )
         self.operators = [Operator(grouping) for grouping in groupings]
         self._between = list(between)

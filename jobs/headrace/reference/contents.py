@@ -7,16 +7,18 @@ bag. So nothing can depend on how values were split into accumulators, and uncom
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.custom import user_code
 from headrace.model.custom_combiners import CustomCombiner
+from headrace.model.decimals import rounded
 from headrace.model.expr import DataType, Schema
 from headrace.model.time import Instant
 from headrace.model.value_types import ValueType
-from headrace.reference.evaluate import Record, evaluate, ordered, whole
+from headrace.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
 
 Weighted = tuple[Any, int]
 """A value and how often it is there; negative if it was retracted before it came."""
@@ -93,13 +95,14 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
         case Combiner.COUNT:
             return sum(times for _, times in known)
         case Combiner.SUM:
+            if _are_decimal(known):
+                return fitting(_total(known), "a sum")
             total = sum(value * times for value, times in known)
             return total if isinstance(total, float) else whole(total, "a sum")
         case Combiner.MEAN:
             return _mean(known)
         case Combiner.VARIANCE:
-            mean = _mean(known)
-            return None if mean is None else _mean([((value - mean) ** 2, times) for value, times in known])
+            return _variance(known)
         case Combiner.MIN:
             return ascending[0] if ascending else None
         case Combiner.MAX:
@@ -154,9 +157,31 @@ def _by_value(entry: Weighted) -> Any:
     return tuple(map(ordered, value)) if isinstance(value, tuple) else ordered(value)
 
 
-def _mean(values: Sequence[Weighted]) -> float | None:
+def _are_decimal(values: Sequence[Weighted]) -> bool:
+    return bool(values) and isinstance(values[0][0], Decimal)
+
+
+def _total(values: Sequence[Weighted]) -> int:
+    """The sum of decimals, in billionths."""
+    return sum(billionths(value) * times for value, times in values)
+
+
+def _mean(values: Sequence[Weighted]) -> float | Decimal | None:
     number = sum(times for _, times in values)
+    if _are_decimal(values):
+        return fitting(rounded(_total(values), number), "a mean") if number else None
     return float(sum(value * times for value, times in values) / number) if number else None
+
+
+def _variance(values: Sequence[Weighted]) -> Any:
+    if any(isinstance(value, float) for value, _ in values):
+        mean = _mean(values)
+        return None if mean is None else _mean([((value - mean) ** 2, times) for value, times in values])
+    number = sum(times for _, times in values)
+    if not number:
+        return None
+    near = Fraction(sum(value * times for value, times in values), number)
+    return float(sum((value - near) ** 2 * times for value, times in values) / number)
 
 
 def _nearest_rank(ascending: Sequence[Any], q: float) -> Any:
@@ -178,7 +203,9 @@ def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
 
     def typed(value: Any, kind: ValueType) -> Any:
         # a sum of nothing is a zero of its type
-        return float(value) if kind is DataType.FLOAT and value is not None else value
+        if value is None or kind not in (DataType.FLOAT, DataType.DECIMAL):
+            return value
+        return float(value) if kind is DataType.FLOAT else Decimal(value)
 
     def extract(contents: Contents) -> tuple[Any, ...]:
         bag = contents.net

@@ -32,7 +32,7 @@ class OwnNode(Node):
 
     def on_signal(self, moment: Moment, name: str) -> None:
         if name in self._trigger.signals:
-            with user_code(self._trigger, "hear of a signal"):
+            with user_code(self._trigger, "take a signal"):
                 state = self._trigger.on_signal(self._state, name, _visible(moment))
                 self._state = checked_state(self._trigger, state)
 

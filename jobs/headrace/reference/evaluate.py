@@ -1,35 +1,44 @@
 """Expressions over one record: what every node of ``headrace.model.expr`` means, with SQL's NULL (None).
 
-Values are Python's: int for 64-bit integers, float, str, bool, and Instants (microseconds) for timestamps; the schema
-tells timestamps from integers where it matters.
+Values are Python's: int for 64-bit integers, float, str, bool, date, bytes, Decimal, and Instants (microseconds) for
+timestamps; the schema tells timestamps from integers where it matters.
 """
 
 import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from headrace.errors import IntegerOverflowError
+from headrace.errors import DateOverflowError, DecimalOverflowError, IntegerOverflowError
+from headrace.model import decimals
+from headrace.model.calendar import local_time, truncated
+from headrace.model.decimals import ONE, of_billionths, rounded
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.regex import compile_regex
 from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.time_methods import TimeUnit
 from headrace.model.typing import type_of
 
 Record = Mapping[str, Any]
 
 _INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _FLOAT = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+_DECIMAL = re.compile(r"([+-]?)(?=\.?\d)(\d*)\.?(\d*)(?:e([+-]?\d+))?", re.ASCII | re.IGNORECASE)
 _ZONE = r"(Z|[+-]\d\d(:?[0-5]\d)?)"
 _INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?{_ZONE}?)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_FIRST_DAY, _DAY = date(1970, 1, 1), 86_400_000_000
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 
 
-def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:
+def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR0911 (a line for each node)
     """The value of ``expr`` over ``record``; a column that the record lacks is NULL.
 
-    Raises IntegerOverflowError when an integer leaves 64 bits.
+    Raises ValueOverflowError when a value leaves what its type holds.
     """
     match expr:
         case Column(name):
@@ -43,9 +52,17 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:
             values = [evaluate(a, record, schema) for a in args]
             if name.startswith("cast_"):
                 return _cast(values[0], type_of(args[0], schema), DataType(name.removeprefix("cast_")))
-            result = _FUNCTIONS[name](*values)
-            if type_of(expr, schema) is DataType.FLOAT:  # if(c, 1, 2.5) is a float whichever branch is taken
-                return None if result is None else float(result)
+            try:
+                result = _FUNCTIONS[name](*values)
+            except OverflowError:
+                raise DateOverflowError(f"{render(expr)} leaves the years 1 to 9999") from None
+            if result is None:
+                return None
+            match type_of(expr, schema):  # if(c, 1, 2.5) is a float whichever branch is taken
+                case DataType.FLOAT:
+                    return float(result)
+                case DataType.DECIMAL:
+                    return of_billionths(billionths(result))
             return _whole(expr, result)
     raise TypeError(type(expr).__name__)
 
@@ -55,6 +72,20 @@ def whole(value: int, what: str) -> int:
     if not -(2**63) <= value < 2**63:
         raise IntegerOverflowError(f"{what} is {value}, which leaves 64 bits; cast its operands to float")
     return value
+
+
+def fitting(number: int, what: str) -> Decimal:
+    """The decimal of so many billionths. Raises DecimalOverflowError naming ``what`` if it does not fit."""
+    if not decimals.fits(number):
+        raise DecimalOverflowError(f"{what} leaves {decimals.DIGITS}; cast its operands to float")
+    return of_billionths(number)
+
+
+def billionths(value: Decimal | int) -> int:
+    """A decimal, or an integer beside one, in billionths."""
+    found = decimals.billionths(value)
+    assert found is not None
+    return found
 
 
 def _whole(expr: Expr, value: Any) -> Any:
@@ -72,6 +103,8 @@ def _logic(op: str, left: bool | None, right: bool | None) -> bool | None:
 def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return _of_decimals(expr, op, billionths(left), billionths(right))
     if op == "/" or isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
     if op in Binary.COMPARISON:
@@ -79,10 +112,22 @@ def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
     return _whole(expr, _ARITHMETIC[op](left, right))
 
 
+def _of_decimals(expr: Expr, op: str, left: int, right: int) -> Any:
+    """``op`` of billionths."""
+    if op in Binary.COMPARISON:
+        return _COMPARISONS[op](left, right)
+    if op in "/%" and not right:
+        return None
+    results = {"+": left + right, "-": left - right, "*": rounded(left * right, ONE)}
+    if right:
+        results |= {"/": rounded(left * ONE, right), "%": left % right}
+    return fitting(results[op], render(expr))
+
+
 def ordered(value: Any) -> Any:
     """A sort key for values of one type: NaN equals itself and lies above every number, as in Spark; integers and
     floats may meet."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
@@ -131,6 +176,41 @@ def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *values: None if None in values else function(*values)
 
 
+def _substring(text: str, start: int, length: int | None = None) -> str:
+    begin = max(len(text) + start, 0) if start < 0 else start
+    return text[begin:] if length is None else text[begin : begin + length]
+
+
+def _matches(text: str, regex: str) -> bool:
+    return re.search(compile_regex(regex).python, text, re.ASCII) is not None
+
+
+def _is_in(*operands: Any) -> bool:
+    if any(isinstance(operand, float) for operand in operands):
+        operands = tuple(map(float, operands))
+    value, *values = operands
+    return any(same(value, other) for other in values)
+
+
+def _rounded(to_int: Callable[[float], int]) -> Callable[[float], int | None]:
+    return lambda value: _truncate(to_int(value)) if math.isfinite(value) else None
+
+
+def _part(name: str) -> Callable[[Instant | date, str], int | None]:
+    def of(time: Instant | date, zone: str) -> int | None:
+        shown = time if isinstance(time, date) else local_time(time, zone)
+        found = getattr(shown, name, None)
+        return found() if callable(found) else found
+
+    return of
+
+
+def _plus_days(moment: date | Instant, days: int) -> date | int:
+    if isinstance(moment, date):
+        return moment + timedelta(days)
+    return moment + whole(days * _DAY, f"what {days} days are in microseconds")
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_null": lambda value: value is None,
     "coalesce": lambda *values: next((v for v in values if v is not None), None),
@@ -138,30 +218,69 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "least": _of_known(min),
     "greatest": _of_known(max),
     "not": _strict(lambda value: not value),
-    "abs": _strict(abs),
+    "negate": _strict(lambda number: number.copy_negate() if isinstance(number, Decimal) else -number),
+    "abs": _strict(lambda number: number.copy_abs() if isinstance(number, Decimal) else abs(number)),
     "lower": _strict(str.lower),
     "upper": _strict(str.upper),
     "concat": _strict(lambda *values: "".join(values)),
     "crc32": _strict(lambda text: zlib.crc32(text.encode())),
+    "strip": _strict(str.strip),
+    "length": _strict(len),
+    "substring": _strict(_substring),
+    "contains": _strict(lambda text, part: part in text),
+    "starts_with": _strict(str.startswith),
+    "ends_with": _strict(str.endswith),
+    "matches": _strict(_matches),
+    "replace": _strict(str.replace),
+    "is_in": _strict(_is_in),
+    "round": _strict(_rounded(round)),
+    "floor": _strict(_rounded(math.floor)),
+    "ceil": _strict(_rounded(math.ceil)),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
+    "truncate": _strict(lambda time, unit, zone: truncated(time, TimeUnit(unit), zone)),
+    **{name: _strict(_part(name)) for name in ("year", "month", "day", "hour", "minute", "second")},
+    "weekday": _strict(_part("isoweekday")),
+    "plus_days": _strict(_plus_days),
 }
 
 
-def _cast(value: Any, source: DataType | None, to: DataType) -> Any:
+def _cast(value: Any, source: DataType | None, to: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
     """``value`` as ``to``; NULL for a string that does not read as one, or a number that does not fit."""
     if value is None or source is to:
         return value
     if source is DataType.STRING:
-        return _parse(value.strip(), to)
+        return value.encode() if to is DataType.BYTES else _parse(value.strip(), to)
+    if isinstance(value, date) and to is DataType.TIMESTAMP:
+        return Instant((value - _FIRST_DAY).days * _DAY)
     match to:
         case DataType.STRING:
             return _spell(value, source)
+        case DataType.DATE:
+            return _day_of(value)
         case DataType.BOOL:
             return value != 0
         case DataType.FLOAT:
             return float(value)
+        case DataType.DECIMAL:
+            return _nearest_decimal(value)
         case DataType.INT | DataType.TIMESTAMP:  # numbers are microseconds, as instants are
             return _truncate(value)
+
+
+def _nearest_decimal(value: float) -> Decimal | None:
+    """The decimal nearest to the number that ``value`` is written as."""
+    if not math.isfinite(value):
+        return None
+    written = Fraction(repr(value)) * ONE
+    number = rounded(written.numerator, written.denominator)
+    return of_billionths(number) if decimals.fits(number) else None
+
+
+def _day_of(at: Instant) -> date | None:
+    try:
+        return _FIRST_DAY + timedelta(at // _DAY)
+    except OverflowError:
+        return None
 
 
 def _truncate(value: float) -> int | None:
@@ -180,8 +299,36 @@ def _parse(text: str, to: DataType) -> Any:
             return float(text) if _FLOAT.fullmatch(text) else None
         case DataType.BOOL:
             return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
+        case DataType.DATE:
+            return _parse_date(text)
+        case DataType.DECIMAL:
+            return _parse_decimal(text)
         case _:
             return _parse_timestamp(text)
+
+
+def _parse_decimal(text: str) -> Decimal | None:
+    """The decimal that ``text`` says exactly."""
+    if not (parts := _DECIMAL.fullmatch(text)):
+        return None
+    sign, whole, fraction, power = parts.groups("")
+    digits = (whole + fraction).lstrip("0")
+    kept = digits.rstrip("0")
+    if not kept:
+        return Decimal(0)
+    if len(power.lstrip("+-0")) > 9:
+        return None
+    exponent = int(power or "0") - len(fraction) + len(digits) - len(kept)
+    if exponent < -decimals.SCALE or len(kept) + exponent > decimals.PRECISION - decimals.SCALE:
+        return None
+    return of_billionths(int(sign + kept) * 10 ** (exponent + decimals.SCALE))
+
+
+def _parse_date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if _DATE.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def _parse_timestamp(text: str) -> Instant | None:
@@ -194,16 +341,27 @@ def _parse_timestamp(text: str) -> Instant | None:
     return instant(read if read.tzinfo else read.replace(tzinfo=UTC))
 
 
-def _spell(value: Any, source: DataType | None) -> str:
+def _spell(value: Any, source: DataType | None) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return _spell_float(value)
+    if isinstance(value, Decimal):
+        return decimals.spelled(value)
+    if isinstance(value, bytes):
+        return _decoded(value)
     if source is DataType.TIMESTAMP:
         moment = to_datetime(value)
         text = "" if moment is None else moment.replace(tzinfo=None).isoformat(" ", "microseconds")
         return text.rstrip("0").rstrip(".")
     return str(value)
+
+
+def _decoded(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _spell_float(value: float) -> str:

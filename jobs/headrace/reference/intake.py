@@ -69,12 +69,18 @@ class Intake:
         for record in records:
             self._take(reader, record, processing_time, into)
 
+    def pass_watermark(self, name: str, to: Instant) -> None:
+        """Let the watermark of the input ``name`` be at least ``to``, as if its source had said so."""
+        clock = self._inputs[name].clock
+        clock.watermark = max(clock.watermark, to)
+
     def advance(self, processing_time: Instant, is_last: bool) -> None:
         """The end of an epoch: clocks move, ids behind the horizon are forgotten."""
         for reader in self._inputs.values():
             reader.clock.advance(processing_time, is_last)
-        speaking = [reader.clock.watermark for reader in self._inputs.values() if not reader.clock.is_idle]
-        self.watermark = max(self.watermark, min(speaking, default=self.watermark))
+        clocks = [reader.clock for reader in self._inputs.values()]
+        speaking = [clock for clock in clocks if not clock.is_idle] or clocks
+        self.watermark = max(self.watermark, min(clock.watermark for clock in speaking))
         self._ids = {known: at for known, at in self._ids.items() if not self._is_beyond_the_horizon(at)}
 
     def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:

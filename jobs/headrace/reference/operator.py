@@ -145,8 +145,8 @@ class Operator:
     def _check_retraction(self, element: Element) -> None:
         if element.is_retraction and self.grouping.where.merges:
             raise PipelineError(
-                f"a retraction reached {self.grouping.where!r}: sessions never split, so a grouping behind a "
-                "retracting one needs windows that do not merge"
+                f"a retraction reached {self.grouping.where!r}: sessions never split, so a grouping downstream of "
+                "a retracting one needs windows that do not merge"
             )
 
     def _merge(self, per_key: _PerKey, new: set[Window]) -> dict[Window, Window]:

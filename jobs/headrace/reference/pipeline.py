@@ -70,6 +70,11 @@ class PipelineRun:
         between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
         self._chain = Chain([entrance.grouping for entrance in self._entrances], between)
 
+    def pass_watermark(self, to: Mapping[str, Instant]) -> None:
+        """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
+        for name, watermark in to.items():
+            self._intake.pass_watermark(name, watermark)
+
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch, with the clocks of semantics 12.1: evaluated under the watermark that the last one left."""
         is_first, self._is_new = self._is_new, False

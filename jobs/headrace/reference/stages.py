@@ -61,12 +61,14 @@ def pane_record(stage: Stage, pane: Pane) -> Record:
 
 
 def element_size(record: Record, schema: Schema) -> int:
-    """Bytes of the columns of ``schema`` in ``record`` that are not NULL (9.5): 8 for a number or a timestamp, 1 for a
-    bool, its length in UTF-8 for a string."""
+    """Bytes of the columns of ``schema`` in ``record`` that are not NULL (9.5): 8 for a number, a timestamp or a date,
+    16 for a decimal, 1 for a bool, their length for bytes and strings in UTF-8."""
     return sum(_size(record[name], kind) for name, kind in schema.items() if record.get(name) is not None)
 
 
 def _size(value: Any, kind: DataType) -> int:
     if kind is DataType.STRING:
         return len(value.encode())
-    return 1 if kind is DataType.BOOL else 8
+    if kind is DataType.BYTES:
+        return len(value)
+    return {DataType.BOOL: 1, DataType.DECIMAL: 16}.get(kind, 8)

@@ -242,4 +242,4 @@ def start(trigger: Trigger, merging: bool) -> Node:  # noqa: PLR0911, PLR0912 (o
             return NeverNode()
         case Always():
             return AlwaysNode()
-    raise PipelineError(f"{trigger!r} is no trigger that the reference knows")
+    raise PipelineError(f"{trigger!r} is not a trigger that the reference knows")

@@ -46,7 +46,7 @@ def assign(  # noqa: PLR0911 (one line for each window function)
             return sorted(set(where.assign(timestamp, record or {})))
         case ShiftedOutputTime(inner):
             return assign(inner, timestamp, record, phase)
-    raise PipelineError(f"{where!r} is no window function")
+    raise PipelineError(f"{where!r} is not a window function")
 
 
 def phase_of(where: WindowFn, key: Record, types: Schema) -> int:

@@ -1,4 +1,4 @@
-"""What a run can be for, by the name that whoever starts one in a process of its own gives it (``jobs/submit.py``)."""
+"""What a run can be for, by the name that whoever starts one in its own process gives it (headrace.application)."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol

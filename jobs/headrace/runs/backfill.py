@@ -18,6 +18,8 @@ from headrace.model.time import instant, render
 from headrace.pipeline.graph import Pipeline
 from headrace.read.branches import UnknownBranchError
 from headrace.read.progress import StoredProgress
+from headrace.read.roots import check_root
+from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import MAIN, RunOptions
 from headrace.runs.process import process
 from headrace.runs.publish import AuditMissingError, published_result
@@ -60,9 +62,15 @@ def backfill(
     listener: Listener | None = None,
     spark: Any = None,
 ) -> RunResult:
-    """Fork an empty branch (or go on with it), replay all input there, audit the whole of it. Publishes nothing."""
+    """Fork an empty branch (or go on with it), replay all input there, audit the whole of it. Publishes nothing.
+
+    Raises MissingRootError when there is no such root, and what ``process`` raises.
+    """
     branch = branch_of(options)
-    catalog = Catalog(open_store(root), pipeline.name)
+    check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
+    store = open_store(root)
+    check_root(store)  # a fork would make it
+    catalog = Catalog(store, pipeline.name)
     if branch not in catalog.head().generations:
         catalog.fork(branch, None)
     # What a full sweep has found for main meanwhile is below the mark of the branch.

@@ -16,10 +16,12 @@ import gzip
 import io
 import json
 import re
+from base64 import b64decode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -33,10 +35,10 @@ from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.read.branches import manifest_of
+from headrace.read.changes import changed_since
 from headrace.read.columns import View, ViewColumns, column_types
 from headrace.read.damage import ways_out
 from headrace.read.rows import tables
-from headrace.read.views import changed_since
 from headrace.reference.windows import assign
 from headrace.runs.restoring import InputGoneError
 from headrace.sources.planning import open_source
@@ -113,13 +115,13 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, branch: s
     """
     if isinstance(pipeline.where, CustomWindows):
         raise LateReplayError(
-            f"pipeline {pipeline.name} has a window function of its own, so that nobody knows which late records other "
-            "windows have taken: run the original files as one batch (--mode batch), in which nothing is late"
+            f"pipeline {pipeline.name} has a window function of its own, so it is not known which late records "
+            "other windows have taken: run the original files as one batch (--mode batch), in which nothing is late"
         )
     if pipeline.also or pipeline.source.transform is not None:
         why = "several inputs" if pipeline.also else "a Spark function between its files and its records"
         raise LateReplayError(
-            f"pipeline {pipeline.name} has {why}, so that its late records do not come apart into files of one kind: "
+            f"pipeline {pipeline.name} has {why}, so its late records cannot be written as files of its source: "
             "run the original files as one batch (--mode batch), in which nothing is late"
         )
     store = open_store(root)
@@ -253,7 +255,9 @@ class _Landing:
                 "says which field is which: put it back"
             ) from error
         if path.endswith(_PACKED):
-            raise LateReplayError(f"the header of {path} cannot be read: of packed CSV files only {_GZIP} is known")
+            raise LateReplayError(
+                f"the header of {path} cannot be read: of compressed CSV files only {_GZIP} can be read"
+            )
         text = (gzip.decompress(data) if path.endswith(_GZIP) else data).decode("utf-8-sig", errors="replace")
         return next(line for line in re.split(r"\r\n|\r|\n", text) if line.strip())
 
@@ -278,6 +282,9 @@ def _text(lines: Iterable[str]) -> bytes:
 _FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
     DataType.FLOAT: float,
     DataType.TIMESTAMP: datetime.fromisoformat,
+    DataType.DATE: date.fromisoformat,
+    DataType.BYTES: b64decode,
+    DataType.DECIMAL: Decimal,
 }
 """How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
 

@@ -31,6 +31,6 @@ def _ahead(found: Sequence[Ahead]) -> str:
     which = "1 record of" if count == 1 else f"{count:,} records, the first of"
     return (
         f"input {first.input} is ahead of the clock by more than its max_ahead: {which} file {first.file}{line}, dated "
-        f"{render(first.at)}. Such records are accepted and move no watermark; correct them, or set max_ahead of the "
-        "EventTime (None for schedules)"
+        f"{render(first.at)}. Such records are accepted and move no watermark; correct them, or set max_ahead= of the "
+        "event time (None for schedules)"
     )

@@ -3,11 +3,11 @@
 import json
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from headrace.errors import FixConfigError
-from headrace.model.time import Duration, Instant, duration, instant
+from headrace.model.time import Duration, Instant, instant, parse_duration
 from headrace.model.triggers import Signal
 from headrace.pipeline.executors import Executor
 
@@ -15,12 +15,11 @@ MAIN, PUBLISHED = "main", "published"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 BRANCH_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 """A regular expression, also for forms."""
-_STEP = re.compile(r"([0-9]{1,6})(ms|s|m|h|d)")
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LAST = instant(datetime.max.replace(tzinfo=UTC))
 
 
 class RunOptionsError(FixConfigError):
-    """An option of a run that cannot be meant."""
+    """An option of a run that makes no sense."""
 
     code = "config.run_options"
 
@@ -55,8 +54,11 @@ class ReplayClock:
             raise RunOptionsError("the step of a replay's clock must be longer than zero")
 
     def at(self, tick: int) -> Instant:
-        """What it shows at tick number ``tick``, counted from 0."""
-        return Instant(self.start + tick * self.step)
+        """What it shows at tick number ``tick``, counted from 0. Raises RunOptionsError after the year 9999."""
+        moment = Instant(self.start + tick * self.step)
+        if moment > _LAST:
+            raise RunOptionsError(f"the clock of the replay passes the year 9999 at tick {tick}: take a smaller step")
+        return moment
 
     def ticks_at(self, moment: Instant) -> bool:
         """Whether it ever shows ``moment``."""
@@ -80,10 +82,10 @@ def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
         begin = instant(datetime.fromisoformat(start))
     except ValueError as error:
         raise RunOptionsError(f"clock {start!r}: write a time with its zone like 2026-01-01T00:00:00Z") from error
-    written = _STEP.fullmatch(step)
-    if written is None:
-        raise RunOptionsError(f"step {step!r} of a clock: write a number and ms, s, m, h or d, such as 5m")
-    return ReplayClock(begin, duration(timedelta(**{_UNITS[written[2]]: int(written[1])})))
+    try:
+        return ReplayClock(begin, parse_duration(step))
+    except ValueError as error:
+        raise RunOptionsError(f"step {step!r} of a clock: {error}; write a length of time such as 5m") from None
 
 
 class Mode(StrEnum):
@@ -156,8 +158,10 @@ class RunOptions:
         if self.branch == MAIN:
             raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
         if self.signals:
-            raise RunOptionsError("a replay hears the signals that were recorded and no others: leave them out")
+            raise RunOptionsError("a replay is given the signals that were recorded and no others: leave them out")
         if self.clock is not None and self.of is not None:
-            raise RunOptionsError("a replay is of what a branch recorded, or under a clock of its own, not both")
+            raise RunOptionsError("a replay repeats what a branch recorded, or has a clock of its own, not both")
         if self.clock is None and (self.files_per_epoch is not None or self.bytes_per_epoch is not None):
-            raise RunOptionsError("a replay cuts input as it was recorded, and anew only under a clock (--clock)")
+            raise RunOptionsError(
+                "a replay cuts input as it was recorded; other limits of an epoch need a clock of its own (--clock)"
+            )

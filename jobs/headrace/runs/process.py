@@ -24,7 +24,7 @@ from headrace.read.progress import StoredProgress, progress_of, unread_files
 from headrace.read.roots import check_root
 from headrace.read.rows import check_files
 from headrace.runs.commits import Committer, attempts_of
-from headrace.runs.executors.choice import Work, choose, input_bytes, work_of_audit, work_of_run
+from headrace.runs.executors.choice import Work, check_installed, choose, input_bytes, work_of_audit, work_of_run
 from headrace.runs.executors.interface import ExecutorSide
 from headrace.runs.noticed import noticed
 from headrace.runs.options import MAIN, Mode, RunOptions, RunOptionsError
@@ -53,7 +53,7 @@ class ChangedPipelineError(FixConfigError):
 
 
 class ChangedCodeError(FixConfigError):
-    """Code of the user's own is not what made the snapshot, and the run is to be strict."""
+    """Code of the user's own has changed since the snapshot, and the run is strict."""
 
     code = "config.changed_code"
 
@@ -136,6 +136,7 @@ class _Run:
         if self.choice is None:
             is_open = self.executor is Executor.AUTO
             self.choice = choose(self.pipeline, self.options.executor, work, self.options.because)
+            check_installed(self.pipeline, self.choice.name)
             if is_open:
                 self.listener.noted(f"executor {self.choice.name}: {self.choice.reason}")
 
@@ -166,7 +167,7 @@ class _Run:
         if changed := changed_code(self.pipeline, manifest.code):
             what = (
                 f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
-                f"{manifest.epoch}): results so far were made by what it was"
+                f"{manifest.epoch}): results so far were made by the code as it was"
             )
             if self.options.strict:
                 raise ChangedCodeError(f"{what}. Take the change back, run the backfill DAG, or leave out --strict")

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
+from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.process import check_unchanged, process
 from headrace.runs.report import Listener
@@ -38,6 +39,7 @@ def recover(
     """
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
+    check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     catalog = Catalog(open_store(root), pipeline.name)
     message = f"recovery {options.request or options.run_id}"
     if catalog.head().refs.get(options.branch) != options.snapshot:

@@ -113,7 +113,7 @@ def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay
         other = "the pipeline"
     if other is not None:
         raise RunOptionsError(
-            f"a replay fills an empty branch, or goes on with its own; and branch {branch} of {catalog.pipeline} is at "
+            f"a replay fills an empty branch, or goes on with its own; but branch {branch} of {catalog.pipeline} is at "
             f"snapshot {snapshot_id} of something else: {other} is another one. Name another branch, or empty it with "
             f"`headrace rollback {catalog.pipeline} beginning --branch {branch}`"
         )

@@ -90,7 +90,7 @@ def restore(
     if not _check_input(catalog, broken, whole, gone, reason):
         warning += "; the manifest that named its input is broken, so nobody can tell whether all of it is still there"
     if signals := _signals(broken):
-        warning += f"; signals that were heard since are not heard again, give them anew: {_joined(signals)}"
+        warning += f"; signals that were given since have no effect any more, give them again: {_joined(signals)}"
     to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
     claim = catalog.step_back(
         claim, None if whole is None else whole.snapshot_id, f"fell back to the newest whole snapshot: {reason}"
@@ -155,10 +155,10 @@ def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: 
     if published not in {link.snapshot_id for link in broken}:
         return
     name = catalog.pipeline
-    target = "there is no whole one below it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
+    target = "there is no whole one before it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
     back = "beginning" if whole is None else whole.snapshot_id
     raise BelowPublishedError(
-        f"{name}: {reason}. Readers see snapshot {published}, which is no whole one either, and {target}. Bring the "
+        f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
         f"file back from a backup; or `headrace rollback {name} {back}` and run again (readers go back too, until the "
         f"replay is audited); or run the backfill DAG, which leaves readers where they are"
     )

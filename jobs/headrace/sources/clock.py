@@ -2,12 +2,12 @@
 9.2, 12.9, 12.11).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Split, SplitFacts, SplitStrategy, heard
+from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.inputs import EventTime
 from headrace.sources.progress import HeldBack, InputProgress
 
@@ -63,13 +63,15 @@ class SourceClock:
 @dataclass(frozen=True)
 class Clocks:
     """The least of all inputs: watermark (of those that are not idle), percentile watermarks, the processing time at
-    which a split falls idle; and who holds the watermark back.
+    which a split falls idle; and who holds the watermark back. ``by_time``: as far as the watermark goes without any
+    record, by the passing of time, which is what inputs by time of arrival go by; -inf if there are none.
     """
 
     watermark: Instant = MIN_INSTANT
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
     idle_deadline: Instant = MIN_INSTANT
     held_back_by: HeldBack | None = None
+    by_time: Instant = MIN_INSTANT
 
 
 def slowest_of(clocks: Mapping[str, SourceClock], processing_time: Instant, wanted: Iterable[float]) -> Clocks:
@@ -83,4 +85,10 @@ def slowest_of(clocks: Mapping[str, SourceClock], processing_time: Instant, want
         {q: min(clock.percentile(q) for clock in clocks.values()) for q in wanted},
         min(clock.idle_deadline(processing_time) for clock in clocks.values()),
         HeldBack(slowest, split, since),
+        _by_time(speaking.values()),
     )
+
+
+def _by_time(clocks: Collection[SourceClock]) -> Instant:
+    held = [clock.watermark for clock in clocks if not isinstance(clock.event_time.watermark, Ingestion)]
+    return MIN_INSTANT if len(held) == len(clocks) else min(held, default=NEVER)

@@ -47,7 +47,7 @@ def read_header(lines: Lines, schema: Schema, path: str) -> Header | None:
     except UnicodeDecodeError as error:
         raise UnreadableFileError(path, "its header is not UTF-8") from error
     except csv.Error as error:
-        raise UnreadableFileError(path, f"its header is no line of CSV ({error})") from error
+        raise UnreadableFileError(path, f"its header is not a line of CSV ({error})") from error
     for name in schema:
         if names.count(name) > 1:
             raise FileColumnsError(path, f"its header names column {name} {names.count(name)} times")
@@ -55,7 +55,7 @@ def read_header(lines: Lines, schema: Schema, path: str) -> Header | None:
 
 
 def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:
-    """``lines`` behind ``header`` as records of ``schema``; a repetition of the header is no record either."""
+    """``lines`` behind ``header`` as records of ``schema``; a repetition of the header is not a record either."""
     lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
     if not len(lines):
         return nothing(schema)

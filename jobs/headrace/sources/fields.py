@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from headrace.kernel.texts import read_text
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Schema
+from headrace.sources.base64_text import decoded
 from headrace.sources.scanned import misfit
 
 
@@ -22,7 +23,7 @@ def typed(
         if kind not in from_text or kind is DataType.STRING:
             continue
         text = columns[name]
-        found[name] = read_text(text, kind)
+        found[name] = decoded(text) if kind is DataType.BYTES else read_text(text, kind)
         if found[name].null_count > text.null_count:
             misread = pc.and_(pc.and_(text.is_valid(), found[name].is_null()), unparsed.is_null())
             unparsed = pc.if_else(misread, misfit(name, kind), unparsed)

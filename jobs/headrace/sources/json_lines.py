@@ -9,7 +9,8 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
+from headrace.kernel.decimals import SHORT
 from headrace.kernel.groups import Ints, truths
+from headrace.kernel.texts import read_text
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Schema
 from headrace.sources.fields import typed
@@ -25,7 +28,8 @@ from headrace.sources.lines import Lines
 from headrace.sources.scanned import NOT_UTF8, Scanned, misfit
 
 _NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
-_STORED = {**ARROW_TYPES, DataType.TIMESTAMP: pa.string()}
+_FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
+_STORED = {**ARROW_TYPES, **dict.fromkeys(_FROM_TEXT, pa.string())}
 _LIMIT = 2**63
 
 _WHOLE = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -35,13 +39,19 @@ _DEEPEST = 600
 
 _STRING = re.compile(rb'"(\\\\.|[^"\\\\])*"')
 _NOT_FINITE = r"[:,\[]\s*-?(NaN|Inf)"
+"""What JSON has no words for."""
+
+_LONG_NUMBER = rf'[0-9.]{{{SHORT + 1}}}|[:\s"][+-]?[0-9.]+[eE]\+?[0-9]|\\u00'
+"""Numbers, and strings that may be some, of which the parser of blocks makes other ones if a decimal does not hold
+them: it wraps.
+"""
 
 
 def read_json_lines(lines: Lines, schema: Schema) -> Scanned:
     """``lines`` as records of ``schema``."""
     stored = pa.schema([(name, _STORED[kind]) for name, kind in schema.items()])
     found = _Reading(lines, schema, stored).columns()
-    columns, unparsed = typed(found.columns, found.unparsed, schema, [DataType.TIMESTAMP])
+    columns, unparsed = typed(found.columns, found.unparsed, schema, _FROM_TEXT)
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
@@ -90,9 +100,10 @@ class _Reading:
             found[spaced] = like.to_numpy(zero_copy_only=False)
         brackets = pc.add(pc.count_substring(text, b"["), pc.count_substring(text, b"{"))
         found &= pc.less_equal(brackets, _DEEPEST).to_numpy(zero_copy_only=False)
-        if found.any():  # which JSON has no words for
-            odd = pc.match_substring_regex(text.filter(pa.array(found)).cast(pa.string()), _NOT_FINITE)
-            found[found] = ~odd.to_numpy(zero_copy_only=False)
+        for pattern in (_NOT_FINITE, _LONG_NUMBER) if DataType.DECIMAL in self.schema.values() else (_NOT_FINITE,):
+            if found.any():
+                odd = pc.match_substring_regex(text.filter(pa.array(found)).cast(pa.string()), pattern)
+                found[found] = ~odd.to_numpy(zero_copy_only=False)
         return found
 
     def _parse(self, rows: Ints) -> None:
@@ -129,7 +140,7 @@ class _Reading:
 
 
 def _judged(line: bytes, schema: Schema) -> dict[str, Any] | str:
-    """The columns of one line, or why it is no record."""
+    """The columns of one line, or why it is not a record."""
     try:
         text = line.decode()
     except UnicodeDecodeError:
@@ -137,7 +148,7 @@ def _judged(line: bytes, schema: Schema) -> dict[str, Any] | str:
     if _HALF.search(_WHOLE.sub(" ", text)):
         return _LONE
     try:
-        found = json.loads(text, parse_constant=_no_constant) if _depth(line) <= _DEEPEST else None
+        found = json.loads(text, parse_constant=_no_constant, parse_float=_Float) if _depth(line) <= _DEEPEST else None
     except ValueError:
         return _NO_OBJECT
     if not isinstance(found, dict):
@@ -148,6 +159,17 @@ def _judged(line: bytes, schema: Schema) -> dict[str, Any] | str:
     return {name: _value(found.get(name), kind) for name, kind in schema.items()}
 
 
+class _Float(float):
+    """A number with a fraction, and how it is written."""
+
+    def __new__(cls, written: str) -> Self:
+        found = super().__new__(cls, written)
+        found.written = written
+        return found
+
+    written: str
+
+
 def _depth(line: bytes) -> int:
     """How deep the brackets of a line are nested, those in strings left out."""
     octets = np.frombuffer(_STRING.sub(b"", line), np.uint8)
@@ -156,7 +178,7 @@ def _depth(line: bytes) -> int:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _is_number(value: Any) -> bool:
@@ -165,6 +187,17 @@ def _is_number(value: Any) -> bool:
 
 def _is_int(value: Any) -> bool:
     return _is_number(value) and isinstance(value, int) and -_LIMIT <= value < _LIMIT
+
+
+def _decimal_of(value: Any) -> Decimal | None:
+    """The decimal that a number, or a string, says."""
+    text = value.written if isinstance(value, _Float) else str(value)
+    found: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
+    return found
+
+
+def _is_decimal(value: Any) -> bool:
+    return (_is_number(value) or isinstance(value, str)) and _decimal_of(value) is not None
 
 
 def _or_null(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -176,11 +209,14 @@ _FITS: dict[DataType, Callable[[Any], bool]] = {
     DataType.INT: _or_null(_is_int),
     DataType.FLOAT: _or_null(_is_number),
     DataType.BOOL: _or_null(lambda value: isinstance(value, bool)),
-    DataType.TIMESTAMP: _or_null(lambda value: isinstance(value, str)),
+    DataType.DECIMAL: _or_null(_is_decimal),
+    **dict.fromkeys(_FROM_TEXT, _or_null(lambda value: isinstance(value, str))),
 }
 
 
 def _value(value: Any, kind: DataType) -> Any:
+    if kind is DataType.DECIMAL and value is not None:
+        return _decimal_of(value)
     if kind is not DataType.FLOAT or value is None:
         return value
     try:

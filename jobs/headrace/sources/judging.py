@@ -96,7 +96,7 @@ def _stamps(event_time: EventTime, records: Scanned, schema: Schema, processing_
 
 
 def _is_control(event_time: EventTime, parses: pa.Array, stamps: Mapping[str, pa.Array]) -> pa.Array | None:
-    """Which records only assert the watermark: they are no data, and no dead letters (semantics 9.4). None if none can
+    """Which records only assert the watermark: neither data nor dead letters (semantics 9.4). None if none can
     do so.
     """
     if mark_of(event_time) is None:

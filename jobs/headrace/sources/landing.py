@@ -33,7 +33,7 @@ class Place:
 
 
 class Landing:
-    """The places of all inputs of ``pipeline``; paths that are no whole URIs lie below ``root``."""
+    """The places of all inputs of ``pipeline``; paths that are not whole URIs lie below ``root``."""
 
     def __init__(self, pipeline: Pipeline, root: ObjectStore) -> None:
         self.places = {

@@ -1,5 +1,6 @@
 """What lies where a run looked for input and found none: the words that tell a typing mistake from an empty landing."""
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def instead_of_input(name: str, place: Place) -> str:
     while above:
         above = above.rstrip("/").rpartition("/")[0]
         above = f"{above}/" if above else ""
-        if names := _children(place.store, above):
+        if names := [*islice(children(place.store, above), SHOWN + 1)]:  # one more than are shown
             return f"input {name}: nothing lies under {where}; " + _holding(f"{place.store.uri}/{above}", names)
     return f"input {name}: nothing lies under {where}"
 
@@ -58,12 +59,10 @@ def _some(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())[: SHOWN + 1]
 
 
-def _children(store: ObjectStore, folder: str) -> list[str]:
-    """The first names in ``folder``, one more than are shown; a listing for each."""
-    found: list[str] = []
+def children(store: ObjectStore, folder: str) -> Iterator[str]:
+    """The names in ``folder`` (those of folders with a slash at their end), in order; a listing for each."""
     after = ""
-    while len(found) <= SHOWN and (first := next(iter(store.list(folder, after)), None)) is not None:
+    while (first := next(iter(store.list(folder, after)), None)) is not None:
         name, slash, _ = first.path.removeprefix(folder).partition("/")
-        found.append(f"{name}{slash}")
+        yield f"{name}{slash}"
         after = f"{folder}{name}/\U0010ffff" if slash else first.path
-    return found

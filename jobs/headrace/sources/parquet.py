@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
+from headrace.kernel.dates import in_calendar
+from headrace.kernel.decimals import stored_decimals
+from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP
+from headrace.kernel.utf8 import are_text
 from headrace.model.expr import DataType, Expr, Schema
 from headrace.sources.as_json import as_json
 from headrace.sources.errors import FileColumnsError, UnreadableFileError
@@ -26,13 +29,21 @@ _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
     ),
     DataType.BOOL: pa.types.is_boolean,
     DataType.TIMESTAMP: lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t),
+    DataType.DATE: pa.types.is_date,
+    DataType.BYTES: lambda t: (
+        pa.types.is_binary(t)
+        or pa.types.is_large_binary(t)
+        or pa.types.is_binary_view(t)
+        or pa.types.is_fixed_size_binary(t)
+    ),
+    DataType.DECIMAL: lambda t: pa.types.is_decimal(t) or pa.types.is_integer(t),
 }
 
 
 def read_parquet(
     data: bytes, schema: Schema, required: Mapping[str, Expr], path: str, span: Span = WHOLE_FILE
 ) -> Scanned:
-    """The rows in the ``span`` of a file as records of ``schema``. Raises UnreadableFileError if it is no whole
+    """The rows in the ``span`` of a file as records of ``schema``. Raises UnreadableFileError if it is not a whole
     Parquet file, FileColumnsError if it holds a column otherwise than the schema says.
     """
     file = _open(data, path)
@@ -112,8 +123,8 @@ def _stored(found: pa.Schema, schema: Schema, path: str) -> list[str]:
 
 
 def _values(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
-    """A stored column as one of ``kind``, and which values do not fit it: strings that are no text, times that 64 bits
-    do not hold in microseconds.
+    """A stored column as one of ``kind``, and which values do not fit it: strings that are not text, times that 64 bits
+    do not hold in microseconds, dates beyond the calendar, decimals with more digits.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -121,6 +132,10 @@ def _values(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None
         return _timestamps(values)
     if kind is DataType.STRING:
         return _texts(values.cast(pa.string()))
+    if kind is DataType.DATE:
+        return _dates(values.cast(DATE, safe=False))
+    if pa.types.is_decimal(values.type):
+        return _decimals(values)
     return values.cast(ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
 
 
@@ -146,17 +161,22 @@ def _timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     return pc.multiply(pc.if_else(beyond, None, stored), factor).cast(TIMESTAMP), beyond
 
 
+def _dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    dates = in_calendar(values)
+    beyond = pc.and_(values.is_valid(), dates.is_null())
+    return dates, beyond if pc.any(beyond).as_py() else None
+
+
+def _decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    found = stored_decimals(values)
+    beyond = pc.and_(values.is_valid(), found.is_null())
+    return found, beyond if pc.any(beyond).as_py() else None
+
+
 def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     try:
         values.validate(full=True)
     except (pa.ArrowInvalid, UnicodeDecodeError):
-        known = [_is_text(value) for value in values.cast(pa.binary()).to_pylist()]  # of a file with bad ones only
-        return pc.if_else(pa.array(known), values, None), pc.invert(pa.array(known))
+        known = pa.array(are_text(values.cast(pa.binary())))
+        return pc.if_else(known, values, None), pc.invert(known)
     return values, None
-
-
-def _is_text(value: bytes | None) -> bool:
-    try:
-        return value is None or bool(value.decode() or True)
-    except UnicodeDecodeError:
-        return False

@@ -238,7 +238,7 @@ def _parsed(text: Any, fields: Fields, name: str) -> Instant:
     try:
         return parse(text)
     except (ValueError, TypeError, AttributeError) as error:
-        raise MalformedError(f"{fields.where}.{name} has {text!r}, which is no time") from error
+        raise MalformedError(f"{fields.where}.{name} has {text!r}, which is not a time") from error
 
 
 def _by_number(number: Callable[[str], N], values: Mapping[str, V]) -> dict[N, V]:

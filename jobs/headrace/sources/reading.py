@@ -34,7 +34,7 @@ def read_file(
     """The records in the ``span`` of a file with the content ``data``. What is ``required`` of a record (by purpose,
     such as "event time") must not be NULL for want of a column.
 
-    Raises UnreadableFileError if it is no whole file of its format, FileColumnsError for a column that does not fit,
+    Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that does not fit,
     LargeFileError for more text than MOST_BYTES.
     """
     if not data:
@@ -64,7 +64,7 @@ def _decompressed(data: bytes, path: str) -> bytes:
         with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
             return bytes(stream.read())
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise UnreadableFileError(path, f"it is no whole {codec} file ({error})") from error
+        raise UnreadableFileError(path, f"it is not a whole {codec} file ({error})") from error
 
 
 def _codec(path: str) -> str | None:

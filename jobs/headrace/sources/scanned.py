@@ -18,6 +18,9 @@ NOUNS = {
     DataType.FLOAT: "a float",
     DataType.BOOL: "a bool",
     DataType.TIMESTAMP: "a timestamp",
+    DataType.DATE: "a date",
+    DataType.BYTES: "base64",
+    DataType.DECIMAL: "a decimal",
 }
 """What a value is that fits a column."""
 

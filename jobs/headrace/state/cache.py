@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -49,6 +50,36 @@ class CacheFolderError(FixConfigError):
     """The folder of the cache, or its limit, cannot be used."""
 
     code = "config.cache_folder"
+
+
+class RowCache(Protocol):
+    """Where the rows of data files are, once somebody has read or written them."""
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> Run:
+        """The rows of ``file``, as ``schema`` says."""
+
+    def enter(self, store: ObjectStore, file: DataFile, run: Run, info: ObjectInfo) -> Run:
+        """``run``, which was stored as ``file`` just now; ``info`` is what the store said of it."""
+
+
+class RowsInMemory:
+    """The rows of data files in this process's memory, all of them: for runs over little data that leave no files."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> Run:
+        """The rows of ``file``, as ``schema`` says. Raises BrokenObjectError."""
+        found = self._runs.get(file.path)
+        if found is None:
+            found = self._runs[file.path] = Run(decoded(verify(store, file), schema))
+        return found
+
+    def enter(self, store: ObjectStore, file: DataFile, run: Run, info: ObjectInfo) -> Run:
+        """``run``, which was stored as ``file`` just now."""
+        del store, info
+        self._runs[file.path] = run
+        return run
 
 
 class LayerCache:

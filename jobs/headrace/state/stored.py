@@ -7,7 +7,7 @@ import pyarrow as pa
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.graph import Pipeline
-from headrace.state.cache import LayerCache
+from headrace.state.cache import RowCache
 from headrace.state.groups import WHOLE, Part
 from headrace.state.ids import RememberedIds
 from headrace.state.layering import StateLayer
@@ -16,9 +16,7 @@ from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import ObjectStore
 
 
-def open_rows(
-    cache: LayerCache, store: ObjectStore, schema: pa.Schema, stored: Layer, part: Part = WHOLE
-) -> StateLayer:
+def open_rows(cache: RowCache, store: ObjectStore, schema: pa.Schema, stored: Layer, part: Part = WHOLE) -> StateLayer:
     """The rows of ``stored``, which have a hash, whose keys are in ``part``: mapped, none copied. Files that have none
     are not looked at. Raises BrokenObjectError, for a file that is read and is not what was written.
     """

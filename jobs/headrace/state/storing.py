@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.program import columns as c
-from headrace.state.cache import LayerCache
+from headrace.state.cache import RowCache
 from headrace.state.files import parquet_files
 from headrace.state.groups import groups_of
 from headrace.state.runs import Run
@@ -26,7 +26,7 @@ class StoredRun:
     run: Run
 
 
-def put_runs(store: ObjectStore, cache: LayerCache, name: str, pieces: Iterable[pa.RecordBatch]) -> Iterator[StoredRun]:
+def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa.RecordBatch]) -> Iterator[StoredRun]:
     """Store rows that come in the order of their hashes as files of about RUN_BYTES, which say their key groups, called
     ``name`` and a number. Each enters the cache once it is stored.
     """

@@ -17,75 +17,47 @@ like a trend after one minute and is an ordinary one after ten is withdrawn, and
     headrace read jobs/pipelines/scenarios/anomalies.py --root file:///tmp/queries --view panes
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterAny,
-    AfterCount,
-    AfterEach,
-    AfterProcessingTime,
-    AfterWatermark,
-    Aggregation,
-    BoundedOutOfOrderness,
-    DataDriven,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    FixedWindows,
-    OrFinally,
-    Pipeline,
-    Repeatedly,
-    col,
-    count,
-    expect,
-    max_of,
-    retracting,
-    sum_of,
-)
+import headrace as hr
+from headrace import col
 
-COUNTED = {"searches": sum_of(col("searches")), "usual": sum_of(col("usual"))}
+COUNTED = {"searches": col("searches").sum(), "usual": col("usual").sum()}
 TRENDING = (col("searches") >= 50) & (col("searches") > col("usual") * 3)
-LATENESS = timedelta(hours=1)
+LATENESS = "1h"
 
-anomalies = Pipeline(
-    name="anomalies",
+searches = hr.json(
+    "landing/searches",
+    {"query": str, "server": str, "at": datetime, "searches": int, "usual": int},
+    max_files=1,
+).event_time("at", bound="3m", split="server")
+
+anomalies = hr.Pipeline(
+    "anomalies",
+    searches,
     description="Trending search queries per hour, alarmed as soon as a window of ten minutes trends.",
-    source=FileSource(
-        path="landing/searches",
-        format=FileFormat.JSON,
-        schema={
-            "query": DataType.STRING,
-            "server": DataType.STRING,
-            "at": DataType.TIMESTAMP,
-            "searches": DataType.INT,
-            "usual": DataType.INT,
-        },
-        max_files=1,
-    ),
-    event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(minutes=3)), split=col("server")),
-    key={"query": col("query")},
-    where=FixedWindows(timedelta(minutes=10)),
-    when=AfterEach(
-        DataDriven(COUNTED, TRENDING),
-        OrFinally(Repeatedly(AfterAny(AfterCount(20), AfterProcessingTime(timedelta(minutes=1)))), AfterWatermark()),
-        Repeatedly(AfterCount(1)),
-    ),
-    how=retracting(allowed_lateness=LATENESS),
+    key="query",
     what=COUNTED,
+    where=hr.FixedWindows("10m"),
+    when=hr.AfterEach(
+        hr.DataDriven(COUNTED, TRENDING),
+        hr.OrFinally(hr.Repeatedly(hr.AfterAny(hr.AfterCount(20), hr.AfterProcessingTime("1m"))), hr.AfterWatermark()),
+        hr.Repeatedly(hr.AfterCount(1)),
+    ),
+    how=hr.retracting(allowed_lateness=LATENESS),
     then=(
-        Aggregation(
-            key={"query": col("query")},
+        hr.Aggregation(
+            key="query",
             filter=TRENDING,
-            where=FixedWindows(timedelta(hours=1)),
-            when=Repeatedly(AfterCount(1)),
-            how=retracting(allowed_lateness=LATENESS),
-            what={"trending": count(), "searches": sum_of(col("searches")), "peak": max_of(col("searches"))},
+            what={"trending": hr.count(), "searches": col("searches").sum(), "peak": col("searches").max()},
+            where=hr.FixedWindows("1h"),
+            when=hr.Repeatedly(hr.AfterCount(1)),
+            how=hr.retracting(allowed_lateness=LATENESS),
         ),
     ),
     expectations=(
-        expect("column_values_to_be_between", column="trending", min_value=1, max_value=6),
-        expect("column_pair_values_a_to_be_greater_than_b", column_A="searches", column_B="peak", or_equal=True),
-        expect("compound_columns_to_be_unique", column_list=["query", "window_start"]),
+        hr.expect("column_values_to_be_between", column="trending", min_value=1, max_value=6),
+        hr.expect("column_pair_values_a_to_be_greater_than_b", column_A="searches", column_B="peak", or_equal=True),
+        hr.expect("compound_columns_to_be_unique", column_list=["query", "window_start"]),
     ),
 )

@@ -14,58 +14,34 @@ Files are Parquet.
     headrace read jobs/pipelines/scenarios/latency_statistics.py --root file:///tmp/latency --view panes
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterCount,
-    AfterEach,
-    AfterPercentileWatermark,
-    AfterWatermark,
-    BoundedOutOfOrderness,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    FixedWindows,
-    Pipeline,
-    accumulating,
-    col,
-    count,
-    expect,
-    if_,
-    max_of,
-    mean_of,
-    sum_of,
-)
+import headrace as hr
+from headrace import col
 
-statistics = Pipeline(
-    name="latency_statistics",
+requests = hr.parquet(
+    "landing/requests",
+    {"service": str, "centre": str, "at": datetime, "milliseconds": int},
+    max_files=1,
+).event_time("at", bound="40m", split="centre")
+
+statistics = hr.Pipeline(
+    "latency_statistics",
+    requests,
     description="Requests and their latency per service and ten minutes, early on 95 % of the input.",
-    source=FileSource(
-        path="landing/requests",
-        format=FileFormat.PARQUET,
-        schema={
-            "service": DataType.STRING,
-            "centre": DataType.STRING,
-            "at": DataType.TIMESTAMP,
-            "milliseconds": DataType.INT,
-        },
-        max_files=1,
-    ),
-    event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(minutes=40)), split=col("centre")),
-    key={"service": col("service")},
-    where=FixedWindows(timedelta(minutes=10)),
-    when=AfterEach(AfterPercentileWatermark(95), AfterWatermark(late=AfterCount(1))),
-    how=accumulating(allowed_lateness=timedelta(hours=6)),
+    key="service",
     what={
-        "requests": count(),
-        "mean_ms": mean_of(col("milliseconds")),
-        "max_ms": max_of(col("milliseconds")),
-        "slow": sum_of(if_(col("milliseconds") > 500, 1, 0)),
+        "requests": hr.count(),
+        "mean_ms": col("milliseconds").mean(),
+        "max_ms": col("milliseconds").max(),
+        "slow": hr.if_else(col("milliseconds") > 500, 1, 0).sum(),
     },
+    where=hr.FixedWindows("10m"),
+    when=hr.AfterEach(hr.AfterPercentileWatermark(95), hr.AfterWatermark(late=hr.AfterCount(1))),
+    how=hr.accumulating(allowed_lateness="6h"),
     expectations=(
-        expect("column_values_to_be_between", column="requests", min_value=1),
-        expect("column_pair_values_a_to_be_greater_than_b", column_A="max_ms", column_B="mean_ms", or_equal=True),
-        expect("compound_columns_to_be_unique", column_list=["service", "window_start"]),
+        hr.expect("column_values_to_be_between", column="requests", min_value=1),
+        hr.expect("column_pair_values_a_to_be_greater_than_b", column_A="max_ms", column_B="mean_ms", or_equal=True),
+        hr.expect("compound_columns_to_be_unique", column_list=["service", "window_start"]),
     ),
 )

@@ -14,50 +14,32 @@ Telephones report when they have a network, so activity arrives out of order and
     headrace read jobs/pipelines/scenarios/recommendations.py --root file:///tmp/activity
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterProcessingTime,
-    BoundedOutOfOrderness,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    Pipeline,
-    Repeatedly,
-    Sessions,
-    col,
-    collect_of,
-    count,
-    distinct_of,
-    expect,
-    last_of,
-    retracting,
+import headrace as hr
+from headrace import col
+
+activity_of_users = hr.json("landing/activity", {"user": str, "video": str, "at": datetime}, max_files=4).event_time(
+    "at", bound="15m"
 )
 
-activity = Pipeline(
-    name="recommendations",
+activity = hr.Pipeline(
+    "recommendations",
+    activity_of_users,
     description="The videos of each user's sessions, refreshed every ten minutes.",
-    source=FileSource(
-        path="landing/activity",
-        format=FileFormat.JSON,
-        schema={"user": DataType.STRING, "video": DataType.STRING, "at": DataType.TIMESTAMP},
-        max_files=4,
-    ),
-    event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(minutes=15))),
-    key={"user": col("user")},
-    where=Sessions(timedelta(minutes=30)),
-    when=Repeatedly(AfterProcessingTime(align=timedelta(minutes=10))),
-    how=retracting(allowed_lateness=timedelta(days=1)),
+    key="user",
     what={
-        "views": count(),
-        "videos": distinct_of(col("video")),
-        "latest": last_of(col("video")),
-        "watched": collect_of(col("video")),
+        "views": hr.count(),
+        "videos": col("video").distinct(),
+        "latest": col("video").last(),
+        "watched": col("video").collect(),
     },
+    where=hr.Sessions("30m"),
+    when=hr.Repeatedly(hr.AfterProcessingTime(align="10m")),
+    how=hr.retracting(allowed_lateness="1d"),
     expectations=(
-        expect("column_values_to_be_between", column="views", min_value=1),
-        expect("column_pair_values_a_to_be_greater_than_b", column_A="views", column_B="videos", or_equal=True),
-        expect("compound_columns_to_be_unique", column_list=["user", "window_start"]),
+        hr.expect("column_values_to_be_between", column="views", min_value=1),
+        hr.expect("column_pair_values_a_to_be_greater_than_b", column_A="views", column_B="videos", or_equal=True),
+        hr.expect("compound_columns_to_be_unique", column_list=["user", "window_start"]),
     ),
 )

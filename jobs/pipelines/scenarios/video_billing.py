@@ -19,72 +19,47 @@ negative ``seconds`` for an ad that must not be paid. README.md beside this file
     headrace read jobs/pipelines/scenarios/video_billing.py --root file:///tmp/video --order advertiser,window_start
 """
 
-from datetime import timedelta
+from datetime import datetime
 
-from headrace.pipeline import (
-    AfterCount,
-    AfterWatermark,
-    Aggregation,
-    BoundedOutOfOrderness,
-    DataType,
-    Deduplicate,
-    EventTime,
-    FileFormat,
-    FileSource,
-    FixedWindows,
-    Pipeline,
-    Sessions,
-    col,
-    count,
-    expect,
-    least,
-    retracting,
-    sum_of,
-)
+import headrace as hr
+from headrace import col
 
-KEPT = timedelta(days=30)
+KEPT = "30d"
 BILLABLE_SECONDS = 30
 PAID_SECONDS = 180
 
-billing = Pipeline(
-    name="video_billing",
+views = hr.json(
+    "landing/ad_views",
+    {"id": str, "viewer": str, "advertiser": str, "at": datetime, "seconds": int},
+    max_files=4,
+).event_time("at", bound="1h")
+
+billing = hr.Pipeline(
+    "video_billing",
+    views,
     description="Cents that each advertiser owes per day, for sessions of viewers who watched their ads.",
-    source=FileSource(
-        path="landing/ad_views",
-        format=FileFormat.JSON,
-        schema={
-            "id": DataType.STRING,
-            "viewer": DataType.STRING,
-            "advertiser": DataType.STRING,
-            "at": DataType.TIMESTAMP,
-            "seconds": DataType.INT,
-        },
-        max_files=4,
-    ),
-    event_time=EventTime(col("at"), watermark=BoundedOutOfOrderness(timedelta(hours=1))),
-    deduplicate=Deduplicate(col("id"), horizon=KEPT),
-    key={"viewer": col("viewer"), "advertiser": col("advertiser")},
-    where=Sessions(timedelta(minutes=30)),
-    when=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
-    how=retracting(allowed_lateness=KEPT),
-    what={"seconds": sum_of(col("seconds"))},
+    deduplicate=hr.Deduplicate(col("id"), horizon=KEPT),
+    key=["viewer", "advertiser"],
+    what={"seconds": col("seconds").sum()},
+    where=hr.Sessions("30m"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness=KEPT),
     then=(
-        Aggregation(
-            key={"advertiser": col("advertiser")},
+        hr.Aggregation(
+            key="advertiser",
             filter=col("seconds") >= BILLABLE_SECONDS,
-            where=FixedWindows(timedelta(days=1)),
-            when=None,
-            how=retracting(allowed_lateness=KEPT),
             what={
-                "sessions": count(),
-                "seconds": sum_of(col("seconds")),
-                "cents": sum_of(least(col("seconds"), PAID_SECONDS)),
+                "sessions": hr.count(),
+                "seconds": col("seconds").sum(),
+                "cents": hr.least(col("seconds"), PAID_SECONDS).sum(),
             },
+            where=hr.FixedWindows("1d"),
+            how=hr.retracting(allowed_lateness=KEPT),
         ),
     ),
     expectations=(
-        expect("column_values_to_be_between", column="sessions", min_value=1),
-        expect("column_pair_values_a_to_be_greater_than_b", column_A="seconds", column_B="cents", or_equal=True),
-        expect("compound_columns_to_be_unique", column_list=["advertiser", "window_start"]),
+        hr.expect("column_values_to_be_between", column="sessions", min_value=1),
+        hr.expect("column_pair_values_a_to_be_greater_than_b", column_A="seconds", column_B="cents", or_equal=True),
+        hr.expect("compound_columns_to_be_unique", column_list=["advertiser", "window_start"]),
     ),
 )

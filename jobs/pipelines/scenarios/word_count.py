@@ -11,40 +11,22 @@ dead letter.
     headrace read jobs/pipelines/scenarios/word_count.py --root file:///tmp/words --order 'times desc' --limit 5
 """
 
-from headrace.pipeline import (
-    AfterCount,
-    DataType,
-    EventTime,
-    FileFormat,
-    FileSource,
-    GlobalWindows,
-    Ingestion,
-    Pipeline,
-    Repeatedly,
-    accumulating,
-    col,
-    count,
-    expect,
-    lower,
-)
+import headrace as hr
+from headrace import col
 
-words = Pipeline(
-    name="word_count",
+stream = hr.json("landing/words", {"word": str}, max_files=4).arrival_time()
+
+words = hr.Pipeline(
+    "word_count",
+    stream,
     description="How often each word came so far.",
-    source=FileSource(
-        path="landing/words",
-        format=FileFormat.JSON,
-        schema={"word": DataType.STRING},
-        max_files=4,
-    ),
-    event_time=EventTime(None, watermark=Ingestion()),
-    key={"word": lower(col("word"))},
-    where=GlobalWindows(),
-    when=Repeatedly(AfterCount(1)),
-    how=accumulating(allowed_lateness=None),
-    what={"times": count()},
+    key={"word": col("word").lower()},
+    what={"times": hr.count()},
+    where=hr.GlobalWindows(),
+    when=hr.Repeatedly(hr.AfterCount(1)),
+    how=hr.accumulating(allowed_lateness=None),
     expectations=(
-        expect("column_values_to_be_unique", column="word"),
-        expect("column_values_to_be_between", column="times", min_value=1),
+        hr.expect("column_values_to_be_unique", column="word"),
+        hr.expect("column_values_to_be_between", column="times", min_value=1),
     ),
 )

@@ -85,4 +85,4 @@ def _move(moves: Fields, ref: str) -> tuple[str | None, str | None]:
     match moves.array(ref):
         case [str() | None as before, str() | None as after]:
             return before, after
-    raise MalformedError(f"{moves.where}.{ref} is no pair of snapshot ids")
+    raise MalformedError(f"{moves.where}.{ref} is not a pair of snapshot ids")

@@ -38,7 +38,7 @@ class DataFile:
 def _groups(fields: Fields) -> tuple[int, int]:
     found = fields.value["groups"]
     if not (isinstance(found, list) and len(found) == 2 and all(type(group) is int for group in found)):
-        raise MalformedError(f"{fields.where}.groups is no pair of integers")
+        raise MalformedError(f"{fields.where}.groups is not a pair of integers")
     first, last = found
     return first, last
 

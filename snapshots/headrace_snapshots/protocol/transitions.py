@@ -232,7 +232,7 @@ def _publish(head: Head, intent: Publish, facts: Facts) -> Decision:
         return Refused("main has no snapshot" if main is None else f"{published} is published already")
     obstacle = _unless(facts, intent.snapshot, main, f"{intent.snapshot} is not on main, whose head is {main}")
     if obstacle is None and published is not None:
-        reason = f"{intent.snapshot} is behind {published}, which is published: that would be a rollback"
+        reason = f"{intent.snapshot} is older than {published}, which is published: that would be a rollback"
         obstacle = _unless(facts, published, intent.snapshot, reason)
     return obstacle or _append(head, intent.kind, MAIN, {PUBLISHED: intent.snapshot})
 
@@ -249,7 +249,7 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
     moves: dict[str, str | None] = {branch: to}
     published = head.refs.get(PUBLISHED) if branch == MAIN else None
     if to is not None:
-        reason = f"{to} is no ancestor of {current}, the head of branch {branch}"
+        reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
         if obstacle := Refused(reason) if current is None else _unless(facts, to, current, reason):
             return obstacle
         if published is not None and (to, published) not in facts:
@@ -288,7 +288,8 @@ def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
     if ref in {MAIN, PUBLISHED}:
         return Refused(f"{ref} cannot be dropped; roll main back instead")
     if ref not in head.refs and ref not in head.generations:
-        return Refused(f"there is no branch or tag {ref}")
+        others = sorted({*head.refs, *head.generations} - {MAIN, PUBLISHED})
+        return Refused(f"there is no branch or tag {ref}; those that can be dropped: {', '.join(others) or 'none'}")
     moves = {ref: None} if ref in head.refs else {}
     return _append(head, Kind.DROP, None if ref.startswith(TAGS) else ref, moves, ends=ref)
 

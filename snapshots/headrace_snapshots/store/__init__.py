@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headrace.errors import FixConfigError
+from headrace.extras import require
 from headrace_snapshots.store.local import LocalStore
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.store.port import (
@@ -42,7 +43,7 @@ def open_store(uri: str) -> ObjectStore:
     scheme, separator, rest = uri.partition("://")
     if not separator or scheme not in {"file", "s3", "memory"}:
         raise FixConfigError(
-            f"{_shown(uri)!r} is no root of a store: use file:///folder, s3://bucket/prefix or memory://name"
+            f"{_shown(uri)!r} is not a root of a store: use file:///folder, s3://bucket/prefix or memory://name"
         )
     if scheme == "memory":
         return MemoryStore(rest.strip("/"))
@@ -55,6 +56,7 @@ def open_store(uri: str) -> ObjectStore:
         raise FixConfigError(
             f"{_shown(uri)!r} has no valid bucket name: use s3://bucket/prefix; keys come from the environment"
         )
+    require("s3", _shown(uri))
     from headrace_snapshots.store.s3 import S3Config, S3Store  # minio is loaded only where S3 is used
 
     return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())

@@ -8,6 +8,7 @@ made it.
 What a process that died has left without a name goes with the next put of another (``store.unnamed``).
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,10 @@ class LocalStore:
 
     def digest(self, path: str) -> str:
         return self._find("get", path, _digest)
+
+    def sha256(self, path: str) -> tuple[int, str]:
+        """Length of ``path`` and hex SHA-256 of its content, of which a piece is in memory at a time."""
+        return self._find("get", path, _sha256)
 
     def write(self, path: str, data: bytes) -> ObjectInfo:
         target = self._target(path)
@@ -175,6 +180,12 @@ def _digest(file: Path) -> str:
         while read := content.readinto(chunk):
             hasher.update(memoryview(chunk)[:read])
     return f"xxh3-{hasher.hexdigest()}"
+
+
+def _sha256(file: Path) -> tuple[int, str]:
+    with file.open("rb", buffering=0) as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+        return content.tell(), found
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:

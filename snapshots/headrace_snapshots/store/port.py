@@ -128,11 +128,11 @@ def check_path(path: str) -> str:
     parts = path.split("/")
     if "\0" in path or any(part in {"", ".", ".."} for part in parts):
         raise ObjectPathError(
-            f"{path!r} is no object path: use non-empty names separated by single slashes, without '.' and '..'"
+            f"{path!r} is not an object path: use non-empty names separated by single slashes, without '.' and '..'"
         )
     return path
 
 
 def sort_key(path: str) -> bytes:
-    """The order of listings; names that are no valid UTF-8 keep their bytes."""
+    """The order of listings; names that are not valid UTF-8 keep their bytes."""
     return path.encode("utf-8", "surrogateescape")

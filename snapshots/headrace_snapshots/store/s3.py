@@ -248,7 +248,7 @@ class _CountingPool(urllib3.PoolManager):
             response.close()
             raise _StrangeAnswerError(
                 f"HTTP {response.status}, {response.headers.get('content-type', 'of no type')}, which is not what an "
-                "S3 service says; if it stays so, look at what is between here and AWS_ENDPOINT_URL"
+                "S3 service says; if that persists, look at what is between here and AWS_ENDPOINT_URL"
             )
         return response
 

@@ -11,6 +11,7 @@ from headrace.distribute.tasks.work import Work
 from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
+from headrace.state.cache import RowCache
 from headrace_snapshots.store import ObjectStore
 
 P = ParamSpec("P")
@@ -24,17 +25,24 @@ class LocalTransformError(FixConfigError):
 
 
 class LocalEngine(TasksEngine):
-    """The state of one pipeline in this process."""
+    """The state of one pipeline in this process; ``cache`` holds its rows, None: that of the process."""
 
     executor = "local"
 
-    def __init__(self, pipeline: Pipeline, store: ObjectStore, landing: Landing, attempts: Attempts) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: ObjectStore,
+        landing: Landing,
+        attempts: Attempts,
+        cache: RowCache | None = None,
+    ) -> None:
         for function in pipeline.spark_functions:
             raise LocalTransformError(
                 f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
                 "run it with --executor spark"
             )
-        work = Work.of(pipeline, store, landing)
+        work = Work.of(pipeline, store, landing, cache)
         super().__init__(work, attempts, Threads(work, stated_tasks() or cores()))
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:

@@ -4,6 +4,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from headrace.model.decimals import PRECISION, SCALE
 from headrace.model.expr import DataType
 
 __all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession"]
@@ -14,4 +15,7 @@ SPARK_TYPES: dict[DataType, t.DataType] = {
     DataType.FLOAT: t.DoubleType(),
     DataType.BOOL: t.BooleanType(),
     DataType.TIMESTAMP: t.TimestampType(),
+    DataType.DATE: t.DateType(),
+    DataType.BYTES: t.BinaryType(),
+    DataType.DECIMAL: t.DecimalType(PRECISION, SCALE),
 }

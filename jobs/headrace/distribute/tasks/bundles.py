@@ -68,7 +68,7 @@ def _travelling(stage: CompiledStage, judged: Columns, order: Columns, number: i
 
 def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int, pa.RecordBatch]:
     """``rows`` by the part that the hash of the columns called ``names`` is of, out of so many."""
-    own = part_of(hashes([rows.column(name) for name in names]), number)
+    own = part_of(hashes([rows.column(name) for name in names], rows.num_rows), number)
     return {int(part): rows.filter(pa.array(own == part)) for part in np.unique(own)}
 
 

@@ -76,6 +76,14 @@ class TasksEngine:
         self.tables = {name: tuple(tables.get(name, ())) for name in self._table_names()}
         self.clocks = stage_clocks(progress, self.work.stages, source_clocks(self.pipeline, self.inputs))
 
+    def pass_watermark(self, to: Mapping[str, Instant]) -> None:
+        """Let the watermarks of these inputs be at least so far, as if their sources had said so; the next epoch moves
+        that of the stages.
+        """
+        for name, watermark in to.items():
+            progress = self.inputs[name]
+            self.inputs[name] = replace(progress, watermark=Instant(max(progress.watermark, watermark)))
+
     def has_due(self, processing_time: Instant) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input."""
         return self.progress.due_time <= processing_time
@@ -171,7 +179,7 @@ class TasksEngine:
             processing_time=self.clocks[0].processing_time,
             output_watermarks=tuple(clocks.output_watermark for clocks in self.clocks),
             due_event=due_event,
-            due_time=Instant(min(due_time, together.idle_deadline)),
+            due_time=Instant(min(due_time, together.idle_deadline, outcome.due_by_time)),
             min_event_time=accounting.min_accepted,
             max_event_time=accounting.max_accepted,
             held_back_by=None if outcome.plan.is_last else together.held_back_by,

@@ -93,7 +93,7 @@ def hear(batches: Iterable[pa.RecordBatch], tasks: int) -> list[Heard]:
             task, number, digest = (batch.column(name)[row].as_py() for name in ("task", "number", "digest"))
             blobs.setdefault(task, {})[number] = (digest, batch.column("blob")[row])
     if silent := sorted(set(range(tasks)) - set(blobs)):
-        raise TornExchangeError(f"nothing was heard of task {silent[0]}, of {tasks}: run again")
+        raise TornExchangeError(f"task {silent[0]} of {tasks} sent nothing: run again")
     return [_heard(task, own) for task, own in sorted(blobs.items())]
 
 

@@ -51,4 +51,4 @@ def _own(stage: CompiledStage, rows: pa.RecordBatch, file: DataFile, number: int
     if cut(number)[part].holds(file.groups):
         return rows
     keys = [rows.column(name) for name in stage.keys]
-    return rows.filter(pa.array(part_of(hashes(keys), number) == part))
+    return rows.filter(pa.array(part_of(hashes(keys, rows.num_rows), number) == part))

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DisagreementError(RetryError):
-    """Two tasks of an epoch heard different things of a third, which ran twice: nothing of the epoch counts."""
+    """Two tasks of an epoch got different results from a third, which ran twice: nothing of the epoch counts."""
 
     code = "retry.disagreement"
 
@@ -186,7 +186,7 @@ class Above:
         digest = hashlib.sha256(b"".join(each.digest for each in heard)).digest()
         error = next((each.error for each in passed if each.error is not None), None)
         if error is None and len({each.heard for each in passed}) > 1:
-            error = Failure.of(DisagreementError("tasks of one level heard different things: run the epoch again"))
+            error = Failure.of(DisagreementError("tasks of one level got different results: run the epoch again"))
         return cls(passed, digest, error)
 
     def history(self, task: int) -> "tuple[tuple[Passed, ...], ...]":

@@ -86,6 +86,17 @@ class Outcome:
         parts = [part for stage in self.stages for part in stage]
         return min(part.due_event for part in parts), min(part.due_time for part in parts)
 
+    @property
+    def due_by_time(self) -> Instant:
+        """A lower bound of the processing time at which, without any record, the watermark passes what some window
+        waits for; NEVER if it does not.
+        """
+        together = self.moved.together
+        waited = [part.due_event for stage in self.stages for part in stage]
+        # a later stage may wait for less, which its own input watermark has not passed: time does not help it on
+        due = min((at for at in waited if at >= together.watermark), default=NEVER)
+        return Instant(due + 1) if due < together.by_time else NEVER
+
     def outcomes(self) -> tuple[StageOutcome, ...]:
         """What became of each stage."""
         read = [found.accounting for found in self.shares] + [found.accounting for found in self.ids]

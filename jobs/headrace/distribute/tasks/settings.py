@@ -8,7 +8,7 @@ TASKS_VARIABLE = "HEADRACE_TASKS"
 
 
 class TasksSettingError(FixConfigError):
-    """HEADRACE_TASKS is no number of tasks."""
+    """HEADRACE_TASKS is not a number of tasks."""
 
     code = "config.tasks"
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 from headrace.distribute.tasks.found import Files
 from headrace.distribute.tasks.work import Task, Work, file_name
 from headrace.model.time import Instant
-from headrace.state.cache import default_cache
 from headrace.state.groups import parts
 from headrace.state.layering import StateLayer
 from headrace.state.stored import open_rows
@@ -20,7 +19,7 @@ def open_layers(
 ) -> tuple[StateLayer, ...]:
     """Stored ``layers``, oldest first, as far as ``part`` of the keys goes, out of so many."""
     own = parts(number)[part]
-    return tuple(open_rows(default_cache(), work.store, schema, layer, own) for layer in layers)
+    return tuple(open_rows(work.rows, work.store, schema, layer, own) for layer in layers)
 
 
 def open_table(task: Task, table: str, schema: pa.Schema) -> tuple[StateLayer, ...]:
@@ -31,7 +30,7 @@ def open_table(task: Task, table: str, schema: pa.Schema) -> tuple[StateLayer, .
 def put_pieces(work: Work, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]) -> Files:
     """Store rows of a ``part`` that come in the order of their hashes."""
     name = file_name(prefix, table, part)
-    return tuple(stored.file for stored in put_runs(work.store, default_cache(), name, pieces))
+    return tuple(stored.file for stored in put_runs(work.store, work.rows, name, pieces))
 
 
 def put_table(task: Task, table: str, pieces: Iterable[pa.RecordBatch]) -> Files:

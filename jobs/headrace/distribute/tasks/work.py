@@ -12,6 +12,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
+from headrace.state.cache import RowCache, default_cache
 from headrace.state.files import put_rows
 from headrace.state.groups import parts
 from headrace_snapshots.format.files import DataFile
@@ -20,17 +21,23 @@ from headrace_snapshots.store import ObjectStore
 
 @dataclass(frozen=True)
 class Work:
-    """A pipeline in one process."""
+    """A pipeline in one process. ``cache`` holds rows of state; None: that of the process."""
 
     pipeline: Pipeline
     stages: tuple[CompiledStage, ...]
     store: ObjectStore
     landing: Landing
+    cache: RowCache | None = None
 
     @classmethod
-    def of(cls, pipeline: Pipeline, store: ObjectStore, landing: Landing) -> "Work":
+    def of(cls, pipeline: Pipeline, store: ObjectStore, landing: Landing, cache: RowCache | None = None) -> "Work":
         """``pipeline``, compiled."""
-        return cls(pipeline, tuple(CompiledStage(stage) for stage in pipeline.stages), store, landing)
+        return cls(pipeline, tuple(CompiledStage(stage) for stage in pipeline.stages), store, landing, cache)
+
+    @property
+    def rows(self) -> RowCache:
+        """The rows of state."""
+        return default_cache() if self.cache is None else self.cache
 
     @property
     def arrives_in_turns(self) -> bool:

@@ -20,7 +20,16 @@ from headrace.kernel.aggregates.pairs import pairs
 from headrace.kernel.aggregates.parts import Part
 from headrace.kernel.aggregates.quantile_sketch import QuantileSketchPart, quantile
 from headrace.kernel.aggregates.ranks import nearest_rank
-from headrace.kernel.aggregates.sums import CountPart, FloatSumPart, IntegerSumPart, SettledSumPart, settled
+from headrace.kernel.aggregates.sums import (
+    CountPart,
+    DecimalSumPart,
+    FloatSumPart,
+    IntegerSumPart,
+    SettledSumPart,
+    decimal_mean,
+    decimal_sum,
+    settled,
+)
 from headrace.kernel.groups import Ints, to_lists
 from headrace.kernel.types import ARROW_TYPES, arrow_type
 from headrace.model.combiners import Aggregate, Combiner
@@ -107,12 +116,21 @@ class _Compiler:
     # --- combiners
 
     def _sum(self) -> Accumulator:
+        if self.kind is DataType.DECIMAL:
+            return _of(self._decimal_total, decimal_sum)
         part, read = self._total
         if self.kind is DataType.INT:
             return _of(part, lambda total: pa.array(integers.to_int64(total)))
         return _of(part, lambda total: pa.array(read(total) + 0.0))  # -0.0 is 0.0
 
+    @property
+    def _decimal_total(self) -> DecimalSumPart:
+        return DecimalSumPart.of(f"{self.prefix}_sum", self.input)
+
     def _mean(self) -> Accumulator:
+        if self.kind is DataType.DECIMAL:
+            exact, number_of = self._decimal_total, self._count
+            return Accumulator((exact, number_of), lambda parts: decimal_mean(parts[exact.name], parts[number_of.name]))
         (part, read), count = self._total, self._count
 
         def ratio(parts: Columns) -> pa.Array:

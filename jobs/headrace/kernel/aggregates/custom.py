@@ -11,7 +11,7 @@ from headrace.kernel.aggregates.parts import Elements, Part
 from headrace.kernel.groups import Groups, to_lists
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
 from headrace.model.custom import check_fields, user_code
-from headrace.model.custom_combiners import Accumulator, CustomCombiner
+from headrace.model.custom_combiners import Accumulator, CustomCombiner, accumulator_types, result_type
 from headrace.model.expr import DataType, Expr
 from headrace.model.value_types import ListType
 
@@ -82,12 +82,12 @@ class CombinerBatches:
 
     def _results(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
         found = [self.combiner.extract(self._known(accumulator)) for accumulator in accumulators]
-        return pa.array(found, own_arrow_type(self.combiner.result_type))
+        return pa.array(found, own_arrow_type(result_type(self.combiner)))
 
 
 def stored_type(combiner: CustomCombiner) -> pa.StructType:
     """The type of a stored accumulator."""
-    return pa.struct([(name, own_arrow_type(kind)) for name, kind in combiner.accumulator_types.items()])
+    return pa.struct([(name, own_arrow_type(kind)) for name, kind in accumulator_types(combiner).items()])
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ class CustomPart(Part):
 
     def result(self, part: pa.Array) -> pa.Array:
         """What the combiner makes of its accumulators."""
-        return _from_own(self.calls.extract(part), self.calls.combiner.result_type)
+        return _from_own(self.calls.extract(part), result_type(self.calls.combiner))
 
 
 def result_of_bag(combiner: CustomCombiner, bag: Bag) -> pa.Array:
     """What ``combiner``, which cannot take values back, makes of those that are there."""
     values, groups = bag.copies
     found = CombinerBatches(combiner).extract_of(to_lists(_to_own(values), groups))
-    return _from_own(found, combiner.result_type)
+    return _from_own(found, result_type(combiner))
 
 
 def _to_own(values: pa.Array) -> pa.Array:

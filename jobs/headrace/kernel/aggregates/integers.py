@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import IntegerOverflowError
+from headrace.kernel.decimals import words_of
 from headrace.kernel.groups import Groups, Ints
 
 TOTAL = pa.decimal128(38, 0)
@@ -96,9 +97,14 @@ def wide(values: Ints) -> Wide:
     return Wide(limbs)
 
 
+def as_wide(values: Ints | Wide) -> Wide:
+    """Integers as wide ones, if they are not."""
+    return values if isinstance(values, Wide) else wide(values)
+
+
 def wide_of(stored: pa.Array) -> Wide:
     """Stored integers as wide ones; NULL is 0."""
-    words = _words(stored)
+    words = words_of(stored)
     limbs = np.empty((_LIMBS, len(words)), np.uint64)
     limbs[:] = (words[:, -1] >> 63).view(np.uint64) & _MASK
     for i in range(words.shape[1]):
@@ -126,7 +132,7 @@ def stored(values: Ints | Wide, kind: pa.DataType, groups: Groups) -> pa.Array:
 
 def small(column: pa.Array) -> Ints | None:
     """Stored integers as 64-bit ones, NULL as 0; None unless all fit."""
-    words = _words(column)
+    words = words_of(column)
     low = np.ascontiguousarray(words[:, 0])
     return low if bool((words[:, 1:] == (low >> 63)[:, None]).all()) else None
 
@@ -135,7 +141,7 @@ def to_int64(column: pa.Array) -> Ints:
     """Stored sums as 64-bit integers, NULL as 0. Raises IntegerOverflowError if one does not fit."""
     found = small(column)
     if found is None:
-        words = _words(column)
+        words = words_of(column)
         row = int(np.flatnonzero((words[:, 1:] != (words[:, :1] >> 63)).any(axis=1))[0])
         value = int.from_bytes(words[row].tobytes(), "little", signed=True)
         raise IntegerOverflowError(f"a sum is {value}, which leaves 64 bits; cast its operands to float")
@@ -226,16 +232,6 @@ def _from_moments(apart: Floats, around: Floats, number: Ints) -> Floats:
 def _whole(values: Floats, bound: float = 2.0**63 - 2 * _STEP) -> Ints:
     """The nearest integers up to a bound."""
     return np.clip(np.rint(values), -bound, bound).astype(np.int64)
-
-
-def _words(column: pa.Array) -> NDArray[np.int64]:
-    """Words of 64 bits of stored integers, a row for each, the least first; NULL is 0."""
-    width = column.type.bit_width // 64
-    data = np.frombuffer(column.buffers()[1], np.int64) if len(column) else np.empty(0, np.int64)
-    words = data[column.offset * width : (column.offset + len(column)) * width].reshape(-1, width)
-    if column.null_count:
-        words = np.where(column.is_valid().to_numpy(zero_copy_only=False)[:, None], words, 0)
-    return words
 
 
 def _largest(values: Ints) -> int:

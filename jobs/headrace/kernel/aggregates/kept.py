@@ -24,7 +24,7 @@ class KeptPart(Part):
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         """Values are structs of what is kept of an element."""
         if elements.sign is not None:
-            raise PipelineError("keep_last does not stand behind retractions")
+            raise PipelineError("keep_last cannot be used downstream of retractions")
         return self._last(elements.value, groups)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:

@@ -1,6 +1,7 @@
 """Values in order: every type that sorts as 64-bit integers, and rows sorted within their groups by them.
 
-NaN equals itself and lies above every number, -0.0 is 0.0, strings are ordered by code point.
+NaN equals itself and lies above every number, -0.0 is 0.0, strings are ordered by code point, bytes by
+byte.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.kernel.aggregates.integers import small
+from headrace.kernel.dates import days_of, to_dates
+from headrace.kernel.decimals import of_billionths
 from headrace.kernel.groups import Groups, Ints
+from headrace.kernel.types import DATE, DECIMAL
 
 Bools = NDArray[np.bool_]
 
@@ -38,22 +43,30 @@ class Coded:
             return pa.array(_flipped(codes).view(np.float64), mask=absent)
         if pa.types.is_boolean(self.type):
             return pa.array(codes != 0, mask=absent)
+        if self.type == DECIMAL:
+            return of_billionths(codes, absent)
+        if self.type == DATE:
+            return to_dates(pa.array(codes, mask=absent))
         return pa.array(codes, mask=absent).view(self.type)
 
 
-def coded(values: pa.Array) -> Coded:
+def coded(values: pa.Array) -> Coded:  # noqa: PLR0911 (a line for each type)
     """``values``, none of which is NULL, of any type of a column, or structs of them."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _pairs(values)
-    if pa.types.is_string(kind):
-        return _strings(values)
+    if kind == DECIMAL:
+        return _decimals(values)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _ranked(values)
     if pa.types.is_floating(kind):
         numbers = values.to_numpy() + 0.0  # -0.0 is 0.0
         numbers[np.isnan(numbers)] = np.nan
         return Coded(_flipped(numbers.view(np.int64)), kind)
     if pa.types.is_boolean(kind):
         return Coded(values.to_numpy(zero_copy_only=False).astype(np.int64), kind)
+    if kind == DATE:
+        return Coded(days_of(values).to_numpy(), kind)
     return Coded(values.view(pa.int64()).to_numpy(), kind)
 
 
@@ -62,7 +75,13 @@ def _flipped(bits: Ints) -> Ints:
     return np.where(bits < 0, bits ^ LAST, bits)
 
 
-def _strings(values: pa.Array) -> Coded:
+def _decimals(values: pa.Array) -> Coded:
+    """Billionths; of numbers that need more than 64 bits for them places among the distinct ones."""
+    numbers = small(values)
+    return _ranked(values) if numbers is None else Coded(numbers, DECIMAL)
+
+
+def _ranked(values: pa.Array) -> Coded:
     found = values.dictionary_encode()
     order = pc.array_sort_indices(found.dictionary)
     ranks = np.empty(len(order), np.int64)

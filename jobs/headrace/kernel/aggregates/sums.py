@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from headrace.kernel import decimals
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.parts import Elements, Part, nullable
@@ -61,14 +63,49 @@ class IntegerSumPart(Part):
             return integers.total(values * sign, groups)
         # the smallest integer has no opposite
         came, went = (integers.total(np.where(one, values, 0), groups) for one in (sign > 0, sign < 0))
-        wides = [v if isinstance(v, integers.Wide) else integers.wide(v) for v in (came, went)]
-        return wides[0] - wides[1]
+        return integers.as_wide(came) - integers.as_wide(went)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return self._stored(integers.total_of_stored(parts, groups), groups)
 
     def _stored(self, total: Ints | integers.Wide, groups: Groups) -> pa.Array:
         return integers.stored(total, self.type, groups)
+
+
+@dataclass(frozen=True)
+class DecimalSumPart(Part):
+    """The sum of decimals, exact also where it leaves 38 digits."""
+
+    @classmethod
+    def of(cls, name: str, value: Expr | None) -> "DecimalSumPart":
+        """A sum of ``value``."""
+        return cls(name, decimals.SUM, value)
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        if known.sign is None:
+            return self.gathered(known.value, known.groups)
+        nothing = pa.scalar(0, known.value.type)
+        came, went = (
+            integers.total_of_stored(pc.if_else(pa.array(chosen), known.value, nothing), known.groups)
+            for chosen in (known.sign > 0, known.sign < 0)
+        )
+        return integers.stored(integers.as_wide(came) - integers.as_wide(went), self.type, known.groups)
+
+    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return integers.stored(integers.total_of_stored(parts, groups), self.type, groups)
+
+
+def decimal_sum(part: pa.Array) -> pa.Array:
+    """What the values of a ``DecimalSumPart`` come to; NULL is 0. Raises DecimalOverflowError."""
+    with decimals.overflowing("a sum"):
+        return decimals.fitting(part.fill_null(0))
+
+
+def decimal_mean(part: pa.Array, number: pa.Array) -> pa.Array:
+    """The same over how many they are, half to even; NULL of nothing. Raises DecimalOverflowError."""
+    with decimals.overflowing("a mean"):
+        return decimals.quotient(part.fill_null(0), decimals.of_ints(number.fill_null(0)))
 
 
 @dataclass(frozen=True)

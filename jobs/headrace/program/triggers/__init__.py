@@ -130,7 +130,7 @@ def compile_trigger(  # noqa: PLR0911, PLR0912 (a table)
             return EachNode(path, _compile_all(triggers, merging, schema, path), merging)
         case OrFinally(main, until):
             return OrFinallyNode(path, _compile_all((main, until), merging, schema, path))
-    raise PipelineError(f"{trigger!r} is no trigger that has a program")
+    raise PipelineError(f"{trigger!r} is not a trigger that has a program")
 
 
 def _compile_all(triggers: tuple[Trigger, ...], merging: bool, schema: Schema, path: str) -> tuple[Node, ...]:

@@ -1,7 +1,9 @@
 """Triggers that users write (semantics 9.3): their states are columns, their methods calls."""
 
-from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.expr import Column, DataType, Expr, Function, Literal, coalesce
+from decimal import Decimal
+
+from headrace.model.custom_triggers import CustomTrigger, state_types
+from headrace.model.expr import Column, DataType, Expr, Function, Literal, coalesce, lit
 from headrace.program import columns as c
 from headrace.program.lets import FALSE, Call, Program, any_of, choose, is_literal
 from headrace.program.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, Sources, State
@@ -24,9 +26,9 @@ class CustomNode(Node):
         super().__init__(path)
         self._trigger = trigger
         self._elements, self._sources = f"{path}_elements", f"{path}_sources"
-        empty = trigger.create()
-        initial = [_literal(empty[name], kind) for name, kind in trigger.state_types.items()]
-        kinds = [*trigger.state_types.values(), DataType.BOOL, DataType.INT]
+        empty, types = trigger.create(), state_types(trigger)
+        initial = [_literal(empty[name], kind) for name, kind in types.items()]
+        kinds = [*types.values(), DataType.BOOL, DataType.INT]
         names = [*map(state_field, range(len(initial))), FINISHED, DEADLINE]
         values = [*initial, FALSE, _literal(trigger.deadline(empty), DataType.INT)]
         # of several windows on_merge makes one; the folds are for a window that is merged with nothing
@@ -109,4 +111,4 @@ def _literal(value: object, kind: DataType) -> Literal:
         return Literal(None, _stored(kind))
     if isinstance(value, float) or kind is DataType.FLOAT:
         return Literal(float(value))  # type: ignore[arg-type]
-    return Literal(value)  # type: ignore[arg-type]
+    return lit(Decimal(value) if kind is DataType.DECIMAL else value)  # type: ignore[arg-type]

@@ -1,12 +1,16 @@
 """Triggers without children."""
 
+from decimal import Decimal
+
 from headrace.model.combiners import Aggregate, Combiner, readable_types
-from headrace.model.expr import Column, DataType, Expr, Function, Literal, Schema, coalesce, greatest, least
+from headrace.model.expr import Column, DataType, Expr, Function, Literal, Scalar, Schema, coalesce, greatest, least
 from headrace.model.triggers import AfterPattern, AfterProcessingTime, DataDriven
 from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, settled, substitute
 from headrace.program.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State
 
 NO_DEADLINE = Literal(None, DataType.INT)
+
+_ZEROS: dict[DataType, Scalar] = {DataType.INT: 0, DataType.FLOAT: 0.0, DataType.DECIMAL: Decimal(0)}
 
 
 class _Memoryless(Node):
@@ -164,7 +168,7 @@ class DataNode(GatheringNode):
         raise AssertionError(aggregate.combiner)
 
     def _total(self, name: str, kind: DataType, weight: Expr | None, fold: Fold) -> Column:
-        zero = Literal(0.0 if kind is DataType.FLOAT else 0, kind) if fold is Fold.SUM else Literal(None, kind)
+        zero = Literal(_ZEROS[kind], kind) if fold is Fold.SUM else Literal(None, kind)
         self._totals.append((Field(name, kind, zero, fold), weight))
         return Column(name)
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.audit.range import audited_files
+from headrace.extras import require
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.read.progress import progress_of, unread_files
 from headrace.runs.options import MAIN, PUBLISHED
 from headrace.runs.results import Action
-from headrace.runs.sizes import shown, size_in
+from headrace.sizes import shown, size_in
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
@@ -67,6 +68,16 @@ def choose(pipeline: Pipeline, asked: Executor | None, work: Callable[[], Work],
     if executor is Executor.AUTO:
         return fitting(pipeline, work(), Bounds.stated())
     return Choice(executor, because or ("the pipeline's own" if asked is None else "asked for"))
+
+
+def check_installed(pipeline: Pipeline, executor: Executor) -> None:
+    """Raise NotInstalledError unless what a run of ``pipeline`` on ``executor`` needs is installed. AUTO needs nothing
+    until it has chosen.
+    """
+    if executor is Executor.SPARK:
+        require("spark", "the executor spark", "take the executor local, which needs no JVM (--executor local)")
+    if count := len(pipeline.expectations):
+        require("quality", f"the audit of pipeline {pipeline.name} (expectations: {count})")
 
 
 def fitting(pipeline: Pipeline, work: Work, bounds: Bounds) -> Choice:

@@ -6,17 +6,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.pipeline import Pipeline, col, max_of, mean_of
-from headrace.pipeline import count as count_
+from headrace import Pipeline, col
+from headrace import count as count_
+from headrace.cli.viewed import viewed
 from headrace.read.branches import UnknownBranchError
-from headrace.read.columns import View
-from headrace.read.views import CURRENT, QueryError, files, query, read, schema, view
+from headrace.read.columns import View, ViewColumns
+from headrace.read.conditions import QueryError
+from headrace.read.deployment import PipelineReader
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import Deployment, hour, pane
+from tests.reading import read, schema
 
 _names = count()
 
@@ -29,6 +31,10 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     folder = tmp_path / "a [1] b%41 é"
     folder.mkdir()
     return Deployment(folder)
+
+
+def files(deployment: Deployment, view: View | str, branch: str = "published") -> list[str]:
+    return PipelineReader(deployment.catalog, ViewColumns.of(deployment.pipeline)).view(View(view), at=branch).files()
 
 
 def current(deployment: Deployment, branch: str = "main") -> list[tuple[str, int, int]]:
@@ -72,7 +78,7 @@ def test_files_that_no_manifest_names_change_nothing(deployment: Deployment) -> 
     deployment.write(f"{prefix}/panes-0.parquet", "panes", [pane("ann", 1, 999)], 1)
     deployment.store.write(f"{prefix}/panes-1.parquet", b"half a file")
     assert read(deployment.pipeline, deployment.root, "panes", "main").equals(before)
-    assert len(files(deployment.pipeline, deployment.root, "current", "main")) == 1
+    assert len(files(deployment, "current", "main")) == 1
 
 
 def test_readers_see_published_unless_they_ask_for_main(deployment: Deployment) -> None:
@@ -91,7 +97,7 @@ def test_a_branch_without_snapshots_gives_an_empty_table_with_the_right_columns(
     rows = read(deployment.pipeline, deployment.root, name, "published")
     assert rows.num_rows == 0
     assert rows.schema == schema(deployment.pipeline, name)
-    assert files(deployment.pipeline, deployment.root, name, "published") == []
+    assert files(deployment, name, "published") == []
 
 
 def test_late_and_rejected_rows_are_read_from_their_logs(deployment: Deployment) -> None:
@@ -125,10 +131,10 @@ def test_a_log_longer_than_a_manifest_holds_is_read_whole(deployment: Deployment
 
 def test_unknown_branches_and_views_are_clear_errors(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", 1, 2)])
-    with pytest.raises(UnknownBranchError, match=r"no branch or tag 'mian'; there are main"):
+    with pytest.raises(UnknownBranchError, match=r"no branch, tag or snapshot 'mian'; its branches and tags are main,"):
         read(deployment.pipeline, deployment.root, "current", "mian")
     with pytest.raises(QueryError, match="there are current, panes, late, rejected"):
-        view("state")
+        viewed(deployment.pipeline, deployment.root, "state", "main", tell=print)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "deleted"])
@@ -175,51 +181,47 @@ def test_a_damaged_file_of_the_first_epoch_leaves_the_beginning(deployment: Depl
         read(deployment.pipeline, deployment.root, "current", "main")
 
 
-def test_query_filters_orders_and_limits(deployment: Deployment) -> None:
+def test_rows_are_filtered_ordered_and_limited(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", n, n) for n in range(6)])
-    rows = read(deployment.pipeline, deployment.root, "current", "main")
-    assert query(rows, "clicks > 1", "clicks desc", 2)["clicks"].to_pylist() == [5, 4]
-    assert query(rows).equals(rows)
+    view = viewed(deployment.pipeline, deployment.root, "current", "main", where="clicks > 1", tell=print)
+    first, number = view.first(2, order="clicks desc")
+    assert (first["clicks"].to_pylist(), number) == ([5, 4], 4)
+    assert [row for batch in view.batches(limit=3) for row in batch["clicks"].to_pylist()] == [2, 3, 4]
 
 
 @pytest.mark.parametrize(
-    "where", ["clikcs > 1", "clicks >", "1; drop table rows", "exists (from read_text('/etc/hosts'))"]
+    "where",
+    ["clikcs > 1", "clicks >", "1; drop table rows", "true) union (select 1", "exists (from read_text('/etc/hosts'))"],
 )
-def test_a_query_that_does_not_fit_is_a_clear_error(deployment: Deployment, where: str) -> None:
+def test_a_condition_that_does_not_fit_is_a_clear_error(deployment: Deployment, where: str) -> None:
     deployment.commit(panes=[pane("ann", 1, 2)])
     with pytest.raises(QueryError, match="the columns are user, clicks, amount, window_start"):
-        query(read(deployment.pipeline, deployment.root, "current", "main"), where)
+        viewed(deployment.pipeline, deployment.root, "current", "main", where=where, tell=print)
 
 
-def test_the_documented_way_with_duckdb_alone(tmp_path: Path) -> None:
-    deployment = Deployment(tmp_path)
-    deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
-    deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
-    named = files(deployment.pipeline, deployment.root, "current", "main")
-    assert all(Path(name).is_file() for name in named)
-    with duckdb.connect() as connection:
-        connection.execute("set TimeZone = 'UTC'")
-        connection.execute("create view rows as from read_parquet($files)".replace("$files", repr(named)))
-        folded: pa.Table = connection.sql(CURRENT.format(identity='"user", window_start, window_end')).to_arrow_table()
-    assert sorted(zip(folded["user"].to_pylist(), folded["clicks"].to_pylist(), strict=True)) == [
-        ("ann", 3),
-        ("bob", 5),
-    ]
+def test_an_order_or_a_value_that_does_not_fit_is_a_clear_error(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    view = viewed(deployment.pipeline, deployment.root, "current", "main", where="user::int > 1", tell=print)
+    for broken in (view.to_arrow, view.count):
+        with pytest.raises(QueryError, match="the columns are user, clicks"):
+            broken()
+    with pytest.raises(QueryError, match="clikcs"):
+        view.first(1, order="clikcs desc")
 
 
 def test_files_of_an_object_store_are_uris(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, "memory://uris")
     deployment.commit(panes=[pane("ann", 1, 2)])
-    (uri,) = files(deployment.pipeline, deployment.root, "panes", "main")
+    (uri,) = files(deployment, "panes", "main")
     assert uri.startswith("memory://uris/clicks/data/00000000-")
     assert uri.endswith("/panes-0.parquet")
 
 
 CHANGES: dict[str, Callable[[Pipeline], dict[str, Any]]] = {
-    "an aggregate more": lambda p: {"what": {**p.what, "most": max_of(col("amount"))}},
+    "an aggregate more": lambda p: {"what": {**p.what, "most": col("amount").max()}},
     "an aggregate less": lambda p: {"what": {"clicks": count_()}},
-    "another type": lambda p: {"what": {**p.what, "clicks": mean_of(col("amount"))}},
-    "another meaning": lambda p: {"what": {**p.what, "amount": max_of(col("amount"))}},
+    "another type": lambda p: {"what": {**p.what, "clicks": col("amount").mean()}},
+    "another meaning": lambda p: {"what": {**p.what, "amount": col("amount").max()}},
     "a key more": lambda p: {"key": {**p.key, "amount_key": col("amount")}},
     "another key": lambda p: {"key": {"who": col("user")}},
 }
@@ -229,27 +231,28 @@ CHANGES: dict[str, Callable[[Pipeline], dict[str, Any]]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", View)
 def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
-    deployment: Deployment, change: str, name: View, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, change: str, name: View
 ) -> None:
     late = {"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}
     rejected = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
     deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
-    before = read(deployment.pipeline, deployment.root, name, "main")
-    assert before.num_rows
-    assert not caplog.messages
-    changed = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
-    assert read(changed, deployment.root, name, "main").equals(before)
-    assert deployment.head is not None
-    (told,) = caplog.messages
-    assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in told
     heard: list[str] = []
-    assert files(changed, deployment.root, name, "main", tell=heard.append)
-    assert heard == [told]
+
+    def rows(pipeline: Pipeline) -> pa.Table:
+        return viewed(pipeline, deployment.root, name, "main", tell=heard.append).to_arrow()
+
+    before = rows(deployment.pipeline)
+    assert before.num_rows
+    assert not heard
+    assert rows(replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))).equals(before)
+    assert deployment.head is not None
+    (told,) = heard
+    assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in told
 
 
 def test_an_empty_view_has_the_columns_of_its_snapshot(deployment: Deployment) -> None:
     deployment.commit(panes=[])
-    changed = replace(deployment.pipeline, what={"most": max_of(col("amount"))})
+    changed = replace(deployment.pipeline, what={"most": col("amount").max()})
     rows = read(changed, deployment.root, "current", "main")
     assert (rows.num_rows, rows.schema) == (0, schema(deployment.pipeline, "current"))

@@ -10,7 +10,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class SizeError(FixConfigError):
-    """A setting that should be a size and is none."""
+    """A setting that should be a size and is not one."""
 
     code = "config.size"
 

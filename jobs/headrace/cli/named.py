@@ -1,0 +1,49 @@
+"""What the words of a command line name: a root, a pipeline's catalog, a snapshot."""
+
+from headrace.errors import FixConfigError
+from headrace.pipeline.registry import registered_files, resolve
+from headrace.read.branches import UnknownBranchError
+from headrace.read.roots import check_root
+from headrace_snapshots.catalog import MAIN, PUBLISHED, TAGS, Catalog, Head
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import ObjectNotFoundError, open_store
+
+
+def existing(root: str) -> str:
+    """``root``. Raises MissingRootError if there is none: what is not there is not a pipeline without results."""
+    check_root(open_store(root))
+    return root
+
+
+def catalog_of(pipeline: str, root: str) -> Catalog:
+    """The catalog of a pipeline under a root that exists. Raises MissingRootError, UnknownPipelineError."""
+    return Catalog(open_store(existing(root)), resolve(pipeline).name)
+
+
+def snapshot_id(head: Head, snapshot: str) -> str:
+    """What the branch or tag of that name points to, else ``snapshot`` itself.
+
+    Raises UnknownBranchError for a branch that has no snapshot yet.
+    """
+    found = head.refs.get(snapshot) or head.refs.get(f"{TAGS}{snapshot}")
+    if found is None and snapshot in {MAIN, PUBLISHED, *head.generations}:
+        raise UnknownBranchError(f"{snapshot} has no snapshot yet")
+    return found or snapshot
+
+
+def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
+    """The manifest of a snapshot of ``pipeline``, or by its id of whichever registered pipeline has it."""
+    if pipeline is not None:
+        catalog = catalog_of(pipeline, root)
+        return catalog.manifest(snapshot_id(catalog.head(), snapshot))
+    store = open_store(existing(root))
+    for name in registered_files().pipelines:
+        try:
+            store.stat(f"{name}/manifests/{snapshot}.json")
+        except ObjectNotFoundError:
+            continue
+        return Catalog(store, name).manifest(snapshot)
+    raise FixConfigError(
+        f"no registered pipeline has a snapshot {snapshot!r} under {root}; `headrace log PIPELINE` lists ids, "
+        "--pipeline names a pipeline that is not registered"
+    )

@@ -1,0 +1,187 @@
+"""The commands that process: run, backfill, recover, replay-late."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from headrace.cli.app import (
+    Branch,
+    BytesPerEpoch,
+    ExecutorOption,
+    FilesPerEpoch,
+    Output,
+    PipelineArgument,
+    Root,
+    SnapshotArgument,
+    command,
+)
+from headrace.cli.completion import complete_branch
+from headrace.cli.output import Format, notice, print_fields, print_json
+from headrace.runs.options import MAIN, PUBLISHED, Mode
+
+
+@command("headrace run delays.py --root file:///tmp/hr --executor local")
+def run(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Stop after this many epochs.")] = None,
+    files_per_epoch: FilesPerEpoch = None,
+    bytes_per_epoch: BytesPerEpoch = None,
+    executor: ExecutorOption = None,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="batch: all input in one epoch, to the end. replay: recorded epochs again, or a clock of its own."
+        ),
+    ] = Mode.MICRO_BATCH,
+    branch: Annotated[
+        str,
+        typer.Option(
+            help="The branch to run on; a replay fills an empty one, or continues its own.",
+            autocompletion=complete_branch,
+        ),
+    ] = MAIN,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            help="replay: the branch or tag whose epochs run again; main unless --clock is given.",
+            autocompletion=complete_branch,
+        ),
+    ] = None,
+    clock: Annotated[
+        str | None, typer.Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")
+    ] = None,
+    clock_step: Annotated[str | None, typer.Option(help="replay: time from epoch to epoch, like 5m.")] = None,
+    signal: Annotated[
+        list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
+    ] = None,
+    publish: Annotated[
+        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make a root that does not exist, even if there is no input.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse to go on if code of your own has changed since the last snapshot.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
+    from headrace.cli.run import new_run_id, run_action
+    from headrace.runs.options import RunOptions, parse_clock, parse_signal
+
+    options = RunOptions(
+        new_run_id(),
+        max_epochs=max_epochs,
+        files_per_epoch=files_per_epoch,
+        bytes_per_epoch=bytes_per_epoch,
+        mode=mode,
+        executor=executor,
+        branch=branch,
+        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
+        signals=tuple(map(parse_signal, signal or ())),
+        of=of,
+        clock=parse_clock(clock, clock_step),
+        strict=strict,
+        create=create,
+    )
+    run_action("process", pipeline, root, options, output)
+
+
+@command("headrace backfill delays.py --root file:///tmp/hr --executor local")
+def backfill(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            help="The branch to fill, by default a new one; a backfill that was stopped goes on with its branch.",
+            autocompletion=complete_branch,
+            show_default=False,
+        ),
+    ] = None,
+    files_per_epoch: FilesPerEpoch = None,
+    bytes_per_epoch: BytesPerEpoch = None,
+    executor: ExecutorOption = None,
+    cut_over: Annotated[
+        bool,
+        typer.Option("--cut-over/--no-cut-over", help="Make the branch main and published when its audit succeeds."),
+    ] = True,
+    output: Output = Format.TEXT,
+) -> None:
+    """Replay all input into a branch with the pipeline as it is now, audit it, and make it main and published.
+
+    Main and its readers go on undisturbed until then. With --no-cut-over the branch stays beside them, to be looked at;
+    the same command with --branch goes on with it, and cuts over.
+    """
+    from headrace.cli.run import new_run_id, run_backfill
+    from headrace.runs.options import RunOptions
+
+    options = RunOptions(
+        new_run_id(),
+        branch=MAIN if branch is None else branch,
+        files_per_epoch=files_per_epoch,
+        bytes_per_epoch=bytes_per_epoch,
+        executor=executor,
+    )
+    run_backfill(pipeline, root, options, output, cuts_over=cut_over)
+
+
+@command("headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local")
+def recover(
+    pipeline: PipelineArgument,
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    executor: ExecutorOption = None,
+    publish: Annotated[bool, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
+    output: Output = Format.TEXT,
+) -> None:
+    """Move main back to a snapshot, read everything after it again, audit it, publish it.
+
+    If what readers see is newer than the snapshot, it moves back too, until the new results are published.
+    """
+    from headrace.cli.named import catalog_of, snapshot_id
+    from headrace.cli.run import new_run_id, run_action
+    from headrace.runs.options import RunOptions
+
+    to = snapshot_id(catalog_of(pipeline, root).head(), snapshot)
+    options = RunOptions(new_run_id(), snapshot=to, executor=executor, publish=publish)
+    run_action("recover", pipeline, root, options, output)
+
+
+@command("headrace replay-late delays.py --root file:///tmp/hr")
+def replay_late(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.",
+            show_default=False,
+        ),
+    ] = None,
+    branch: Branch = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Land the records that came too late once more, as files of the source's format; each only once."""
+    from headrace.cli.named import existing
+    from headrace.pipeline.registry import resolve
+    from headrace.runs.late import land_late
+
+    landed = land_late(resolve(pipeline), existing(root), to=to, branch=branch)
+    if output is Format.JSON:
+        print_json(asdict(landed))
+        return
+    print_fields(asdict(landed), f"late records of {branch}")
+    if landed.is_own:
+        notice(
+            "The next run reads them, and under the same watermark they are late again. The files that they came from "
+            "lie here too: whoever reads from the beginning (a backfill, a batch) finds them twice"
+        )
+    elif to is None:
+        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")

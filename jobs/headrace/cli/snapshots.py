@@ -1,0 +1,181 @@
+"""The commands over the catalog: log, show, rollback, release, tag, drop."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
+from headrace.cli.completion import complete_branch, complete_snapshot
+from headrace.cli.output import Format, notice, print_fields, print_json, print_table
+from headrace.runs.options import MAIN
+
+if TYPE_CHECKING:
+    from headrace_snapshots.catalog import Head, LostEntry
+    from headrace_snapshots.format.entry import Entry
+
+BEGINNING = "beginning"
+TAGS = "tags/"
+
+
+@command("headrace log delays.py --root file:///tmp/hr --limit 5")
+def log(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    limit: Annotated[int, typer.Option(min=1, help="Entries to print.")] = 20,
+    before: Annotated[int | None, typer.Option(min=0, help="Only entries with a lower number.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the catalog log, newest entry first: commits, publishes, rollbacks."""
+    from headrace.cli.named import catalog_of
+
+    entries = list(islice(catalog_of(pipeline, root).history(before), limit))
+    if output is Format.JSON:
+        print_json([entry.to_json() for entry in entries])
+        return
+    print_table(["entry", "at", "kind", "moves", "message"], map(_log_row, entries))
+
+
+@command("headrace show main --pipeline delays.py --root file:///tmp/hr")
+def show(
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    pipeline: Annotated[
+        str | None, typer.Option(help="The snapshot's pipeline; by default registered ones are searched.")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print a snapshot: clocks, counts, tables, timings, storage requests. With --pipeline also a branch or a tag."""
+    from headrace.cli.named import manifest_named
+    from headrace.read.progress import StoredProgress
+
+    manifest = manifest_named(snapshot, root, pipeline)
+    if output is Format.JSON:
+        print_json(manifest.to_json())
+        return
+    own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
+    clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
+    if holder := StoredProgress.of(manifest).held_back_by:
+        clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
+    print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
+    stored = [
+        (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
+    ]
+    stored += [(name, "files", log.files, log.rows) for name, log in manifest.logs.items()]
+    print_table(["table", "", "number", "rows"], stored, "tables")
+    print_fields(manifest.counts, "counts of this epoch")
+    print_fields({**manifest.timings, **{f"{kind} requests": n for kind, n in manifest.requests.items()}}, "costs")
+
+
+@command("headrace rollback delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'")
+def rollback(
+    pipeline: PipelineArgument,
+    snapshot: Annotated[
+        str,
+        typer.Argument(
+            metavar="SNAPSHOT",
+            help=f"An id, a tag, or {BEGINNING!r}.",
+            show_default=False,
+            autocompletion=complete_snapshot,
+        ),
+    ],
+    *,
+    root: Root,
+    branch: Annotated[str, typer.Option(help="The branch to move back.", autocompletion=complete_branch)] = MAIN,
+    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "rolled back by hand",
+    output: Output = Format.TEXT,
+) -> None:
+    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
+    from headrace.cli.named import catalog_of, snapshot_id
+
+    catalog = catalog_of(pipeline, root)
+    to = None if snapshot == BEGINNING else snapshot_id(catalog.known_head(), snapshot)
+    _print_entry(catalog.rollback(branch, to, message), output)
+
+
+@command("headrace release delays.py main --root file:///tmp/hr --message 'checked by hand: the strike of May'")
+def release(
+    pipeline: PipelineArgument,
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    message: Annotated[str, typer.Option(help="Who decided it, and why; kept in the log.", show_default=False)],
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
+    from headrace.cli.named import catalog_of, snapshot_id
+    from headrace.pipeline.schedules import dag_id
+
+    catalog = catalog_of(pipeline, root)
+    _print_entry(catalog.release(snapshot_id(catalog.head(), snapshot), message), output)
+    notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
+
+
+@command("headrace tag delays.py before-the-change --root file:///tmp/hr")
+def tag(
+    pipeline: PipelineArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new tag.", show_default=False)],
+    snapshot: Annotated[
+        str,
+        typer.Argument(
+            metavar="[SNAPSHOT]", help="A snapshot's id, a branch or a tag.", autocompletion=complete_snapshot
+        ),
+    ] = MAIN,
+    *,
+    root: Root,
+    output: Output = Format.TEXT,
+) -> None:
+    """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
+    from headrace.cli.named import catalog_of, snapshot_id
+
+    catalog = catalog_of(pipeline, root)
+    _print_entry(catalog.tag(name, snapshot_id(catalog.head(), snapshot)), output)
+
+
+@command("headrace drop delays.py before-the-change --root file:///tmp/hr")
+def drop(
+    pipeline: PipelineArgument,
+    name: RefArgument,
+    *,
+    root: Root,
+    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
+    from headrace.cli.named import catalog_of
+
+    catalog = catalog_of(pipeline, root)
+    entry = catalog.drop(_ref(catalog.head(), name), message)
+    _print_entry(entry, output)
+    if output is Format.TEXT:
+        standing = {**dict.fromkeys(entry.generations), **entry.refs}
+        print_table(["branch or tag", "snapshot"], sorted(standing.items()), "what still stands")
+
+
+def _ref(head: "Head", name: str) -> str:
+    """The ref that ``name`` means: the branch of that name, else the tag."""
+    is_branch = name in head.refs or name in head.generations
+    return f"{TAGS}{name}" if not is_branch and f"{TAGS}{name}" in head.refs else name
+
+
+def _moves(entry: "Entry") -> str:
+    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in entry.moves.items())
+
+
+def _log_row(entry: "Entry | LostEntry") -> tuple[int, str, str, str, str]:
+    from headrace_snapshots.catalog import LostEntry
+
+    if isinstance(entry, LostEntry):
+        return entry.number, "", "lost", "", entry.problem
+    return entry.number, entry.at, entry.kind.value, _moves(entry), entry.message
+
+
+def _print_entry(entry: "Entry", output: Format) -> None:
+    if output is Format.JSON:
+        print_json(entry.to_json())
+    else:
+        print_fields(
+            {"entry": entry.number, "kind": entry.kind.value, "moves": _moves(entry), "message": entry.message}
+        )

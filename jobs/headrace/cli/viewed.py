@@ -1,0 +1,34 @@
+"""A view as the words of a command line name it, of a pipeline whose definition is at hand."""
+
+from collections.abc import Callable
+
+from headrace.pipeline.graph import Pipeline
+from headrace.read.changes import changed_since
+from headrace.read.columns import View, ViewColumns
+from headrace.read.conditions import QueryError
+from headrace.read.deployment import PipelineReader
+from headrace.read.lazy import LazyView
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+
+def viewed(
+    pipeline: Pipeline,
+    root: str,
+    view: str,
+    branch: str,
+    *,
+    where: str | None = None,
+    tell: Callable[[str], None],
+) -> LazyView:
+    """The ``view`` of ``pipeline`` at ``branch``, with the definition's columns while there is no snapshot.
+
+    ``tell`` hears if the definition is not the one that made the snapshot. Raises QueryError, UnknownBranchError.
+    """
+    if view not in list(View):
+        raise QueryError(f"there is no view {view!r}; there are {', '.join(View)}")
+    reader = PipelineReader(Catalog(open_store(root), pipeline.name), ViewColumns.of(pipeline))
+    found = reader.view(View(view), at=branch, where=where)
+    if found.manifest is not None and (changed := changed_since(pipeline, found.manifest)):
+        tell(f"{changed}. The backfill DAG makes them anew from all input")
+    return found

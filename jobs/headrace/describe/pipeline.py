@@ -1,0 +1,160 @@
+"""A pipeline in words: its inputs, and of each aggregation what, where, when and how."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.describe.triggers import aggregate, panes
+from headrace.describe.windows import life, windows
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
+from headrace.model.expr import Expr, render
+from headrace.model.time import render_duration
+from headrace.model.triggers import AfterProcessingTime
+from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
+from headrace.model.windows import GlobalWindows
+from headrace.pipeline.graph import Pipeline, Stage
+from headrace.pipeline.inputs import EventTime, Input
+from headrace.pipeline.trigger_checks import nodes
+
+_HOW = {
+    Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
+    Accumulation.ACCUMULATING: "accumulating: a pane holds everything so far",
+    Accumulation.RETRACTING: "retracting: a pane holds everything so far, and the one before it is withdrawn",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a description: a heading, and lines below it."""
+
+    heading: str
+    lines: Sequence[str]
+
+
+def describe(pipeline: Pipeline) -> list[Part]:
+    """What ``pipeline`` means, from its inputs to its panes."""
+    parts = [Part(f"input {each.name}", [*_input(each)]) for each in pipeline.inputs]
+    if pipeline.deduplicate is not None:
+        horizon = render_duration(pipeline.deduplicate.horizon)
+        what = f"by {render(pipeline.deduplicate.id)}; an id is remembered for {horizon} of event time"
+        parts.append(Part("duplicates", [what]))
+    several = len(pipeline.stages) > 1
+    for number, stage in enumerate(pipeline.stages, start=1):
+        where = f" of aggregation {number}" if several else ""
+        parts += [Part(f"{part.heading}{where}", part.lines) for part in _stage(pipeline, stage, number)]
+    return parts
+
+
+def notes(pipeline: Pipeline) -> Iterator[str]:
+    """What is allowed, and may still not be what was meant."""
+    for stage in pipeline.stages:
+        if stage.aggregation.how.allowed_lateness is None and not isinstance(stage.aggregation.where, GlobalWindows):
+            yield "windows never expire (allowed_lateness None): their state grows with time"
+        if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
+            yield "a trigger waits for the clock, and without a schedule= nothing looks at it between runs by hand"
+    for each in pipeline.inputs:
+        if (each.event_time.split is not None or pipeline.also) and _idle(each.event_time) is None:
+            yield f"input {each.name} has no idle=: a split or input that falls silent holds the watermark back"
+
+
+def graph(pipeline: Pipeline) -> list[str]:
+    """The pipeline as a column of steps, from its inputs to what readers see."""
+    steps = [[f"{each.name}: {each.source.path} ({each.source.format})" for each in pipeline.inputs]]
+    first = pipeline.stages[0].aggregation
+    if first.filter is not None:
+        steps.append([f"filter {render(first.filter)}"])
+    if pipeline.deduplicate is not None:
+        steps.append([f"one of each {render(pipeline.deduplicate.id)}"])
+    for number, stage in enumerate(pipeline.stages):
+        made = stage.aggregation
+        if number and made.transform is not None:
+            steps.append([f"Spark code {made.transform.name}"])
+        if number and made.filter is not None:
+            steps.append([f"filter {render(made.filter)}"])
+        keys = ", ".join(made.key) or "window alone"
+        steps.append([f"{', '.join(made.what)} per {keys}: {windows(made.where).partition(';')[0]}"])
+    steps.append(["panes, current   (beside them: late, rejected)"])
+    lines: list[str] = []
+    for step in steps:
+        lines += [*(["  │", "  ▼"] if lines else []), *step]
+    return lines
+
+
+def _input(each: Input) -> Iterator[str]:
+    source, event_time = each.source, each.event_time
+    yield f"{source.format} files under {source.path}, read in the order of their names"
+    yield f"columns: {', '.join(f'{name} {kind}' for name, kind in source.schema.items())}"
+    if source.transform is not None:
+        yield f"through Spark code {source.transform.name}, to {_columns(source.transform.returns)}"
+    if each.columns:
+        yield f"as: {', '.join(f'{name} = {render(expr)}' for name, expr in each.columns.items())}"
+    if event_time.expr is None:
+        yield "event time: the time at which an epoch reads a record"
+    else:
+        yield f"event time: {render(event_time.expr)}"
+    yield f"watermark: {_watermark(event_time)}"
+    if event_time.split is not None:
+        yield f"splits: by {render(event_time.split)}; the slowest holds the watermark back"
+    if (idle := _idle(event_time)) is not None:
+        yield f"idle: what has been silent for {idle} does not hold it back"
+    if event_time.expr is not None and event_time.max_ahead is not None:
+        yield f"a record dated more than {render_duration(event_time.max_ahead)} ahead of the clock moves no watermark"
+    if source.max_rejected is not None:
+        yield f"an epoch with more than {source.max_rejected:,} dead letters fails"
+
+
+def _watermark(event_time: EventTime) -> str:
+    match event_time.watermark:
+        case Ingestion():
+            return "the clock itself; nothing is ever late"
+        case BoundedOutOfOrderness(bound=bound):
+            return f"{render_duration(bound)} behind the latest event time"
+        case Monotonic():
+            return "the latest event time"
+        case Punctuated(asserted=asserted):
+            return f"as records assert it by {render(asserted)}"
+    return f"by a strategy of your own: {event_time.watermark!r}"
+
+
+def _idle(event_time: EventTime) -> str | None:
+    strategy = event_time.watermark
+    timeout = strategy.idle_timeout if isinstance(strategy, SplitStrategy) else None
+    return None if timeout is None else render_duration(timeout)
+
+
+def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Part]:
+    made = stage.aggregation
+    what = [f"{name} = {aggregate(each)}" for name, each in made.what.items()]
+    if made.filter is not None:
+        what.append(f"of what passes {render(made.filter)}")
+    yield Part("what", [*what, f"per {_keys(made.key)}"])
+    watermarks = [each.event_time.watermark for each in pipeline.inputs] if number == 1 else []
+    yield Part("where", [windows(made.where), *life(made.where, made.how, watermarks)])
+    yield Part("when", panes(stage.when))
+    yield Part("how", [*_how(made.how)])
+
+
+def _keys(key: Mapping[str, Expr]) -> str:
+    named = [name if render(expr) == name else f"{name} = {render(expr)}" for name, expr in key.items()]
+    return ", ".join(named) or "window alone: there is no key"
+
+
+def _how(how: How) -> Iterator[str]:
+    yield _HOW[how.accumulation]
+    if how.allowed_lateness is None:
+        yield "allowed lateness: without end"
+    else:
+        yield f"allowed lateness: {render_duration(how.allowed_lateness)}"
+    if how.keep_last is not None:
+        yield f"a window keeps its last {how.keep_last:,} elements"
+    if how.on_time is Firing.IF_NON_EMPTY:
+        yield "the pane on time is left out if nothing came since the one before it"
+    if how.closing is Firing.ALWAYS:
+        yield "a window gives a last pane when it expires, even if nothing came since the one before it"
+    if how.timestamp is not TimestampCombiner.END_OF_WINDOW:
+        yield f"a pane is dated by its {'first' if how.timestamp is TimestampCombiner.EARLIEST else 'last'} element"
+    if how.elide_unchanged:
+        yield "a pane that would change nothing is left out"
+
+
+def _columns(schema: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in schema.items())

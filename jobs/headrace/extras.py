@@ -1,0 +1,54 @@
+"""What is installed only for those who ask for it: the extras of the package, and the error where one is missing."""
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Final, Literal
+
+from headrace.errors import FixConfigError, NotInstalledError
+
+Extra = Literal["spark", "airflow", "quality", "s3", "plots"]
+
+EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
+    "spark": ("pyspark", "pandas"),
+    "airflow": ("airflow", "airflow.providers.apache.spark", "httpx"),
+    "quality": ("great_expectations", "pandas"),
+    "s3": ("minio", "certifi", "urllib3"),
+    "plots": ("matplotlib",),
+}
+"""The modules that each extra brings for Headrace's own use."""
+
+
+class PysparkClientError(FixConfigError):
+    """``pyspark-client`` was installed over the files of ``pyspark``: what runs is neither."""
+
+    code = "config.pyspark_client"
+
+
+def require(extra: Extra, what: str, instead: str = "") -> None:
+    """Raise NotInstalledError unless ``extra`` is installed, which ``what`` needs; ``instead``: what does without."""
+    if missing := [module for module in EXTRAS[extra] if not _is_there(module)]:
+        are = "which is not installed" if len(missing) == 1 else "which are not installed"
+        hint = f"; or {instead}" if instead else ""
+        raise NotInstalledError(f"{what} needs {' and '.join(missing)}, {are}: pip install 'headrace[{extra}]'{hint}")
+    if extra == "spark" and (spark := _has("pyspark")) and (client := _has("pyspark-client")):
+        raise PysparkClientError(
+            f"pyspark-client {client} is installed over the files of pyspark (Airflow's Spark provider asks for it): "
+            "pip uninstall -y pyspark-client && pip install --force-reinstall --no-deps "
+            f"pyspark=={spark}"
+        )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package
+        return False
+
+
+def _has(distribution: str) -> str | None:
+    """The installed version of ``distribution``."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

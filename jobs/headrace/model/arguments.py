@@ -1,0 +1,163 @@
+"""What users pass, in the form that the model keeps.
+
+Each method of ``Arguments`` gives the value back, or raises one PipelineError that names the argument, shows what was
+given, and says what to write instead.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headrace.errors import PipelineError
+from headrace.model.time import LONGEST, Duration, parse_duration
+from headrace.model.time import duration as of_timedelta
+
+Length = timedelta | str | Duration
+"""How users write a length of time: a timedelta, or text such as "1h" or "4h 30m"."""
+
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=StrEnum)
+
+_LARGEST = 2**63 - 1
+_WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of ``owner``, the class or function whose name the user wrote."""
+
+    owner: str
+
+    def wrong(self, name: str, value: object, why: str) -> PipelineError:
+        """The error for argument ``name``; ``why`` says what is wrong with it, and what to write."""
+        return PipelineError(f"{self.owner}({name}={shown(value)}): {why}")
+
+    def duration(self, name: str, value: object, *, least: int | None = 0, is_capped: bool = False) -> Duration:
+        """A length of time of at least ``least`` granules, or of either sign (None). One that is longer than the
+        longest is refused, or is that one if it ``is_capped``: past the end of time all are alike.
+        """
+        found = self._duration(name, value)
+        if is_capped:
+            found = Duration(min(found, LONGEST))
+        if abs(found) > LONGEST:
+            raise self.wrong(name, value, "it is longer than 70,000 years")
+        if least is not None and found < least:
+            wanted = "it must not be negative" if least == 0 else "it must be longer than zero"
+            raise self.wrong(name, value, f"{wanted}; {_HOW_LONG}")
+        return found
+
+    def _duration(self, name: str, value: object) -> Duration:
+        if isinstance(value, Duration):
+            return value
+        if isinstance(value, timedelta):
+            return of_timedelta(value)
+        if isinstance(value, str):
+            try:
+                return parse_duration(value)
+            except ValueError as error:
+                raise self.wrong(name, value, f"{error}; {_HOW_LONG}") from None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise self.wrong(name, value, f"a bare number has no unit; {_HOW_LONG}")
+        raise self.wrong(name, value, f"not a length of time; {_HOW_LONG}")
+
+    def whole(self, name: str, value: object, *, least: int) -> int:
+        """A whole number from ``least`` on."""
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+            size = "" if not isinstance(value, int) or isinstance(value, bool) or value < least else " below 2^63"
+            raise self.wrong(name, value, f"write a whole number of at least {least}{size}")
+        return int(value)
+
+    def number(self, name: str, value: object, *, above: float | None = None, least: float = 0, most: float) -> float:
+        """A number above ``above``, or from ``least`` on, up to ``most``."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (
+            not isinstance(value, int | float)
+            or not is_number
+            or math.isnan(value)
+            or not least <= value <= most
+            or (above is not None and value <= above)
+        ):
+            low = f"from {least}" if above is None else f"above {above}"
+            raise self.wrong(name, value, f"write a number {low} to {most}")
+        return value
+
+    def flag(self, name: str, value: object) -> bool:
+        """True or False."""
+        if not isinstance(value, bool):
+            raise self.wrong(name, value, "write True or False")
+        return value
+
+    def text(self, name: str, value: object, such_as: str) -> str:
+        """Text that is not empty."""
+        if not isinstance(value, str) or not value:
+            raise self.wrong(name, value, f"write text such as {such_as!r}")
+        return str(value)
+
+    def zone(self, name: str, value: object) -> str:
+        """The name of a time zone."""
+        text = self.text(name, value, "Europe/Berlin")
+        if text == "UTC":  # which some machines without a database of zones lack
+            return text
+        try:
+            return ZoneInfo(text).key
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            why = "there is no such time zone; write one such as 'Europe/Berlin'"
+            raise self.wrong(name, value, why) from None
+
+    def choice(self, name: str, value: object, kind: type[_E]) -> _E:
+        """One of ``kind``, or its name in any case."""
+        if isinstance(value, kind):
+            return value
+        if isinstance(value, str):
+            for each in kind:
+                if value.lower() in (each.name.lower(), each.value.lower()):
+                    return each
+        possible = ", ".join(f'"{each.name.lower()}"' for each in kind)
+        raise self.wrong(name, value, f"write one of {possible}")
+
+    def instance(self, name: str, value: object, kind: type[_T], write: str) -> _T:
+        """A ``kind``; ``write`` says how one is written."""
+        if not isinstance(value, kind):
+            raise self.wrong(name, value, f"write {write}{_call(value, kind)}")
+        return value
+
+    def mapping(self, name: str, value: object, kind: type[_T], write: str, *, least: int = 1) -> dict[str, _T]:
+        """Names and a ``kind`` for each."""
+        if not isinstance(value, Mapping) or len(value) < least:
+            raise self.wrong(name, value, f"write {write}")
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise self.wrong(name, value, f"{shown(key)} is not a name; write {write}")
+            if not isinstance(each, kind):
+                raise self.wrong(f"{name}[{key!r}]", each, f"write {write}{_call(each, kind)}")
+        return dict(value)
+
+    def several(self, name: str, value: object, kind: type[_T], write: str) -> tuple[_T, ...]:
+        """Any number of ``kind``, in a list or a tuple."""
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+            raise self.wrong(name, value, f"write a list: [{write}]")
+        for number, each in enumerate(value):
+            if not isinstance(each, kind):
+                raise self.wrong(f"{name}[{number}]", each, f"write {write}{_call(each, kind)}")
+        return tuple(value)
+
+
+_HOW_LONG = 'write text such as "1h", "4h 30m" or "2d", or a timedelta'
+
+
+def _call(value: object, kind: type) -> str:
+    """A hint for a class where an instance of it is wanted."""
+    return f"; {value.__name__} needs its parentheses" if isinstance(value, type) and issubclass(value, kind) else ""
+
+
+def shown(value: object) -> str:
+    """``value`` as an error shows it: its repr, cut off where it is long."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a value of a user's own class may fail to show itself
+        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

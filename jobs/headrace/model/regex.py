@@ -1,0 +1,230 @@
+r"""Regular expressions of ``Expr.matches``: a subset that means the same to RE2 and to Python, in a form for each.
+
+Characters, ``.``, classes (``[a-z]``, ``[^a-z]``, ``\d \w \s \D \W \S`` of ASCII), groups, ``|``, ``* + ? {2,5}`` and
+their lazy forms, ``^ $ \b``. A pattern is read to ranges of code points, and both forms are written from these, so
+neither engine's own idea of a class or a newline counts: ``$`` is the end of the text alone, ``.`` is not a newline.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NoReturn
+
+_LAST = 0x10FFFF
+_MOST = 1000
+"""How often RE2 repeats something, and how many ranges of characters a pattern may come to with its repetitions."""
+_DEEPEST = 50
+
+Ranges = tuple[tuple[int, int], ...]
+_DIGITS: Ranges = ((0x30, 0x39),)
+_WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_SPACE: Ranges = ((0x09, 0x0D), (0x20, 0x20))
+_CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
+
+
+class RegexError(ValueError):
+    """What is wrong with a pattern, and what to write."""
+
+
+@dataclass(frozen=True)
+class Regex:
+    """A pattern as each engine is given it, and how many ranges of characters it comes to."""
+
+    python: str
+    re2: str
+    size: int = 1
+
+
+@lru_cache(maxsize=1024)
+def compile_regex(pattern: str) -> Regex:
+    """``pattern`` in both forms. Raises RegexError if it is not in the subset."""
+    reader = _Reader(pattern)
+    found = reader.alternatives()
+    if reader.position < len(pattern):
+        reader.fail("there is no group that ) closes", r"\)")
+    return found
+
+
+def _joined(parts: Iterable[Regex], between: str = "") -> Regex:
+    each = list(parts)
+    return Regex(
+        between.join(p.python for p in each), between.join(p.re2 for p in each), max(1, sum(p.size for p in each))
+    )
+
+
+def _grouped(inner: Regex, repeat: str = "", times: int = 1) -> Regex:
+    return Regex(f"(?:{inner.python}){repeat}", f"(?:{inner.re2}){repeat}", inner.size * times)
+
+
+def _of_class(ranges: Ranges) -> Regex:
+    def written(form: str) -> str:
+        return "".join(f"{form.format(low)}-{form.format(high)}" for low, high in ranges)
+
+    return Regex(f"[{written(chr(92) + 'U{:08x}')}]", f"[{written(chr(92) + 'x{{{:x}}}')}]", len(ranges))
+
+
+def _others(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """All characters but these."""
+    found, start = [], 0
+    for low, high in sorted(ranges):
+        if low > start:
+            found.append((start, low - 1))
+        start = max(start, high + 1)
+    return (*found, (start, _LAST)) if start <= _LAST else tuple(found)
+
+
+@dataclass
+class _Reader:
+    """Reads a pattern from its start."""
+
+    pattern: str
+    position: int = field(default=0, init=False)
+    depth: int = field(default=0, init=False)
+
+    def fail(self, why: str, write: str) -> NoReturn:
+        raise RegexError(f"{why} (at character {self.position}); write {write}")
+
+    def next(self) -> str:
+        """The next character, "" at the end."""
+        return self.pattern[self.position : self.position + 1]
+
+    def take(self, text: str) -> bool:
+        """Whether ``text`` comes next; then it is behind us."""
+        found = self.pattern.startswith(text, self.position)
+        self.position += len(text) if found else 0
+        return found
+
+    def alternatives(self) -> Regex:
+        found = [self.sequence()]
+        while self.take("|"):
+            found.append(self.sequence())
+        return found[0] if len(found) == 1 else _grouped(_joined(found, "|"))
+
+    def sequence(self) -> Regex:
+        found = _joined(self.parts())
+        if found.size > _MOST:
+            self.fail("the pattern is too large with all its repetitions", f"one of at most {_MOST} characters")
+        return found
+
+    def parts(self) -> Iterator[Regex]:
+        while self.next() not in ("", "|", ")"):
+            if (anchor := self.anchor()) is not None:
+                if self.next() in tuple("*+?{"):
+                    self.fail("a place in the text cannot be repeated", "it once")
+                yield anchor
+            else:
+                yield self.repeated(self.atom())
+
+    def anchor(self) -> Regex | None:
+        if self.take("^"):
+            return Regex("^", "^")
+        if self.take("$"):
+            return Regex(r"\Z", r"\z")
+        return Regex(r"\b", r"\b") if self.take(r"\b") else None
+
+    def atom(self) -> Regex:
+        if self.take("("):
+            return self.group()
+        if self.take("["):
+            return _of_class(self.members())
+        if self.take("."):
+            return _of_class(_others([(0x0A, 0x0A)]))
+        if self.next() in tuple("*+?"):
+            self.fail(f"there is nothing before {self.next()}", rf"\{self.next()} for the character")
+        if self.next() in tuple("{}]"):
+            self.fail(f"{self.next()} has nothing to close or to repeat", rf"\{self.next()} for the character")
+        return _of_class(self.escaped() if self.take("\\") else self.character())
+
+    def group(self) -> Regex:
+        if not self.take("?:") and self.next() == "?":
+            self.fail(
+                "groups that begin with (? are look-around, flags or names, which the executors do not share",
+                "(?:...), or .lower().matches(...) for either case",
+            )
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail("groups are nested too deep", f"at most {_DEEPEST} within each other")
+        inner = self.alternatives()
+        self.depth -= 1
+        if not self.take(")"):
+            self.fail("a group is not closed", r") at its end, or \( for the character")
+        return _grouped(inner)
+
+    def character(self) -> Ranges:
+        code = ord(self.next())
+        self.position += 1
+        return ((code, code),)
+
+    def escaped(self) -> Ranges:
+        r"""What a backslash, which is behind us, makes of the next character."""
+        letter = self.next()
+        if letter.lower() in _CLASSES and letter:
+            self.position += 1
+            return _CLASSES[letter] if letter in _CLASSES else _others(_CLASSES[letter.lower()])
+        if letter in _CONTROLS:
+            self.position += 1
+            return ((ord(_CONTROLS[letter]), ord(_CONTROLS[letter])),)
+        if not letter or letter.isalnum() or not letter.isascii():
+            what = "back-references and" if letter.isdigit() else "the escape"
+            self.fail(f"{what} \\{letter} cannot be used" if letter else "a backslash ends the pattern", r"\\ for a \ ")
+        return self.character()
+
+    def members(self) -> Ranges:
+        """The characters of a class, whose [ is behind us."""
+        negated = self.take("^")
+        found: list[tuple[int, int]] = []
+        while not self.take("]"):
+            low = self.member()
+            if self.next() == "-" and self.pattern[self.position + 1 : self.position + 2] != "]":
+                self.position += 1
+                high = self.member()
+                if len(low) > 1 or len(high) > 1 or low[0][0] != low[0][1] or high[0][0] != high[0][1]:
+                    self.fail("a range of a class is between two characters", r"\- for the character")
+                if low[0][0] > high[0][0]:
+                    self.fail("a range of a class goes backwards", "the lower character first")
+                found.append((low[0][0], high[0][0]))
+            else:
+                found.extend(low)
+        others = _others(found)
+        members = others if negated else _others(others)
+        if not members:
+            self.fail("a class has no character", r"at least one in it, and \] for the character")
+        return members
+
+    def member(self) -> Ranges:
+        if not self.next():
+            self.fail("a class is not closed", r"] at its end, or \[ for the character")
+        if self.next() == "[":
+            self.fail("[ inside a class is not shared by the executors", r"\[ for the character")
+        return self.escaped() if self.take("\\") else self.character()
+
+    def repeated(self, inner: Regex) -> Regex:
+        low_high = self.times()
+        if low_high is None:
+            return inner
+        low, high = low_high
+        self.take("?")  # lazy: whether there is a match does not depend on it
+        if self.next() in tuple("*+?{"):
+            self.fail("a repetition cannot be repeated", "a group, (?:a*)*")
+        if max(low, high or 0) > _MOST or (high is not None and low > high):
+            self.fail("the numbers of a repetition are from low to high", f"{{low,high}} up to {_MOST}")
+        repeat = f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
+        return _grouped(inner, repeat, low + 1 if high is None else max(high, 1))
+
+    def times(self) -> tuple[int, int | None] | None:
+        for sign, times in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self.take(sign):
+                return times
+        if not self.take("{"):
+            return None
+        low, comma, high = self.number(), self.take(","), self.number()
+        if low is None or not self.take("}"):
+            self.fail("a repetition is {2}, {2,} or {2,5}", r"one of these, or \{ for the character")
+        return low, high if comma else low
+
+    def number(self) -> int | None:
+        start = self.position
+        while self.next() and self.next() in "0123456789":
+            self.position += 1
+        return int(self.pattern[start : self.position][:9]) if self.position > start else None

@@ -1,0 +1,109 @@
+"""Which snapshot a reader means: by its id, by a branch or a tag, or by a time."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.errors import FixConfigError
+from headrace.read.branches import UnknownBranchError
+from headrace_snapshots.catalog import MAIN, PUBLISHED, TAGS, Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.manifest import Manifest
+
+At = str | datetime
+"""A branch, a tag, the id of a snapshot, an aware datetime, or such a time as ISO 8601 text."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d.*")
+_WRITTEN = "write it with its time zone, such as 2026-11-21T10:00:00Z"
+
+
+class AtError(FixConfigError):
+    """What ``at`` says is neither a name nor a time."""
+
+    code = "config.at"
+
+
+class NoSnapshotError(FixConfigError):
+    """There was nothing to read then."""
+
+    code = "config.no_snapshot"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A snapshot, None where the branch has none yet; ``ref``: the branch or tag that it was found by, if any."""
+
+    manifest: Manifest | None
+    ref: str | None = None
+
+
+def snapshot_at(catalog: Catalog, at: At | None = None) -> Found:
+    """The snapshot that ``at`` means; by default the one at ``published``.
+
+    A name is that of a branch or a tag (``tags/name`` or ``name``), else the id of a snapshot. A time means what
+    ``published`` pointed to then, by the log: what readers saw.
+    Raises AtError, UnknownBranchError, NoSnapshotError for a time at which nothing was published.
+    """
+    if isinstance(at, datetime):
+        return _published_at(catalog, at, at.isoformat())
+    if at is None:
+        at = PUBLISHED
+    if not isinstance(at, str) or not at:
+        raise AtError(
+            f"at={at!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; {_WRITTEN}"
+        )
+    head = catalog.head()
+    refs = head.refs
+    for ref in (at, f"{TAGS}{at}"):
+        if ref in refs:
+            return Found(catalog.manifest(refs[ref]), ref)
+    if at in {MAIN, PUBLISHED, *head.generations}:
+        return Found(None, at)
+    if _TIME.fullmatch(at):
+        return _published_at(catalog, _time(at), at)
+    try:
+        return Found(catalog.manifest(at))
+    except MissingSnapshotError:
+        there = ", ".join(sorted(refs)) or "none"
+        raise UnknownBranchError(
+            f"pipeline {catalog.pipeline} has no branch, tag or snapshot {at!r}; its branches and tags are {there}, "
+            f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_WRITTEN}"
+        ) from None
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise AtError(f"at={text!r} cannot be read as a time: {_WRITTEN}") from None
+
+
+def _published_at(catalog: Catalog, when: datetime, written: str) -> Found:
+    if when.tzinfo is None:
+        raise AtError(f"at={written} has no time zone, so it is not clear when that is: {_WRITTEN}")
+    entry = _entry_at(catalog, when)
+    snapshot = None if entry is None else entry.refs.get(PUBLISHED)
+    if snapshot is None:
+        raise NoSnapshotError(
+            f"pipeline {catalog.pipeline} had published nothing by {written}: "
+            f"`headrace log {catalog.pipeline}` says when it was published"
+        )
+    return Found(catalog.manifest(snapshot), PUBLISHED)
+
+
+def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
+    """The newest entry of the log that was written by ``when``: by bisection, as entries come one after another."""
+    head = catalog.head()
+    low, high = head.base, head.entry + 1
+    found: Entry | None = None
+    while low < high:
+        middle = (low + high) // 2
+        entry = next(catalog.entries(middle + 1), None)
+        if entry is None or entry.number < low:  # those from low to middle are lost
+            low = middle + 1
+        elif datetime.fromisoformat(entry.at) <= when:
+            found, low = entry, middle + 1
+        else:
+            high = entry.number
+    return found

@@ -1,0 +1,122 @@
+"""Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from headrace.distribute.views import fulfilling, scalar_columns
+from headrace.errors import FixConfigError, HeadraceError, PipelineError
+from headrace.model.arguments import shown
+from headrace.model.expr import DataType, Expr, columns_of, render
+from headrace.model.typing import type_of
+from headrace.read.database import quoted
+
+
+class QueryError(FixConfigError):
+    """A condition, an order, or columns that do not fit what is read."""
+
+    code = "config.query"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``where`` over columns: text is an SQL condition of DuckDB's; an expression keeps the rows for which it is TRUE.
+
+    An expression is evaluated as pipelines evaluate it, to the last bit.
+    """
+
+    where: str | Expr | None
+    columns: pa.Schema
+    _failures: list[HeadraceError] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise QueryError if ``where`` does not fit the columns."""
+        if self.where is None:
+            return
+        if isinstance(self.where, Expr):
+            self._check_expression(self.where)
+        elif not isinstance(self.where, str) or not self.where.strip():
+            raise QueryError(
+                f"where={self.where!r} is not a condition: write SQL such as 'flights > 30', or an expression such as "
+                'col("flights") > 30'
+            )
+        else:
+            with (
+                duckdb.connect(config={"enable_external_access": "false"}) as connection,
+                explained(self.columns.names, asked=f"where={shown(self.where)}"),
+            ):
+                of_nothing = connection.from_arrow(self.columns.empty_table())
+                self.applied(connection, of_nothing).to_arrow_table()
+
+    def applied(self, connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+        """Those of ``rows``, a relation of ``connection``, that fulfil the condition."""
+        if self.where is None:
+            return rows
+        if isinstance(self.where, str):
+            return rows.filter(self.where)
+        names = self.read_columns
+        kinds = dict(zip(rows.columns, rows.types, strict=True))
+        function = f"headrace_where_{id(self)}_{id(rows)}"
+        connection.create_function(
+            function,
+            self._called,
+            [kinds[name] for name in names],
+            "BOOLEAN",
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        return rows.filter(f"{function}({quoted(names)})")
+
+    @property
+    def read_columns(self) -> Sequence[str]:
+        """The columns that an expression reads; if it reads none, some column, which says how many rows there are."""
+        assert isinstance(self.where, Expr)
+        return sorted(columns_of(self.where)) or self.columns.names[:1]
+
+    def _called(self, *arguments: pa.ChunkedArray | pa.Array) -> pa.Array:
+        assert isinstance(self.where, Expr)
+        rows = dict(zip(self.read_columns, map(_whole, arguments), strict=True))
+        try:
+            return fulfilling(self.where, self.columns, rows, len(arguments[0]))
+        except HeadraceError as error:
+            self._failures.append(error)
+            raise
+
+    @contextmanager
+    def explained(self, order: str | None = None) -> Iterator[None]:
+        """Turn what DuckDB raises while it reads, in that ``order``, into a QueryError, or into what the expression
+        raised itself.
+        """
+        asked = {"where": self.where, "order": order}
+        text = ", ".join(f"{name}={shown(value)}" for name, value in asked.items() if value is not None)
+        with explained(self.columns.names, self._failures, asked=text):
+            yield
+
+    def _check_expression(self, where: Expr) -> None:
+        try:
+            kind = type_of(where, scalar_columns(self.columns))
+        except PipelineError as error:
+            raise QueryError(f"where={render(where)} does not fit: {error}") from error
+        if kind not in (DataType.BOOL, None):
+            raise QueryError(f"where={render(where)} gives {kind}, not a condition: compare it with something")
+
+
+@contextmanager
+def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, asked: str) -> Iterator[None]:
+    """Turn an error of DuckDB's about what was ``asked`` for into a QueryError that names the columns."""
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.IOException):
+        raise
+    except duckdb.Error as error:
+        if failures:
+            raise failures[-1] from None
+        raise QueryError(f"{asked}: {str(error).splitlines()[0]}; the columns are {', '.join(columns)}") from error
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,81 @@
+"""DuckDB as readers use it: what it may take of memory and of the disk, and what it may open."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from headrace.errors import FixConfigError
+from headrace.sizes import size_in
+
+MEMORY_VARIABLE = "HEADRACE_READ_MEMORY"
+DEFAULT_MEMORY = 2**30
+_BY_THREAD = 2**27
+
+
+class ReadResourcesError(FixConfigError):
+    """Neither memory nor the local disk had room for what was read."""
+
+    code = "config.read_resources"
+
+
+@contextmanager
+def database(folder: Path, files: Sequence[Path] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``."""
+    limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{limit}B",
+        "threads": str(max(1, min(os.cpu_count() or 1, limit // _BY_THREAD))),
+        "temp_directory": str(folder / "spilled"),
+        "preserve_insertion_order": "false",
+    }
+    with duckdb.connect(config=config) as connection, _resources(limit, folder):
+        in_utc(connection)
+        connection.execute(f"set allowed_paths = [{', '.join(literal(str(file)) for file in files)}]")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set enable_progress_bar = false")  # it would go to stdout where Python has no script
+        # joins keep the side that the statement names second: in read/folding the narrow one, whatever DuckDB guesses
+        connection.execute("set disabled_optimizers = 'build_side_probe_side'")
+        yield connection
+
+
+def in_utc(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """``connection``, which shows times in UTC from now on."""
+    connection.execute("set TimeZone = 'UTC'")
+    return connection
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    """A folder for what one reader keeps on the local disk."""
+    with TemporaryDirectory(prefix="headrace-read-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _resources(limit: int, folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        raise ReadResourcesError(
+            f"reading ran out of room: {str(error).splitlines()[0]}. It may take {limit:,} bytes of memory "
+            f"({MEMORY_VARIABLE} says so), and puts what is more under {folder.parent} (TMPDIR names another folder)"
+        ) from error
+
+
+def literal(text: str) -> str:
+    """``text`` as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names of columns, one after another, as SQL writes them."""
+    return ", ".join(map(identifier, names))
+
+
+def identifier(name: str) -> str:
+    """``name`` as SQL writes it where it names something."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,141 @@
+"""The results of all pipelines under a root, by name, without the files that define them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.model.arguments import Arguments
+from headrace.model.expr import Expr
+from headrace.pipeline.registry import UnknownPipelineError
+from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
+from headrace.read.columns import View, ViewColumns
+from headrace.read.lazy import LazyView
+from headrace.read.roots import check_root
+from headrace.read.sources import OutputFiles, SnapshotRows
+from headrace.sources.looking import children
+from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
+from headrace_snapshots.store import ObjectStore, open_store
+
+Where = str | Expr
+"""A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
+
+
+class UnknownResultsError(UnknownPipelineError, KeyError):
+    """No pipeline of that name has run under the root."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def open(root: str) -> "Deployment":  # noqa: A001 (read as hr.open)
+    """The results under ``root``: ``file:///folder`` or ``s3://bucket/prefix``.
+
+    Raises MissingRootError when there is no such root, FixConfigError for a URI that cannot be one.
+    """
+    store = open_store(Arguments("open").text("root", root, "file:///data/headrace"))
+    check_root(store)
+    return Deployment(store)
+
+
+class Deployment(Mapping[str, "PipelineReader"]):
+    """The pipelines that have run under a root, by name. What there is is looked up each time."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __getitem__(self, name: str) -> "PipelineReader":
+        """The results of pipeline ``name``. Raises UnknownResultsError."""
+        if name not in self:
+            there = ", ".join(self) or "none"
+            raise UnknownResultsError(f"no pipeline {name!r} has run under {self._store.uri}; there are {there}")
+        return PipelineReader(Catalog(self._store, name))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.isidentifier() and self._has_log(name)
+
+    def __iter__(self) -> Iterator[str]:
+        folders = (name.removesuffix("/") for name in children(self._store, "") if name.endswith("/"))
+        return (name for name in folders if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<{self._store.uri}: pipelines {', '.join(self) or 'none'}>"
+
+    def _has_log(self, name: str) -> bool:
+        return next(iter(self._store.list(f"{name}/log/")), None) is not None
+
+
+class PipelineReader:
+    """The results of one pipeline.
+
+    Every view takes ``at``: a branch, a tag, the id of a snapshot, or a time (an aware datetime, or ISO 8601 text). A
+    time means the snapshot that readers saw then: what ``published`` pointed to by the catalog's log. Without it views
+    are of ``published``. ``where`` keeps the rows that fulfil a condition, in SQL as DuckDB reads it or as an
+    expression of Headrace; ``columns`` names those that are wanted, and only these are read.
+    Views raise AtError, UnknownBranchError and NoSnapshotError for ``at``, QueryError for ``where`` and ``columns``.
+    """
+
+    def __init__(self, catalog: Catalog, otherwise: ViewColumns | None = None) -> None:
+        """``otherwise``: the columns while there is no snapshot at all."""
+        self._catalog, self._otherwise = catalog, otherwise
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return self._catalog.pipeline
+
+    def current(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """The latest pane of each key and window; none where everything was withdrawn."""
+        return self.view(View.CURRENT, at=at, where=where, columns=columns)
+
+    def panes(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """Every pane and every retraction."""
+        return self.view(View.PANES, at=at, where=where, columns=columns)
+
+    def late(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """Elements that were dropped because their window had expired."""
+        return self.view(View.LATE, at=at, where=where, columns=columns)
+
+    def rejected(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """Dead letters: records that could not be read, or were not allowed."""
+        return self.view(View.REJECTED, at=at, where=where, columns=columns)
+
+    def snapshots(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """The snapshot and those before it, a row each, oldest first: clocks, counts, and what points to it."""
+        found = snapshot_at(self._catalog, at)
+        source = SnapshotRows(self._catalog, found.manifest)
+        return LazyView(f"snapshots of {self.name}", source, found.manifest, where=where, columns=columns)
+
+    def view(
+        self, view: View, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """The view of that name."""
+        found = snapshot_at(self._catalog, at)
+        source = OutputFiles(self._catalog, found.manifest, view, self._definition(found), found.ref)
+        return LazyView(f"{view} of {self.name}", source, found.manifest, where=where, columns=columns)
+
+    def __repr__(self) -> str:
+        refs = self._catalog.head().refs
+        heads = [f"{ref} at {refs[ref]}" for ref in (PUBLISHED, MAIN) if ref in refs]
+        return f"<pipeline {self.name}: {', '.join(heads) or 'no snapshot yet'}>"
+
+    def _definition(self, found: Found) -> ViewColumns:
+        """What says the columns: the snapshot, or the newest one on main for a branch that has none."""
+        manifest = found.manifest or snapshot_at(self._catalog, MAIN).manifest
+        if manifest is not None:
+            return ViewColumns.from_json(manifest.schema)
+        if self._otherwise is not None:
+            return self._otherwise
+        raise NoSnapshotError(
+            f"pipeline {self.name} has no snapshot yet, so its columns are not known: run it (headrace run)"
+        )

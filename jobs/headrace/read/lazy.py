@@ -1,0 +1,196 @@
+"""Views that are read when their rows are asked for, and never whole unless one asks for that."""
+
+import atexit
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from headrace.errors import NotInstalledError
+from headrace.extras import require
+from headrace.model.arguments import Arguments, shown
+from headrace.model.expr import Expr
+from headrace.read.conditions import Condition, QueryError
+from headrace.read.database import database, in_utc, quoted, working_folder
+from headrace.read.sources import SnapshotRows, Source
+from headrace_snapshots.format.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from headrace.distribute.spark.types import DataFrame, SparkSession
+
+BATCH_ROWS = 8_192
+
+
+class LazyView:
+    """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
+
+    Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark is
+    the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it, QueryError for a
+    condition that fails over some rows, and ReadResourcesError where neither memory nor the disk has room.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        manifest: Manifest | None,
+        *,
+        where: str | Expr | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self._name, self._source, self.manifest = name, source, manifest
+        self._condition = Condition(where, source.columns)
+        self._condition.check()
+        self._columns = _chosen(columns, source.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with their Arrow types; timestamps are in UTC."""
+        return pa.schema([self._source.columns.field(name) for name in self._columns])
+
+    def batches(self, *, order: str | None = None, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, some at a time, as Arrow record batches: by window and key, or in the order of emission.
+
+        ``order`` is another one, as SQL writes it (``"delay desc"``). Sorting and folding take up to
+        HEADRACE_READ_MEMORY and go on on the local disk (TMPDIR).
+        """
+        with self._opened() as rows, self._condition.explained(order):
+            yield from self._batches(rows, order, limit)
+
+    def first(self, limit: int, *, order: str | None = None) -> tuple[pa.Table, int]:
+        """The first rows as ``batches`` gives them, and how many rows there are."""
+        Arguments("first").whole("limit", limit, least=0)
+        with self._opened() as rows, self._condition.explained(order):
+            return pa.Table.from_batches(self._batches(rows, order, limit), self.schema), _counted(rows)
+
+    def count(self) -> int:
+        """How many rows there are; without a condition manifests know it of all views but ``current``."""
+        if self._condition.where is None and self._source.rows is not None:
+            return self._source.rows
+        with self._opened() as rows, self._condition.explained():
+            return _counted(rows)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows, in memory, ordered as in ``batches``."""
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows, in memory, ordered as in ``batches``."""
+        _needs("pandas")
+        found: pd.DataFrame = self.to_arrow().to_pandas()
+        return found
+
+    def to_polars(self) -> "pl.DataFrame":
+        """All rows, in memory, ordered as in ``batches``. Raises NotInstalledError without polars."""
+        _needs("polars")
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """A DuckDB relation over the files, in no order, for ``connection`` or one of its own (with times in UTC).
+
+        A local root is read where it is. Files of another are copied to the local disk (TMPDIR) now, and stay as long
+        as the process.
+        """
+        using = in_utc(duckdb.connect()) if connection is None else connection
+        kept = TemporaryDirectory(prefix="headrace-read-")
+        atexit.register(kept.cleanup)
+        rows = self._source.relation(using, [path.resolve() for path in self._source.bring(Path(kept.name))])
+        return self._condition.applied(using, rows).project(quoted(self._columns))
+
+    def to_spark(self, spark: "SparkSession") -> "DataFrame":
+        """A Spark DataFrame over the files, in no order. Spark reads them by itself, and not against their checksums.
+
+        Raises QueryError for a condition in SQL: that of DuckDB is not that of Spark.
+        """
+        require("spark", "a Spark DataFrame")
+        from headrace.distribute.spark import reading
+
+        source, where = self._source, self._condition.where
+        if isinstance(source, SnapshotRows):
+            return reading.of_table(spark, self.to_arrow())
+        if isinstance(where, str):
+            raise QueryError(
+                f"where={where!r} is DuckDB's SQL, which Spark may understand otherwise: give an expression, such as "
+                'col("flights") > 30, or filter the DataFrame'
+            )
+        found = reading.of_files(spark, source.files(), source.columns, source.identity)
+        if where is not None:
+            found = reading.filtered(spark, found, source.columns, where)
+        return found.select(*map(reading.column_named, self._columns))
+
+    def files(self) -> list[str]:
+        """Paths (of a local root) or URIs of the Parquet files, oldest first, whatever the condition.
+
+        Those of ``current`` hold panes still to be folded: the newest of a key and window counts.
+        """
+        return self._source.files()
+
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        at = "no snapshot yet" if manifest is None else f"{manifest.snapshot_id} (epoch {manifest.epoch})"
+        kept = "" if self._condition.where is None else ", those that fulfil the condition"
+        return f"<{self._name} at {at}: {self._source.describe()}{kept}; columns {', '.join(self._columns)}>"
+
+    @contextmanager
+    def _opened(self) -> Iterator[duckdb.DuckDBPyRelation]:
+        """The rows that fulfil the condition, in a database that can open nothing but their files."""
+        with working_folder() as folder:
+            files = self._source.bring(folder)
+            with database(folder, files) as connection:
+                rows = self._source.relation(connection, files)
+                with self._condition.explained():
+                    kept = self._condition.applied(connection, rows)
+                yield kept
+
+    def _batches(self, rows: duckdb.DuckDBPyRelation, order: str | None, limit: int | None) -> Iterator[pa.RecordBatch]:
+        if order is not None and (not isinstance(order, str) or not order.strip()):
+            raise QueryError(f"order={shown(order)} is not an order: write SQL such as 'delay desc'")
+        if limit is not None:
+            Arguments("batches").whole("limit", limit, least=0)
+        by = quoted(self._source.order)
+        statement = f"select {quoted(self._columns)} from view order by {by if order is None else f'{order}, {by}'}"
+        statement += "" if limit is None else f" limit {int(limit)}"
+        for batch in _query(rows, statement).to_arrow_reader(BATCH_ROWS):
+            yield batch.cast(self.schema)
+
+
+def _query(rows: duckdb.DuckDBPyRelation, statement: str) -> duckdb.DuckDBPyRelation:
+    """``statement`` over ``rows``, which it calls ``view``."""
+    found = rows.query("view", statement)
+    assert found is not None  # it selects
+    return found
+
+
+def _counted(rows: duckdb.DuckDBPyRelation) -> int:
+    ((found,),) = _query(rows, "select count(*) from view").fetchall()
+    return int(found)
+
+
+def _chosen(columns: Sequence[str] | None, there: pa.Schema) -> list[str]:
+    if columns is None:
+        return list(there.names)
+    is_list = isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)
+    if not is_list or not columns:
+        raise QueryError(f"columns={shown(columns)} is not a list of names, such as {there.names[:2]}")
+    unknown = [name for name in columns if name not in there.names]
+    if unknown:
+        raise QueryError(f"there is no column {unknown[0]!r}; the columns are {', '.join(there.names)}")
+    if len(set(columns)) < len(columns):
+        raise QueryError(f"columns={columns!r} names a column twice")
+    return list(columns)
+
+
+def _needs(library: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(library) is None:
+        raise NotInstalledError(f"{library} is not installed, and this gives its kind of table: pip install {library}")

@@ -1,0 +1,74 @@
+"""Tests of pipelines without files, without a JVM, without Airflow.
+
+::
+
+    import headrace as hr
+    from headrace.testing import assert_panes, processing_time, rows, run, watermark
+
+    def test_a_window_fires_on_time():
+        result = run(delays, [rows({"origin": "JFK", "at": "13:05", "delay": 5}), watermark("14:00")])
+        assert_panes(result, [{"origin": "JFK", "window": ["13:00", "14:00"], "timing": "ON_TIME", "worst": 5}])
+
+``deployment`` is a fixture of pytest's, over files in a temporary folder. ``headrace test PATH`` runs the tests beside
+pipelines, these and those written in YAML.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.testing.comparing import assert_current, assert_late, assert_panes, assert_rejected
+    from headrace.testing.deployment import Deployment
+    from headrace.testing.errors import UnitTestError
+    from headrace.testing.loading import load
+    from headrace.testing.results import Outcome, Pane, Panes, Result
+    from headrace.testing.running import run
+    from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
+    from headrace.testing.times import at
+
+_MODULES = {
+    "comparing": ("assert_current", "assert_late", "assert_panes", "assert_rejected"),
+    "deployment": ("Deployment",),
+    "errors": ("UnitTestError",),
+    "loading": ("load",),
+    "results": ("Outcome", "Pane", "Panes", "Result"),
+    "running": ("run",),
+    "steps": ("Step", "end", "processing_time", "rows", "signal", "together", "watermark"),
+    "times": ("at",),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Deployment",
+    "Outcome",
+    "Pane",
+    "Panes",
+    "Result",
+    "Step",
+    "UnitTestError",
+    "assert_current",
+    "assert_late",
+    "assert_panes",
+    "assert_rejected",
+    "at",
+    "end",
+    "load",
+    "processing_time",
+    "rows",
+    "run",
+    "signal",
+    "together",
+    "watermark",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"headrace.testing has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(f"headrace.testing.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

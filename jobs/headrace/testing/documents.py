@@ -1,0 +1,134 @@
+"""YAML whose every value knows its line, so that a mistake in it can be pointed at.
+
+Scalars are those of YAML 1.2: ``13:00``, ``NO`` and ``2013-01-01`` are text.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.model.arguments import shown
+from headrace.testing.errors import UnitTestError
+
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Only what YAML 1.2 says of scalars."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+
+for _name, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value of a document: a scalar, a list of nodes, or nodes by name; and the line in ``file`` where it begins,
+    or its name does.
+    """
+
+    file: Path
+    line: int
+    value: Any
+
+    def error(self, why: str) -> UnitTestError:
+        """A mistake here."""
+        return UnitTestError(f"{self.file}:{self.line}: {why}")
+
+    def fields(self, what: str, known: Iterable[str]) -> dict[str, "Node"]:
+        """Nodes by name, all of them ``known``. Raises UnitTestError."""
+        names = list(known)
+        if not isinstance(self.value, dict):
+            raise self.error(f"{what} is {self._shown()}; write a mapping with some of {', '.join(names)}")
+        for name, each in self.value.items():
+            if name not in names:
+                close = difflib.get_close_matches(name, names, 1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                raise each.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}")
+        return dict(self.value)
+
+    def items(self, what: str) -> list["Node"]:
+        """Nodes in a list. Raises UnitTestError."""
+        if not isinstance(self.value, list):
+            raise self.error(
+                f"{what}: {self._shown()} is not a list; write its items below each other, each after `- `"
+            )
+        return list(self.value)
+
+    def text(self, what: str) -> str:
+        """A text that is not empty. Raises UnitTestError."""
+        if not isinstance(self.value, str) or not self.value:
+            raise self.error(f"{what} is {self._shown()}; write a text")
+        return self.value
+
+    def plain(self) -> Any:
+        """The value without lines."""
+        if isinstance(self.value, dict):
+            return {name: each.plain() for name, each in self.value.items()}
+        return [each.plain() for each in self.value] if isinstance(self.value, list) else self.value
+
+    def _shown(self) -> str:
+        return shown(self.plain())
+
+
+def read(file: Path) -> Node:
+    """The document in ``file``. Raises UnitTestError, naming the line, if it is not one YAML document."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        found = yaml.compose(text, Loader=_Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnitTestError(f"{file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        raise UnitTestError(f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    if found is None:
+        return Node(file, 1, None)
+    return _node(file, found)
+
+
+def _node(file: Path, found: yaml.Node) -> Node:
+    line = found.start_mark.line + 1
+    if isinstance(found, yaml.SequenceNode):
+        return Node(file, line, [_node(file, each) for each in found.value])
+    if isinstance(found, yaml.MappingNode):
+        return Node(file, line, dict(_pairs(file, found)))
+    return Node(file, line, _scalar(found))
+
+
+def _pairs(file: Path, found: yaml.MappingNode) -> Iterator[tuple[str, Node]]:
+    seen: set[str] = set()
+    for key, value in found.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping")
+        if key.value in seen:
+            raise UnitTestError(f"{file}:{line}: {key.value!r} stands here twice")
+        seen.add(key.value)
+        yield key.value, Node(file, line, _node(file, value).value)
+
+
+def _scalar(found: yaml.Node) -> Any:
+    text: str = found.value
+    match found.tag.removeprefix(_TAG):
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text)
+        case "float":
+            return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+    return text

@@ -1,0 +1,310 @@
+"""What the documentation generates from the code: public names, commands, errors. A page says where each stands, by the
+comment ``<!-- generated: commands -->``; readers of the page's source see what stands around it.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
+
+import typer
+from myst_parser.mdit_to_docutils.base import default_slugify
+
+ROOT = Path(__file__).resolve().parents[1]
+_PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+
+
+def filled(_app: object, _page: str, source: list[str]) -> None:
+    """Put what is generated into a page (Sphinx's event source-read)."""
+    source[0] = _PLACE.sub(lambda place: GENERATED[place[1]](), source[0])
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """Every command of ``headrace``: what it does, its usage, arguments and options."""
+    from headrace.cli.commands import app
+
+    group: Any = typer.main.get_command(app)
+    return "\n\n".join(_command(command, f"headrace {name}") for name, command in sorted(group.commands.items()))
+
+
+def _command(command: Any, name: str) -> str:
+    choices = {one: _choices(kind) for one, kind in get_type_hints(command.callback).items()}
+    shown = [each for each in command.params if not each.hidden]
+    arguments = [_metavar(each) for each in shown if not each.opts[0].startswith("-")]
+    rows = [_parameter(each, choices.get(each.name, ())) for each in shown]
+    parts = [
+        f"## {name}",
+        _paragraphs(command.help),
+        f"```text\n{' '.join([name, *arguments, '[OPTIONS]'])}\n```",
+        "\n".join(["| | | default |", "|---|---|---|", *rows]),
+        _example(command.epilog),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _example(epilog: str | None) -> str:
+    """The last lines of a command's help: how it is used."""
+    lines = [line.strip() for line in (epilog or "").replace("\b", "").splitlines()]
+    shown = [f"$ {line}" if line.startswith("headrace ") else line for line in lines if line and line != "Example:"]
+    return "\n".join(["```console", *shown, "```"]) if shown else ""
+
+
+def _metavar(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+def _choices(kind: object) -> tuple[str, ...]:
+    """The words that a parameter of type ``kind`` may be, if they are counted."""
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, Enum):
+            return tuple(str(choice.value) for choice in one)
+    return ()
+
+
+def _parameter(parameter: Any, choices: tuple[str, ...]) -> str:
+    is_option = parameter.opts[0].startswith("-")
+    names = [*parameter.opts, *parameter.secondary_opts] if is_option else [_metavar(parameter)]
+    said = [str(parameter.help or "")]
+    if choices:
+        said.append(f"One of {', '.join(f'`{choice}`' for choice in choices)}.")
+    if parameter.envvar:
+        said.append(f"Or the variable `{parameter.envvar}`.")
+    default = "must be given" if parameter.required else _default(parameter)
+    return f"| {', '.join(f'`{name}`' for name in names)} | {_cell(' '.join(said))} | {default} |"
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.opts[0] if parameter.default is True else parameter.default
+    if value in (None, False, (), "") or callable(value):
+        return ""
+    return f"`{getattr(value, 'value', value)}`"
+
+
+def _paragraphs(text: str | None) -> str:
+    return re.sub(r"[ \t]*\n[ \t]*(?!\n)", "\n", (text or "").replace("\b", "").replace("\f", "")).strip()
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ErrorClass:
+    """A class of the error tree, as its module says it."""
+
+    name: str
+    base: str
+    code: str
+    exit_code: int | None
+    said: str
+    module: str
+
+
+def error_classes() -> dict[str, ErrorClass]:
+    """Every error with a code, by its class's name. Read from the sources: nothing is imported."""
+    found: dict[str, ErrorClass] = {}
+    for folder in ("jobs/headrace", "snapshots/headrace_snapshots", "plugins/headrace_airflow"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            module = ".".join(file.relative_to(ROOT / folder).with_suffix("").parts)
+            for error in _errors_of(ast.parse(file.read_text()), f"{Path(folder).name}.{module}"):
+                if error.name in found:
+                    raise ValueError(f"two error classes are called {error.name}: {found[error.name].module}, {module}")
+                found[error.name] = error
+    return found
+
+
+def _errors_of(tree: ast.Module, module: str) -> Iterator[ErrorClass]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and "code" in (set_to := dict(_constants(node))):
+            base = node.bases[0].id if node.bases and isinstance(node.bases[0], ast.Name) else ""
+            said = " ".join((ast.get_docstring(node) or "").split())
+            number = set_to.get("exit_code")
+            yield ErrorClass(
+                node.name, base, str(set_to["code"]), number if isinstance(number, int) else None, said, module
+            )
+
+
+def _constants(node: ast.ClassDef) -> Iterator[tuple[str, object]]:
+    for line in node.body:
+        target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
+        value = getattr(line, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+            yield target.id, value.value
+
+
+def errors() -> str:
+    """A table for each branch of the error tree: code, class, what it means."""
+    classes = error_classes()
+    branches = sorted((e for e in classes.values() if e.base == "HeadraceError"), key=lambda e: e.exit_code or 0)
+    return "\n\n".join(_branch(branch, classes) for branch in branches)
+
+
+def exit_codes() -> str:
+    """What a command ends with, and what to do about it."""
+    from headrace.cli.exit_codes import listed
+
+    return "\n".join(
+        ["| exit code | what to do |", "|---|---|", *(f"| {code} | {words} |" for code, words in listed())]
+    )
+
+
+def _branch(branch: ErrorClass, classes: dict[str, ErrorClass]) -> str:
+    inside = [e for e in classes.values() if e.code.partition(".")[0] == branch.code and e is not branch]
+    rows = [f"| `{e.code}` | `{e.name}` | {_cell(e.said.replace('``', '`'))} |" for e in sorted(inside, key=_by_code)]
+    head = f"## {branch.code}: exit code {branch.exit_code}"
+    return "\n".join([head, "", branch.said, "", "| code | class | meaning |", "|---|---|---|", *rows])
+
+
+def _by_code(error: ErrorClass) -> str:
+    return error.code
+
+
+# --- public names -----------------------------------------------------------------------------------------------------
+
+SECTIONS = {
+    "Pipelines": ("headrace.pipeline.graph", "headrace.pipeline.executors", "headrace.pipeline.recipes"),
+    "Inputs": ("headrace.pipeline.sources", "headrace.pipeline.inputs", "headrace.model.watermarks"),
+    "Expressions": ("headrace.model.expr", "headrace.model.value_types"),
+    "What: aggregates": ("headrace.model.combiners", "headrace.model.aggregations", "headrace.model.custom_combiners"),
+    "Where: windows": ("headrace.model.windows", "headrace.model.calendar"),
+    "When: triggers": ("headrace.model.triggers", "headrace.model.custom_triggers", "headrace.model.patterns"),
+    "How: accumulation": ("headrace.model.accumulation",),
+    "Expectations": ("headrace.pipeline.expectations",),
+    "Reading": ("headrace.read",),
+    "Testing": ("headrace.testing",),
+    "Errors": ("headrace.errors",),
+}
+"""Where in the reference a name stands, by the module that has it, or one that the module is in."""
+
+
+REACHED = (
+    "headrace.read.deployment.Deployment",
+    "headrace.read.deployment.PipelineReader",
+    "headrace.read.lazy.LazyView",
+)
+"""Classes that users get and never name."""
+
+WHOLE = frozenset({"headrace.Expr"})
+"""What is shown with all that it inherits: its methods stand in several modules."""
+
+
+def public_names() -> str:
+    """Every name of ``headrace.__all__``, and of the modules among them, in sections, for Sphinx's autodoc."""
+    import headrace
+
+    placed: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    for path, value in _public(headrace):
+        placed[_section(path.rpartition(".")[2], value)].append(path)
+    placed["Reading"] += REACHED
+    return "\n\n".join(f"## {section}\n\n{_autodoc(names)}" for section, names in placed.items() if names)
+
+
+def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
+    for name in module.__all__:
+        value = getattr(module, name)
+        if isinstance(value, ModuleType):
+            yield from _public(value)
+        else:
+            yield f"{module.__name__}.{name}", value
+
+
+def _section(name: str, value: object) -> str:
+    """Where the module stands that defines ``name``; an alias of a type does not know its own."""
+    own = f"{getattr(value, '__module__', '')}."
+    for section, modules in SECTIONS.items():
+        for each in modules:
+            if own.startswith(f"{each}.") or getattr(sys.modules.get(each), name, None) is value:
+                return section
+    raise ValueError(f"the reference has no section for {name}, which is in {own[:-1]}; give it one in SECTIONS")
+
+
+def _autodoc(names: list[str]) -> str:
+    lines = []
+    for name in names:
+        lines += [f".. auto{_kind(name)}:: {name}", *(["   :inherited-members:"] if name in WHOLE else []), ""]
+    return "\n".join(["```{eval-rst}", *lines, "```"])
+
+
+def _kind(path: str) -> str:
+    import importlib
+
+    module, _, name = path.rpartition(".")
+    value = getattr(importlib.import_module(module), name)
+    if isinstance(value, type):
+        return "exception" if issubclass(value, Exception) else "class"
+    return "function" if callable(value) else "data"
+
+
+# --- citations of the model's rules -----------------------------------------------------------------------------------
+
+_CITED = re.compile(r"semantics (\d+\.\d+)|\((\d+\.\d+)\)")
+
+
+def linked(_app: object, _what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
+    """Make links of the citations in a docstring (autodoc's event autodoc-process-docstring)."""
+    anchors = _anchors()
+    for number, line in enumerate(lines):
+        lines[number] = _CITED.sub(lambda cited: _link(cited, anchors), line)
+
+
+def _link(cited: re.Match[str], anchors: dict[str, str]) -> str:
+    anchor = anchors.get(cited[1] or cited[2])
+    if anchor is None:
+        return cited[0]
+    link = f"`{cited[0].strip('()')} <../semantics.html#{anchor}>`__"
+    return f"({link})" if cited[2] else link
+
+
+@cache
+def _anchors() -> dict[str, str]:
+    """The anchor of each section of docs/semantics.md, by its number."""
+    headings = re.findall(r"^### (.+)$", (ROOT / "docs" / "semantics.md").read_text(), re.MULTILINE)
+    return {heading.split()[0]: default_slugify(heading) for heading in headings}
+
+
+# --- what modules say of themselves -----------------------------------------------------------------------------------
+
+
+def key_hash() -> str:
+    """How the hash of a key is made."""
+    from headrace.kernel import keys
+
+    said = str(keys.__doc__).partition("The hash of a key is")
+    return "".join(said[1:]).strip()
+
+
+# --- pages that stand beside docs/ ------------------------------------------------------------------------------------
+
+BESIDE = {"CONTRIBUTING.md": "contributing.md", "ARCHITECTURE.md": "architecture.md", "README.md": "index.md"}
+"""Files at the top of the repository, and the pages that they are in the site."""
+
+
+def beside(name: str) -> str:
+    """The file ``name`` at the top of the repository, with links that hold in docs/."""
+    text = (ROOT / name).read_text().replace("](docs/", "](")
+    for file, page in BESIDE.items():
+        text = text.replace(f"]({file})", f"]({page})")
+    return text
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "errors": errors,
+    "exit_codes": exit_codes,
+    "key_hash": key_hash,
+    "public_names": public_names,
+    "contributing": lambda: beside("CONTRIBUTING.md"),
+    "architecture": lambda: beside("ARCHITECTURE.md"),
+}

@@ -1,0 +1,451 @@
+"""The barrier protocol: what a task does with barriers, records and the coordinator's orders. No I/O, no clock.
+
+Theory of operation
+-------------------
+Tasks send each other records over channels that are reliable and first in, first out. A snapshot divides all that
+happens into *before* and *after*, at each task at a moment of its own, so that the parts fit together: what one task
+has received before its moment, another has sent before its own. A *barrier* marks the moment in every channel: what
+is sent ahead of it is before, what follows is after. A task sends barrier n on all outputs at the moment at which it
+takes part n of its state, between two records. So a part fits if the task has processed nothing from behind a barrier
+n when it takes its part, and if what it gets from ahead of one later is kept beside it. Protocols differ in two
+choices:
+
+===================  ======================  =========================  ==========================================
+protocol             takes its part          holds back meanwhile       channel contents in the snapshot
+===================  ======================  =========================  ==========================================
+aligned              with barrier n on all   regular inputs that have   of back-edges only
+                     regular inputs          barrier n
+unaligned            with the first          nothing                    of every input
+                     barrier n
+chandy-lamport       with the first          nothing                    of every input
+                     barrier n, or by order
+synchronous          by order                everything, until the      of every input
+                                             coordinator resumes it
+at-least-once        with barrier n on all   nothing                    of back-edges only
+                     regular inputs
+===================  ======================  =========================  ==========================================
+
+*What is recorded* follows from that: when a task takes its part, the inputs without barrier n are those on which
+something from before is still to come. It is logged until barrier n comes, and the task acknowledges its part when
+none is left.
+
+* *Aligned* on a graph without loops is algorithm 1 of Carbone et al. (arXiv:1506.08603): no input is left, so a
+  snapshot has no channel contents. With loops it is algorithm 2: a barrier can only come round a loop after the task
+  has sent it, so the task does not wait for its *back-edges* (one channel in each loop, found by depth-first search),
+  but logs them.
+* *Unaligned* never waits: it is the algorithm of Chandy and Lamport (1985), begun at the sources. Under the name
+  *chandy-lamport* it begins at any tasks of any graph from which all others can be reached.
+* *Synchronous* stops the world: all tasks are ordered to stop, what is under way is logged, and nothing is processed
+  before the coordinator has the whole snapshot. The comparator that Naiad stands for.
+* *At-least-once* does not hold back what follows a barrier: it is counted before, and comes again after a restore. A
+  snapshot loses nothing, but may count twice.
+
+Snapshots are numbered upwards, and barriers keep that order in each channel. Several may be in flight: a part that
+logs does not hinder the next. So barrier m on an input on which n < m is still missing says that n was given up
+before there: the task gives n up as well and declines it (*overtaken*). Where the world is stopped every newer
+barrier says so, since a new one begins only when the old one has ended. The task goes on with what it held, and comes
+to the barrier behind that. The coordinator's own word (*abandon*) does the same and may be lost. What still comes of
+a snapshot that is closed is ignored. A number has the coordinator's generation in front, so that of two coordinators
+the newer one's snapshots overtake the other's.
+
+To the protocol a record is nothing but its channel: effects say what the driver does with the one at hand. The driver
+keeps what is held back in the order of each channel, and gives nothing from a blocked channel to the task.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from headrace_snapshots.protocol.table import ProtocolError, Row, Table
+
+ORDER: Final = -1
+"""The input on which the coordinator's orders come."""
+
+
+class SnapshotId(NamedTuple):
+    """Snapshots in their order: those of a newer generation of coordinators come later."""
+
+    generation: int
+    number: int
+
+
+# The two choices that make a protocol.
+
+
+class TakesAt(StrEnum):
+    """When a task takes its part."""
+
+    FIRST_BARRIER = "first barrier"
+    ALIGNMENT = "alignment"
+
+
+class Holds(StrEnum):
+    """What a task does not process meanwhile."""
+
+    NOTHING = "nothing"
+    MARKED_INPUTS = "marked inputs"
+    EVERYTHING = "everything"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A protocol."""
+
+    takes_at: TakesAt
+    holds: Holds
+
+
+class Protocol(StrEnum):
+    """The protocols by name."""
+
+    ALIGNED = "aligned"
+    UNALIGNED = "unaligned"
+    CHANDY_LAMPORT = "chandy-lamport"
+    SYNCHRONOUS = "synchronous"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+RULES: Final[Mapping[Protocol, Rules]] = {
+    Protocol.ALIGNED: Rules(TakesAt.ALIGNMENT, Holds.MARKED_INPUTS),
+    Protocol.UNALIGNED: Rules(TakesAt.FIRST_BARRIER, Holds.NOTHING),
+    Protocol.CHANDY_LAMPORT: Rules(TakesAt.FIRST_BARRIER, Holds.NOTHING),
+    Protocol.SYNCHRONOUS: Rules(TakesAt.FIRST_BARRIER, Holds.EVERYTHING),
+    Protocol.AT_LEAST_ONCE: Rules(TakesAt.ALIGNMENT, Holds.NOTHING),
+}
+
+
+# Events: what a task is told.
+
+
+class Barrier(NamedTuple):
+    """``snapshot``'s barrier came on ``channel``; from the coordinator (its order to begin) on ORDER."""
+
+    channel: int
+    snapshot: SnapshotId
+
+
+class Record(NamedTuple):
+    """A record came on ``channel``."""
+
+    channel: int
+
+
+class Abandon(NamedTuple):
+    """The coordinator gave ``snapshot`` up."""
+
+    snapshot: SnapshotId
+
+
+class Resume(NamedTuple):
+    """The coordinator has ``snapshot``: a task that stopped for it goes on."""
+
+    snapshot: SnapshotId
+
+
+TaskEvent = Barrier | Record | Abandon | Resume
+
+
+# Effects: what its driver does, in this order.
+
+
+class TakeState(NamedTuple):
+    """Keep the task's state as it is now as its part of ``snapshot``."""
+
+    snapshot: SnapshotId
+
+
+class Forward(NamedTuple):
+    """Send ``snapshot``'s barrier on all outputs, behind all that was sent."""
+
+    snapshot: SnapshotId
+
+
+class Block(NamedTuple):
+    """Give the task nothing more from ``channel``."""
+
+    channel: int
+
+
+class Unblock(NamedTuple):
+    """Go on with ``channel``, first with what waited."""
+
+    channel: int
+
+
+class Log(NamedTuple):
+    """Keep the record at hand with the part of ``snapshot``."""
+
+    snapshot: SnapshotId
+
+
+class Deliver(NamedTuple):
+    """Process the record at hand."""
+
+
+class Hold(NamedTuple):
+    """Keep the record or barrier at hand until Release; then the task is told of it anew, in the
+    order of its channel."""
+
+
+class Release(NamedTuple):
+    """Go on with what was held."""
+
+
+class Acknowledge(NamedTuple):
+    """The part of ``snapshot`` is whole: store it, then tell the coordinator."""
+
+    snapshot: SnapshotId
+
+
+class Decline(NamedTuple):
+    """Tell the coordinator that this task will never have its part of ``snapshot``."""
+
+    snapshot: SnapshotId
+
+
+class Discard(NamedTuple):
+    """Forget the part of ``snapshot``."""
+
+    snapshot: SnapshotId
+
+
+TaskEffect = TakeState | Forward | Block | Unblock | Log | Deliver | Hold | Release | Acknowledge | Decline | Discard
+
+
+# The table.
+
+
+class PartState(StrEnum):
+    """How far a task is with its part of a snapshot."""
+
+    EXPECTED = "expected"
+    ALIGNING = "aligning"
+    LOGGING = "logging"
+    STOPPED = "stopped"
+    CLOSED = "closed"
+
+
+class PartEvent(StrEnum):
+    """What a part of a snapshot hears."""
+
+    BARRIER = "barrier"
+    RECORD = "record"
+    OVERTAKEN = "overtaken"
+    ABANDON = "abandon"
+    RESUME = "resume"
+
+
+@dataclass
+class _Part:
+    snapshot: SnapshotId
+    waiting: set[int]
+    """The inputs on which the barrier has not come."""
+    state: StrEnum = PartState.EXPECTED
+    blocked: list[int] = field(default_factory=list)
+
+
+class _At(NamedTuple):
+    """What conditions and actions look at."""
+
+    task: "Task"
+    part: _Part
+    channel: int
+
+
+def is_whole_and_stops(at: _At) -> bool:
+    """The barrier is on all inputs, and the protocol stops the world."""
+    return not at.part.waiting and at.task.rules.holds is Holds.EVERYTHING
+
+
+def is_whole(at: _At) -> bool:
+    """The barrier is on all inputs."""
+    return not at.part.waiting
+
+
+def takes_its_part(at: _At) -> bool:
+    """The moment has come; of some inputs more is to be logged."""
+    return at.task.rules.takes_at is TakesAt.FIRST_BARRIER or at.part.waiting <= at.task.back_edges
+
+
+def is_before_the_barrier(at: _At) -> bool:
+    """The record came ahead of the barrier."""
+    return at.channel in at.part.waiting
+
+
+def take(at: _At) -> tuple[TaskEffect, ...]:
+    """The part is the state as it is."""
+    at.task.taken = at.part.snapshot
+    return (TakeState(at.part.snapshot),)
+
+
+def forward(at: _At) -> tuple[TaskEffect, ...]:
+    """The barrier goes out."""
+    return (Forward(at.part.snapshot),)
+
+
+def hold_back(at: _At) -> tuple[TaskEffect, ...]:
+    """What follows the barrier waits, if the protocol aligns."""
+    task, part, channel = at
+    if task.rules.holds is not Holds.MARKED_INPUTS or channel == ORDER or channel in task.back_edges:
+        return ()
+    part.blocked.append(channel)
+    task.blocked.add(channel)
+    return (Block(channel),)
+
+
+def unblock(at: _At) -> tuple[TaskEffect, ...]:
+    """Inputs that were held back go on."""
+    blocked, at.part.blocked = at.part.blocked, []
+    at.task.blocked.difference_update(blocked)
+    return tuple(Unblock(channel) for channel in blocked)
+
+
+def release(at: _At) -> tuple[TaskEffect, ...]:
+    """A task that was stopped goes on."""
+    return (Release(),) if at.task.rules.holds is Holds.EVERYTHING else ()
+
+
+def log(at: _At) -> tuple[TaskEffect, ...]:
+    """The record is kept with the part."""
+    return (Log(at.part.snapshot),)
+
+
+def acknowledge(at: _At) -> tuple[TaskEffect, ...]:
+    """The coordinator hears of the part once it is stored."""
+    return (Acknowledge(at.part.snapshot),)
+
+
+def decline(at: _At) -> tuple[TaskEffect, ...]:
+    """The coordinator hears that there will be none."""
+    return (Decline(at.part.snapshot),)
+
+
+def discard(at: _At) -> tuple[TaskEffect, ...]:
+    """What was kept is forgotten."""
+    return (Discard(at.part.snapshot),)
+
+
+_S, _E = PartState, PartEvent
+_BEFORE = (_S.EXPECTED, _S.ALIGNING)
+_Row = Row[_At, TaskEffect]
+
+TASK_TABLE: Final = Table[_At, TaskEffect](
+    [
+        _Row(_BEFORE, _E.BARRIER, is_whole_and_stops, _S.STOPPED, (take, forward, acknowledge)),
+        _Row(_BEFORE, _E.BARRIER, is_whole, _S.CLOSED, (take, forward, unblock, acknowledge)),
+        _Row(_BEFORE, _E.BARRIER, takes_its_part, _S.LOGGING, (take, forward, unblock)),
+        _Row(_BEFORE, _E.BARRIER, None, _S.ALIGNING, (hold_back,)),
+        _Row((_S.LOGGING,), _E.BARRIER, is_whole_and_stops, _S.STOPPED, (acknowledge,)),
+        _Row((_S.LOGGING,), _E.BARRIER, is_whole, _S.CLOSED, (acknowledge,)),
+        _Row((_S.LOGGING,), _E.BARRIER, None, None),
+        _Row((_S.LOGGING,), _E.RECORD, is_before_the_barrier, None, (log,)),
+        _Row((_S.ALIGNING, _S.LOGGING, _S.STOPPED), _E.RECORD, None, None),
+        _Row((_S.ALIGNING, _S.LOGGING), _E.OVERTAKEN, None, _S.CLOSED, (discard, unblock, release, decline)),
+        _Row((_S.STOPPED,), _E.OVERTAKEN, None, _S.CLOSED, (release,)),
+        _Row((_S.ALIGNING, _S.LOGGING, _S.STOPPED), _E.ABANDON, None, _S.CLOSED, (discard, unblock, release)),
+        _Row((_S.EXPECTED, _S.CLOSED), _E.ABANDON, None, _S.CLOSED),
+        _Row((_S.STOPPED,), _E.RESUME, None, _S.CLOSED, (release,)),
+        _Row((_S.STOPPED, _S.CLOSED), _E.BARRIER, None, None),
+        _Row((_S.EXPECTED, _S.CLOSED), _E.RESUME, None, None),
+    ]
+)
+
+_BEGINNING: Final = SnapshotId(-1, -1)
+DELIVERED: Final[Sequence[TaskEffect]] = (Deliver(),)
+"""What becomes of a record while no snapshot is under way."""
+
+
+class Task:
+    """The role of a task: ``receive`` events, do the effects. All that it knows is its inputs and the rules.
+
+    ``is_start``: the coordinator's orders come to it. ``restored``: the snapshot that it goes on from; what is left of
+    that one and older ones is ignored.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        inputs: Collection[int],
+        back_edges: Collection[int] = (),
+        *,
+        is_start: bool = False,
+        restored: SnapshotId | None = None,
+    ) -> None:
+        self.rules = rules
+        self.inputs = {*inputs}
+        self.back_edges = frozenset(back_edges)
+        self.blocked: set[int] = set()
+        self.taken = restored or _BEGINNING
+        self._waits_for_order = is_start and rules.takes_at is TakesAt.ALIGNMENT
+        self._parts: dict[SnapshotId, _Part] = {}
+        self._given_up: set[SnapshotId] = set()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it may process nothing, and (a source) send nothing."""
+        return self.rules.holds is Holds.EVERYTHING and bool(self._parts)
+
+    def connect(self, channel: int) -> None:
+        """A new input. Only while no snapshot is in flight anywhere: of one that is, nobody knows what is before it."""
+        self.inputs.add(channel)
+
+    def receive(self, event: TaskEvent) -> Sequence[TaskEffect]:
+        """The effects of ``event``. Raises ProtocolError for what comes on a blocked or unknown channel."""
+        match event:
+            case Record(channel):
+                return self._record(channel)
+            case Barrier(channel, snapshot):
+                return self._barrier(channel, snapshot)
+            case Abandon(snapshot):
+                return self._step(self._part(snapshot), PartEvent.ABANDON, ORDER)
+            case Resume(snapshot):
+                return self._step(self._part(snapshot), PartEvent.RESUME, ORDER)
+
+    def _record(self, channel: int) -> Sequence[TaskEffect]:
+        self._require_open(channel)
+        if not self._parts:
+            return DELIVERED
+        effects: list[TaskEffect] = []
+        for part in self._parts.values():
+            effects += self._step(part, PartEvent.RECORD, channel)
+        effects.append(Hold() if self.is_stopped else Deliver())
+        return effects
+
+    def _barrier(self, channel: int, snapshot: SnapshotId) -> list[TaskEffect]:
+        if channel != ORDER:
+            self._require_open(channel)
+        overtaken = [part for part in self._parts.values() if self._is_overtaken(part, snapshot, channel)]
+        comes_again = bool(overtaken) and self.is_stopped and channel != ORDER
+        effects: list[TaskEffect] = [Hold()] if comes_again else []
+        for older in overtaken:
+            effects += self._step(older, PartEvent.OVERTAKEN, channel)
+        if comes_again:
+            return effects
+        part = self._part(snapshot)
+        part.waiting.discard(channel)
+        return effects + self._step(part, PartEvent.BARRIER, channel)
+
+    def _is_overtaken(self, part: _Part, newer: SnapshotId, channel: int) -> bool:
+        """Whether ``newer``'s barrier on ``channel`` says that nothing more comes of ``part``."""
+        return part.snapshot < newer and (channel in part.waiting or self.rules.holds is Holds.EVERYTHING)
+
+    def _part(self, snapshot: SnapshotId) -> _Part:
+        if part := self._parts.get(snapshot):
+            return part
+        if snapshot <= self.taken or snapshot in self._given_up:
+            return _Part(snapshot, set(), PartState.CLOSED)
+        return _Part(snapshot, {*self.inputs, ORDER} if self._waits_for_order else {*self.inputs})
+
+    def _step(self, part: _Part, event: PartEvent, channel: int) -> list[TaskEffect]:
+        part.state, effects = TASK_TABLE.step(part.state, event, _At(self, part, channel))
+        if part.state is PartState.CLOSED:
+            self._parts.pop(part.snapshot, None)
+            self._given_up = {each for each in (*self._given_up, part.snapshot) if each > self.taken}
+        elif part.state is not PartState.EXPECTED:
+            self._parts[part.snapshot] = part
+        return effects
+
+    def _require_open(self, channel: int) -> None:
+        if channel in self.blocked or channel not in self.inputs:
+            raise ProtocolError(f"channel {channel} is {'blocked' if channel in self.blocked else 'no input'}")

@@ -1,0 +1,351 @@
+"""The coordinator's role in the barrier protocol: begin snapshots, count acknowledgements, decide what is whole.
+
+Theory of operation
+-------------------
+A snapshot is *begun* by ordering the starting tasks to send its barrier, *whole* when every task has acknowledged its
+part, and *complete* when the log of snapshots names it (*commit*: one conditional put, which a newer coordinator's
+claim makes fail). Only a complete snapshot is ever restored. Everything else may be lost at any time: orders,
+acknowledgements, tasks, this coordinator.
+
+* Several snapshots may be in flight, as many as allowed; when it is time for another one, that one is left out. They
+  are committed one at a time and in order. A snapshot that is whole makes older ones that are not yet whole useless:
+  they are given up.
+* A snapshot that takes too long is given up. The driver keeps the time: it was told to start a timer, and says when
+  that ends. So a lost order or acknowledgement costs one snapshot, never more. So does a task that declines.
+* When a task is lost, everything that is in flight goes, and all tasks go back to the newest complete snapshot: a
+  part of the graph alone would not fit the rest. A commit that is under way is waited for first, since nobody knows
+  yet which snapshot is the newest. Tasks that are lost meanwhile only mean going back again, as another *attempt*.
+* A coordinator that is lost leaves nothing behind but the log. The next one has a greater generation, which goes in
+  front of its snapshots' numbers: barriers of its own overtake those of the other, acknowledgements of the other's
+  snapshots mean nothing to it, and the other's commits fail, as must its restores. One whose commit fails so is
+  *fenced*, and does nothing more.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from headrace_snapshots.protocol.barriers import SnapshotId
+from headrace_snapshots.protocol.table import Row, Table
+
+# Events: what the coordinator is told.
+
+
+class Due(NamedTuple):
+    """It is time for a snapshot."""
+
+
+class Acknowledged(NamedTuple):
+    """``task`` has stored its part of ``snapshot``."""
+
+    task: int
+    snapshot: SnapshotId
+
+
+class Declined(NamedTuple):
+    """A task will never have its part of ``snapshot``."""
+
+    snapshot: SnapshotId
+
+
+class TimedOut(NamedTuple):
+    """The timer of ``snapshot`` ended."""
+
+    snapshot: SnapshotId
+
+
+class Committed(NamedTuple):
+    """The log names ``snapshot``."""
+
+    snapshot: SnapshotId
+
+
+class CommitFenced(NamedTuple):
+    """The commit of ``snapshot`` failed: a newer coordinator has the log."""
+
+    snapshot: SnapshotId
+
+
+class TaskLost(NamedTuple):
+    """A task is gone."""
+
+
+class Restored(NamedTuple):
+    """All tasks have gone back, as told by ``attempt``."""
+
+    attempt: int
+
+
+CoordinatorEvent = Due | Acknowledged | Declined | TimedOut | Committed | CommitFenced | TaskLost | Restored
+
+
+# Effects: what its driver does, in this order.
+
+
+class Order(NamedTuple):
+    """Tell the starting tasks to begin ``snapshot``; where the world is to stop, all tasks."""
+
+    snapshot: SnapshotId
+
+
+class StartTimer(NamedTuple):
+    """Say TimedOut when ``snapshot`` has taken too long."""
+
+    snapshot: SnapshotId
+
+
+class CommitSnapshot(NamedTuple):
+    """Append ``snapshot`` to the log, if this generation still has it; then say Committed or CommitFenced."""
+
+    snapshot: SnapshotId
+
+
+class Announce(NamedTuple):
+    """Tell all tasks that ``snapshot`` is complete."""
+
+    snapshot: SnapshotId
+
+
+class GiveUp(NamedTuple):
+    """Tell all tasks that ``snapshot`` is abandoned."""
+
+    snapshot: SnapshotId
+
+
+class Restore(NamedTuple):
+    """Bring all tasks back to ``snapshot`` (None: to the beginning), channels emptied; then say Restored."""
+
+    snapshot: SnapshotId | None
+    attempt: int
+
+
+CoordinatorEffect = Order | StartTimer | CommitSnapshot | Announce | GiveUp | Restore
+
+
+# The table.
+
+
+class RunState(StrEnum):
+    """What the coordinator does as a whole."""
+
+    RUNNING = "running"
+    SETTLING = "settling"
+    RESTORING = "restoring"
+    FENCED = "fenced"
+
+
+class RunEvent(StrEnum):
+    """What the coordinator as a whole hears."""
+
+    DUE = "due"
+    TASK_LOST = "task lost"
+    SETTLED = "settled"
+    RESTORED = "restored"
+    FENCED = "fenced"
+
+
+class SnapshotState(StrEnum):
+    """How far a snapshot has come."""
+
+    BEGUN = "begun"
+    WHOLE = "whole"
+    COMMITTING = "committing"
+    COMPLETE = "complete"
+    ABANDONED = "abandoned"
+
+
+class SnapshotEvent(StrEnum):
+    """What a snapshot hears."""
+
+    ACKNOWLEDGED = "acknowledged"
+    NEXT = "next"
+    COMMITTED = "committed"
+    FAILED = "failed"
+
+
+@dataclass
+class _Snapshot:
+    id: SnapshotId
+    waiting: set[int]
+    state: StrEnum = SnapshotState.BEGUN
+
+
+class _At(NamedTuple):
+    """What conditions and actions look at: ``snapshot`` only where the row is one of a snapshot's states."""
+
+    coordinator: "Coordinator"
+    snapshot: _Snapshot | None = None
+
+
+def may_begin(at: _At) -> bool:
+    """Fewer snapshots are in flight than are allowed."""
+    return len(at.coordinator.in_flight) < at.coordinator.most_in_flight
+
+
+def commits(at: _At) -> bool:
+    """A commit is under way."""
+    return any(each.state is SnapshotState.COMMITTING for each in at.coordinator.in_flight.values())
+
+
+def is_whole(at: _At) -> bool:
+    """Every task has acknowledged."""
+    return at.snapshot is not None and not at.snapshot.waiting
+
+
+def begin(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """The next number goes out."""
+    snapshot = at.coordinator.begin()
+    return (Order(snapshot), StartTimer(snapshot))
+
+
+def give_up_others(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """What is in flight and is not being committed goes."""
+    return at.coordinator.give_up({SnapshotState.BEGUN, SnapshotState.WHOLE})
+
+
+def give_up_older(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """Older snapshots that are not whole go."""
+    return at.coordinator.give_up({SnapshotState.BEGUN}, below=_id(at))
+
+
+def forget_all(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """What is in flight is the newer coordinator's to overtake."""
+    at.coordinator.in_flight.clear()
+    return ()
+
+
+def restore(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """All tasks go back to the newest complete snapshot."""
+    at.coordinator.attempt += 1
+    return (Restore(at.coordinator.complete, at.coordinator.attempt),)
+
+
+def commit(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """The log shall name it."""
+    return (CommitSnapshot(_id(at)),)
+
+
+def announce(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """It is the newest complete snapshot, and all tasks hear of it."""
+    at.coordinator.complete = _id(at)
+    return (Announce(_id(at)),)
+
+
+def tell_all(at: _At) -> tuple[CoordinatorEffect, ...]:
+    """All tasks hear that it is abandoned."""
+    return (GiveUp(_id(at)),)
+
+
+def _id(at: _At) -> SnapshotId:
+    assert at.snapshot is not None
+    return at.snapshot.id
+
+
+_R, _RE, _S, _SE = RunState, RunEvent, SnapshotState, SnapshotEvent
+_Row = Row[_At, CoordinatorEffect]
+
+COORDINATOR_TABLE: Final = Table[_At, CoordinatorEffect](
+    [
+        _Row((_R.RUNNING,), _RE.DUE, may_begin, None, (begin,)),
+        _Row((_R.RUNNING, _R.SETTLING, _R.RESTORING), _RE.DUE, None, None),
+        _Row((_R.RUNNING,), _RE.TASK_LOST, commits, _R.SETTLING, (give_up_others,)),
+        _Row((_R.RUNNING, _R.RESTORING), _RE.TASK_LOST, None, _R.RESTORING, (give_up_others, restore)),
+        _Row((_R.SETTLING,), _RE.TASK_LOST, None, None),
+        _Row((_R.SETTLING,), _RE.SETTLED, None, _R.RESTORING, (restore,)),
+        _Row((_R.RUNNING,), _RE.SETTLED, None, None),
+        _Row((_R.RESTORING,), _RE.RESTORED, None, _R.RUNNING),
+        _Row((_R.RUNNING, _R.SETTLING), _RE.FENCED, None, _R.FENCED, (forget_all,)),
+        _Row((_R.FENCED,), _RE.DUE, None, None),
+        _Row((_R.FENCED,), _RE.TASK_LOST, None, None),
+        _Row((_S.BEGUN,), _SE.ACKNOWLEDGED, is_whole, _S.WHOLE, (give_up_older,)),
+        _Row((_S.BEGUN,), _SE.ACKNOWLEDGED, None, None),
+        _Row((_S.WHOLE, _S.COMMITTING), _SE.ACKNOWLEDGED, None, None),
+        _Row((_S.BEGUN,), _SE.FAILED, None, _S.ABANDONED, (tell_all,)),
+        _Row((_S.WHOLE,), _SE.NEXT, None, _S.COMMITTING, (commit,)),
+        _Row((_S.COMMITTING,), _SE.COMMITTED, None, _S.COMPLETE, (announce,)),
+        _Row((_S.WHOLE, _S.COMMITTING), _SE.FAILED, None, None),
+    ]
+)
+
+
+class Coordinator:
+    """The role of the coordinator: ``receive`` events, do the effects.
+
+    ``complete``: the newest snapshot that the log names, when ``generation`` claimed it.
+    """
+
+    def __init__(
+        self,
+        tasks: Collection[int],
+        *,
+        generation: int = 0,
+        most_in_flight: int = 1,
+        complete: SnapshotId | None = None,
+    ) -> None:
+        self.generation = generation
+        self.most_in_flight = most_in_flight
+        self.complete = complete
+        self.state: StrEnum = RunState.RUNNING
+        self.attempt = 0
+        self.in_flight: dict[SnapshotId, _Snapshot] = {}
+        self._tasks = frozenset(tasks)
+        self._begun = 0
+
+    def receive(self, event: CoordinatorEvent) -> list[CoordinatorEffect]:
+        """The effects of ``event``. What is said of snapshots that are not in flight means nothing."""
+        match event:
+            case Due():
+                return self._run(RunEvent.DUE)
+            case TaskLost() | CommitFenced():
+                return self._run(RunEvent.TASK_LOST if isinstance(event, TaskLost) else RunEvent.FENCED)
+            case Restored(attempt):
+                return self._run(RunEvent.RESTORED) if attempt == self.attempt else []
+            case Acknowledged(task, snapshot):
+                if found := self.in_flight.get(snapshot):
+                    found.waiting.discard(task)
+                return self._tell(snapshot, SnapshotEvent.ACKNOWLEDGED) + self._next()
+            case Declined(snapshot) | TimedOut(snapshot):
+                return self._tell(snapshot, SnapshotEvent.FAILED)
+            case Committed(snapshot):
+                told = self._tell(snapshot, SnapshotEvent.COMMITTED)
+                return told + self._run(RunEvent.SETTLED) + self._next()
+
+    @property
+    def next_snapshot(self) -> SnapshotId:
+        """The one that is begun next."""
+        return SnapshotId(self.generation, self._begun)
+
+    def begin(self) -> SnapshotId:
+        """A new snapshot, of which nothing is acknowledged."""
+        snapshot = self.next_snapshot
+        self._begun += 1
+        self.in_flight[snapshot] = _Snapshot(snapshot, {*self._tasks})
+        return snapshot
+
+    def give_up(self, states: Collection[StrEnum], below: SnapshotId | None = None) -> tuple[CoordinatorEffect, ...]:
+        """Abandon what is in flight in one of ``states``, if it is older than ``below``."""
+        gone = [s.id for s in self.in_flight.values() if s.state in states and (below is None or s.id < below)]
+        for snapshot in gone:
+            del self.in_flight[snapshot]
+        return tuple(map(GiveUp, gone))
+
+    def _run(self, event: RunEvent) -> list[CoordinatorEffect]:
+        self.state, effects = COORDINATOR_TABLE.step(self.state, event, _At(self))
+        return effects
+
+    def _tell(self, snapshot: SnapshotId, event: SnapshotEvent) -> list[CoordinatorEffect]:
+        found = self.in_flight.get(snapshot)
+        if found is None:
+            return []
+        found.state, effects = COORDINATOR_TABLE.step(found.state, event, _At(self, found))
+        if found.state in {SnapshotState.COMPLETE, SnapshotState.ABANDONED}:
+            del self.in_flight[snapshot]
+        return effects
+
+    def _next(self) -> list[CoordinatorEffect]:
+        """The oldest whole snapshot is committed, if no other one is being committed."""
+        if commits(_At(self)):
+            return []
+        whole = [each for each in self.in_flight.values() if each.state is SnapshotState.WHOLE]
+        return self._tell(min(whole, key=lambda each: each.id).id, SnapshotEvent.NEXT) if whole else []

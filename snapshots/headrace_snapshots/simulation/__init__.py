@@ -1,0 +1,40 @@
+"""Seeded runs of the barrier protocol in a simulated world, from 5 to 10,000 tasks; for tests of one's own too."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace_snapshots.simulation.graphs import graph_in, random_dataflow, random_processes
+from headrace_snapshots.simulation.properties import Property, properties, totals
+from headrace_snapshots.simulation.settings import Assumption, Settings
+from headrace_snapshots.simulation.world import World
+
+__all__ = [
+    "Assumption",
+    "Property",
+    "Report",
+    "Settings",
+    "graph_in",
+    "random_dataflow",
+    "random_processes",
+    "simulate",
+]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What happened, in numbers, and which properties held."""
+
+    totals: Mapping[str, int]
+    properties: Sequence[Property]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every property held."""
+        return all(each.holds for each in self.properties)
+
+
+def simulate(settings: Settings) -> Report:
+    """One run, checked. The same settings give the same report."""
+    world = World(settings)
+    world.run()
+    return Report(totals(world), properties(world))

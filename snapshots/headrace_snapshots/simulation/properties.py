@@ -1,0 +1,126 @@
+"""What must hold of every run: the properties that the protocols promise, checked on what a run has left behind."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace_snapshots.protocol.barriers import Protocol, SnapshotId, TakesAt
+from headrace_snapshots.simulation.workload import Part
+from headrace_snapshots.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property, and where it does not hold (at most some of the places)."""
+
+    name: str
+    problems: Sequence[str]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.problems
+
+
+_SHOWN = 5
+
+
+def properties(world: World) -> list[Property]:
+    """All of them, of a run that has ended."""
+    once = world.settings.protocol is not Protocol.AT_LEAST_ONCE
+    expected = world.workload.finish()
+    return [
+        _property("termination", _unfinished(world)),
+        _property("feasibility", _infeasible(world, once)),
+        _property("empty channels", _contents(world)),
+        _property(
+            "final state", _differences("the run", expected, _final(world), once or not world.counts["restores"])
+        ),
+        _property("restored state", _restored(world, expected, once)),
+    ]
+
+
+def _property(name: str, problems: Iterator[str]) -> Property:
+    found = [problem for _, problem in zip(range(_SHOWN), problems, strict=False)]
+    return Property(name, found)
+
+
+def _unfinished(world: World) -> Iterator[str]:
+    """Every record is processed, and a snapshot begun after that is complete."""
+    if not world.is_drained:
+        yield f"records were left over after {world.timeline.now} µs"
+    elif world.settings.interval and world.finished_at is None:
+        yield "after the last record no snapshot became complete"
+
+
+def _infeasible(world: World, once: bool) -> Iterator[str]:
+    """What was sent before a snapshot was received before it or is logged, each record once; nothing else was received.
+
+    At least once: nothing that was sent is missing.
+    """
+    for snapshot, parts in world.complete.items():
+        for number, (start, end) in enumerate(world.graph.channels):
+            sent, received = parts[start].sent[number], parts[end].received[number]
+            logged = [each.number for each in parts[end].log.get(number, ())]
+            missing = [*range(received, sent)]
+            if logged != missing if once else not {*missing} <= {*logged}:
+                yield (
+                    f"snapshot {_name(snapshot)}, channel {number} from task {start} to {end}: sent {sent}, received "
+                    f"{received}, logged {_some(logged)}"
+                )
+
+
+def _contents(world: World) -> Iterator[str]:
+    """A snapshot by alignment has contents of back-edges only."""
+    if world.rules.takes_at is not TakesAt.ALIGNMENT:
+        return
+    for snapshot, parts in world.complete.items():
+        for task, part in enumerate(parts):
+            for channel in sorted({*part.log} - world.graph.back_edges):
+                yield f"snapshot {_name(snapshot)}, task {task}: {len(part.log[channel])} records of channel {channel}"
+
+
+def _restored(world: World, expected: Sequence[tuple[int, int]], once: bool) -> Iterator[str]:
+    """From every complete snapshot on, the work ends as it does without a failure."""
+    for snapshot, parts in world.complete.items():
+        yield from _differences(f"snapshot {_name(snapshot)}", expected, world.workload.finish(parts), once)
+
+
+def _differences(
+    what: str, expected: Sequence[tuple[int, int]], found: Sequence[tuple[int, int]], once: bool
+) -> Iterator[str]:
+    for task, (right, ours) in enumerate(zip(expected, found, strict=True)):
+        if right != ours if once else ours[0] < right[0]:
+            yield f"{what}, task {task}: {ours[0]} records (sum {ours[1]:x}) instead of {right[0]} (sum {right[1]:x})"
+
+
+def _final(world: World) -> list[tuple[int, int]]:
+    return [(state.count, state.total) for state in world.states]
+
+
+def _name(snapshot: SnapshotId) -> str:
+    return f"{snapshot.generation}.{snapshot.number}"
+
+
+def _some(numbers: Sequence[int]) -> str:
+    return f"{numbers[:_SHOWN]}{' and more' if len(numbers) > _SHOWN else ''}"
+
+
+def logged(parts: Sequence[Part]) -> int:
+    """How many records a snapshot holds beside the states."""
+    return sum(len(records) for part in parts for records in part.log.values())
+
+
+def totals(world: World) -> Mapping[str, int]:
+    """What happened in a run, in numbers."""
+    own = ("begun", "abandoned", "fenced", "restores", "tasks lost", "coordinators lost", "barriers")
+    return {
+        "tasks": world.graph.tasks,
+        "channels": len(world.graph.channels),
+        "back_edges": len(world.graph.back_edges),
+        "records": sum(state.count for state in world.states),
+        "complete": len(world.complete),
+        "logged": sum(map(logged, world.complete.values())),
+        **{name.replace(" ", "_"): world.counts[name] for name in own},
+        "processed_us": world.dataflow.progress_at,
+        "simulated_us": world.timeline.now if world.finished_at is None else world.finished_at,
+    }

@@ -1,0 +1,28 @@
+"""Pipelines of parts that tests change one by one."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace import FileSource, Input, Pipeline
+from headrace.model.time import Duration
+from headrace.pipeline.inputs import EventTime
+
+
+def pipeline(*, source: FileSource, event_time: EventTime, **parts: Any) -> Pipeline:
+    """A pipeline over ``source`` with ``event_time``."""
+    return Pipeline(input=Input(source, event_time), **parts)
+
+
+def changed(
+    made: Pipeline, *, source: FileSource | None = None, event_time: EventTime | None = None, **parts: Any
+) -> Pipeline:
+    """``made`` with other parts."""
+    own = Input(source or made.source, event_time or made.event_time)
+    return replace(made, input=own, **parts)
+
+
+def lengths(least: int, most: int) -> st.SearchStrategy[Duration]:
+    """Lengths of time of so many granules."""
+    return st.integers(least, most).map(Duration)

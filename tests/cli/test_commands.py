@@ -1,0 +1,256 @@
+"""What all commands have in common: how they start, their help, their exit codes, what they say to wrong input."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+from typer.testing import CliRunner
+
+import headrace
+import headrace_snapshots
+from headrace import errors
+from headrace.cli.commands import app
+from headrace.cli.exit_codes import DONE, FAILED_CASES, INTERRUPTED, USAGE, listed
+from headrace.errors import HeadraceError
+from tests.cli.deployments import Deployment, pane
+
+HEAVY = "pyarrow pandas numpy duckdb pyspark matplotlib minio great_expectations airflow rich"
+GROUP = typer.main.get_command(app)
+assert isinstance(GROUP, TyperGroup)
+COMMANDS = sorted(GROUP.commands)
+ROOTLESS = ("check", "conformance", "new", "pipelines", "simulate", "test")
+UNDER_A_ROOT = [name for name in COMMANDS if name not in ROOTLESS]
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    found = Deployment(tmp_path_factory.mktemp("deployment"))
+    found.commit(panes=[pane("ann", 1, 2)])
+    return found
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """What is imported once the command has run, in a process of its own."""
+    code = (
+        "import sys\nfrom headrace.cli.commands import app\n"
+        f"try:\n    app({list(arguments)!r})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("--help",), ("log", "--help"), ("run", "--help")])
+def test_help_imports_no_library_that_it_does_not_need(arguments: tuple[str, ...]) -> None:
+    found = modules_after(*arguments)
+    assert found.isdisjoint(HEAVY.split())
+    assert "headrace_snapshots" not in found, "nothing that works on storage"
+    assert len(found) < 350, "each module takes time to import"
+
+
+@pytest.mark.slow
+def test_what_only_looks_starts_without_data_libraries(deployment: Deployment) -> None:
+    where = ("--root", deployment.root, "--format", "json")
+    for arguments in (
+        ("log", deployment.reference, *where),
+        ("show", "main", "--pipeline", deployment.reference, *where),
+    ):
+        assert modules_after(*arguments).isdisjoint(HEAVY.split()), arguments
+    found = modules_after("pipelines")
+    assert found.isdisjoint(set(HEAVY.split()) - {"rich"})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_ends_with_an_example_that_parses(name: str) -> None:
+    told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
+    assert told.exit_code == 0
+    assert "--format" in told.stdout, "for machines too"
+    example = told.stdout.rstrip().splitlines()[-1]
+    assert told.stdout.rstrip().splitlines()[-2].strip() == "Example:"
+    program, command, *arguments = shlex.split(example)
+    assert (program, command) == ("headrace", name)
+    assert isinstance(GROUP, TyperGroup)
+    GROUP.commands[command].make_context(command, arguments)
+
+
+def test_the_list_of_commands_has_whole_sentences() -> None:
+    told = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert "..." not in told.split("Exit codes")[0].split("Commands:")[1]
+    assert "--install-completion" in told
+
+
+def test_the_readme_names_every_command() -> None:
+    table = (Path(__file__).resolve().parents[2] / "README.md").read_text().split("| command |")[1]
+    named = set(re.findall(r"`headrace ([a-z-]+)", table.partition("\n\n")[0]))
+    assert named == {*COMMANDS}
+
+
+def test_the_exit_codes_that_help_lists_are_those_of_the_tree_of_errors() -> None:
+    told = CliRunner().invoke(app, ["--help"]).stdout.split("Exit codes:")[1]
+    codes = [int(line.split()[0]) for line in told.strip().splitlines()]
+    assert codes == [code for code, _ in listed()]
+    branches = [kind for kind in vars(errors).values() if isinstance(kind, type) and "exit_code" in vars(kind)]
+    assert set(codes) == {DONE, USAGE, INTERRUPTED} | {kind.exit_code for kind in branches}
+    assert HeadraceError.exit_code == FAILED_CASES, "that of no branch, which nothing raises"
+
+
+def test_only_the_tree_of_errors_gives_exit_codes() -> None:
+    sources = [file for package in (headrace, headrace_snapshots) for file in Path(package.__path__[0]).rglob("*.py")]
+    giving = {file.name for file in sources if re.search(r"^    exit_code\b", file.read_text(), re.MULTILINE)}
+    assert giving == {"errors.py"}
+
+
+WRONG: list[tuple[str, ...]] = [
+    ("run", "PIPELINE", "--max-epochs", "-1"),
+    ("run", "PIPELINE", "--files-per-epoch", "0"),
+    ("run", "PIPELINE", "--bytes-per-epoch", "many"),
+    ("run", "PIPELINE", "--executor", "flink"),
+    ("run", "PIPELINE", "--mode", "stream"),
+    ("run", "PIPELINE", "--branch", "a b"),
+    ("run", "PIPELINE", "--branch", "published"),
+    ("run", "PIPELINE", "--signal", ""),
+    ("run", "PIPELINE", "--signal", "go=u1"),
+    ("run", "PIPELINE", "--clock", "yesterday", "--clock-step", "5m"),
+    ("run", "PIPELINE", "--clock", "2026-01-01T00:00:00Z"),
+    ("run", "PIPELINE", "--clock", "2026-01-01T00:00:00Z", "--clock-step", "soon"),
+    ("run", "PIPELINE", "--mode", "replay", "--branch", "b", "--clock", "2026-01-01T00:00:00", "--clock-step", "1m"),
+    ("run", "PIPELINE", "--mode", "replay", "--branch", "b", "--of", "nowhere"),
+    ("backfill", "PIPELINE", "--branch", "published"),
+    ("backfill", "PIPELINE", "--branch", "-"),
+    ("recover", "PIPELINE", "nowhere"),
+    ("recover", "PIPELINE", "published"),
+    ("recover", "PIPELINE", "../../etc/passwd"),
+    ("recover", "PIPELINE", ""),
+    ("read", "PIPELINE", "--branch", "nowhere"),
+    ("read", "PIPELINE", "--view", "state"),
+    ("read", "PIPELINE", "--branch", "main", "--where", "clicks >"),
+    ("read", "PIPELINE", "--limit", "-1"),
+    ("files", "PIPELINE", "--view", ""),
+    ("replay-late", "PIPELINE", "--branch", "nowhere"),
+    ("log", "PIPELINE", "--before", "-1"),
+    ("log", "PIPELINE", "--limit", "0"),
+    ("show", "../../etc/passwd"),
+    ("show", "a\nb", "--pipeline", "PIPELINE"),
+    ("show", "", "--pipeline", "PIPELINE"),
+    ("show", "x" * 5000, "--pipeline", "PIPELINE"),
+    ("rollback", "PIPELINE", "nowhere"),
+    ("rollback", "PIPELINE", "main"),
+    ("rollback", "PIPELINE", "beginning", "--branch", "nowhere"),
+    ("release", "PIPELINE", "nowhere", "--message", "because"),
+    ("tag", "PIPELINE", "a b"),
+    ("tag", "PIPELINE", "published"),
+    ("tag", "PIPELINE", "good", "nowhere"),
+    ("tag", "PIPELINE", "good", "published"),
+    ("drop", "PIPELINE", "main"),
+    ("drop", "PIPELINE", "published"),
+    ("drop", "PIPELINE", "nowhere"),
+    ("drop", "PIPELINE", ""),
+    ("plot", "PIPELINE", "--branch", "nowhere"),
+    ("plot", "PIPELINE", "--epochs", "0"),
+    ("conformance", "nowhere.json"),
+    ("conformance", "."),
+    ("conformance", "PIPELINE"),
+    ("conformance", "nowhere.json", "--executor", "flink"),
+    ("simulate", "--tasks", "0"),
+    ("simulate", "--protocol", "paxos"),
+    ("simulate", "--graph", "nowhere.json"),
+    ("simulate", "--lost-messages", "1"),
+]
+
+
+@pytest.mark.parametrize("words", WRONG, ids=lambda words: " ".join(words)[:60])
+def test_wrong_words_give_one_message_and_an_exit_code(deployment: Deployment, words: tuple[str, ...]) -> None:
+    refs = deployment.catalog.head().refs
+    arguments = [deployment.reference if word == "PIPELINE" else word for word in words]
+    if words[0] not in ROOTLESS:
+        arguments += ["--root", deployment.root]
+    said(arguments)
+    assert deployment.catalog.head().refs == refs
+
+
+@pytest.mark.parametrize("name", [name for name in UNDER_A_ROOT if name != "show"])
+@pytest.mark.parametrize(
+    "pipeline", ["nowhere", "nowhere.py", "", ".", "..py", "/", "broken.py", "empty.py", "binary.py", "clicks.py:no"]
+)
+def test_a_pipeline_that_is_not_there_is_named(deployment: Deployment, name: str, pipeline: str) -> None:
+    folder = Path(deployment.reference).parent
+    (folder / "broken.py").write_text("import headrace\n\nheadrace.no_such_thing()\n")
+    (folder / "empty.py").write_text("")
+    (folder / "binary.py").write_bytes(bytes(range(256)))
+    reference = str(folder / pipeline) if pipeline.partition(":")[0].endswith(".py") else pipeline
+    message = said([name, reference, *required(name), "--root", deployment.root])
+    if pipeline == "broken.py":
+        assert f"{reference}:3: AttributeError" in message
+
+
+@pytest.mark.parametrize(
+    "root", ["", "nowhere", "ftp://host/x", "file://host/x", "file:///nowhere/at/all", "s3://B", "s3://"]
+)
+@pytest.mark.parametrize("name", UNDER_A_ROOT)
+def test_a_root_that_is_not_one_is_named(deployment: Deployment, name: str, root: str) -> None:
+    first = ["main", "--pipeline", deployment.reference] if name == "show" else [deployment.reference, *required(name)]
+    said([name, *first, "--root", root])
+
+
+def test_a_root_that_is_a_file_is_named(deployment: Deployment, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("run", "log", "read"):
+        said([name, deployment.reference, "--root", (tmp_path / "file").as_uri()])
+
+
+def required(name: str) -> list[str]:
+    """The other arguments that a command cannot do without."""
+    words = {"rollback": ["x"], "release": ["x", "--message", "m"], "tag": ["x"], "drop": ["x"], "recover": ["x"]}
+    return words.get(name, [])
+
+
+def said(arguments: list[str]) -> str:
+    """What a command says that must fail, in one message without a traceback, whose exit code is on the list."""
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "10000"})
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code in {code for code, _ in listed()} - {DONE, FAILED_CASES}, done.output
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip()
+    return done.stderr
+
+
+def completed(line: str, **environment: str) -> list[str]:
+    """What bash is offered for the last word of ``line``."""
+    variables = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("headrace")],
+        env={**os.environ, **variables, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.slow
+def test_a_shell_is_offered_names(deployment: Deployment) -> None:
+    deployment.catalog.tag("good", deployment.catalog.head().refs["main"])
+    known = {"HEADRACE_PIPELINES": str(Path(deployment.reference).parent), "HEADRACE_ROOT": deployment.root}
+    assert "replay-late" in completed("headrace re")
+    assert completed("headrace log cl", **known) == ["clicks"]
+    assert completed("headrace read clicks --branch ", **known) == ["good", "main", "published"]
+    assert completed("headrace drop clicks ", **known) == ["good"]
+    snapshot = deployment.catalog.head().refs["main"]
+    assert {"good", "main", snapshot} <= {*completed("headrace rollback clicks ", **known)}
+    assert completed("headrace read nowhere --branch ", **known) == []
+
+
+def test_machines_get_json(deployment: Deployment) -> None:
+    done = CliRunner().invoke(app, ["tag", deployment.reference, "json", "--root", deployment.root, "--format", "json"])
+    entry: Any = json.loads(done.stdout)
+    assert entry["moves"] == {"tags/json": [None, deployment.catalog.head().refs["main"]]}

@@ -1,0 +1,166 @@
+"""Commands that move refs: tag and drop; backfill and recover, over real runs of the executor local."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace.cli import run as cli_run
+from headrace.cli.commands import app
+from headrace.runs.backfill import BranchBehindError
+from headrace.runs.results import RunResult
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Deployment:
+    found = Deployment(tmp_path)
+    found.commit(panes=[pane("ann", 1, 2)])
+    found.commit(panes=[pane("bob", 1, 3)])
+    return found
+
+
+class Live:
+    """A pipeline whose input lands file by file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reference = str(folder / "clicks.py")
+        Path(self.reference).write_text(PIPELINE_FILE)
+        self.root = (folder / "root").as_uri()
+        self.landing = folder / "root" / "landing" / "clicks"
+        self.landing.mkdir(parents=True)
+        self.catalog = Catalog(open_store(self.root), "clicks")
+
+    def land(self, name: str, hour: int) -> None:
+        row = {"user": "ann", "at": f"2026-01-01T{hour:02}:00:00Z", "amount": hour}
+        (self.landing / name).write_text(json.dumps(row) + "\n")
+
+    def headrace(self, command: str, *arguments: str) -> Result:
+        return CliRunner().invoke(app, [command, self.reference, *arguments, "--root", self.root])
+
+    def run(self, command: str, *arguments: str) -> Any:
+        """The result of a command that runs epochs and succeeds."""
+        done = self.headrace(command, *arguments, "--executor", "local", "--format", "json")
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    @property
+    def refs(self) -> dict[str, str]:
+        return dict(self.catalog.head().refs)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    """Two epochs of one file each, published."""
+    found = Live(tmp_path)
+    for number, name in enumerate(("a.jsonl", "b.jsonl")):
+        found.land(name, number)
+    assert len(found.run("run", "--files-per-epoch", "1")["epochs"]) == 2
+    return found
+
+
+def headrace(deployment: Deployment, command: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [command, deployment.reference, *arguments, "--root", deployment.root])
+
+
+def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(written: Deployment) -> None:
+    newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
+    assert headrace(written, "tag", "now").exit_code == 0
+    assert headrace(written, "tag", "then", first).exit_code == 0
+    assert headrace(written, "tag", "same", "then").exit_code == 0
+    assert written.catalog.head().refs == {"main": newest, "tags/now": newest, "tags/then": first, "tags/same": first}
+    again = headrace(written, "tag", "then")
+    assert again.exit_code == 10
+    assert "there is a tag then already" in again.stderr
+    dropped = headrace(written, "drop", "then")
+    assert dropped.exit_code == 0
+    standing = dropped.stdout.split("what still stands")[1]
+    assert all(name in standing for name in ("main", "tags/now", "tags/same", newest))
+    assert "tags/then" not in standing
+    assert headrace(written, "rollback", "same").exit_code == 0
+    assert written.catalog.head().refs["main"] == first
+
+
+def test_a_branch_comes_before_the_tag_of_its_name(written: Deployment) -> None:
+    head = written.catalog.head().refs["main"]
+    written.catalog.fork("trial", head)
+    written.catalog.tag("trial", head)
+    for left in ({"main", "tags/trial"}, {"main"}):
+        assert headrace(written, "drop", "trial").exit_code == 0
+        assert written.catalog.head().refs.keys() == left
+    gone = headrace(written, "drop", "trial")
+    assert gone.exit_code == 10
+    assert "there is no branch or tag trial; those that can be dropped: none" in gone.stderr
+
+
+def test_recover_goes_back_and_reads_the_rest_again(live: Live) -> None:
+    newest, first = (manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"]))
+    result = live.run("recover", first)
+    assert result["action"] == "recover"
+    assert result["epochs"] == [1]
+    assert live.refs == {"main": result["snapshot"], "published": result["snapshot"]}
+    assert newest not in live.refs.values()
+    assert live.run("recover", first, "--no-publish")["published"] == first
+
+
+def test_backfill_makes_a_branch_main_and_published(live: Live) -> None:
+    before = live.refs
+    text = live.headrace("backfill", "--executor", "local", "--no-cut-over", "--files-per-epoch", "1")
+    assert text.exit_code == 0, text.output
+    (branch,) = live.refs.keys() - before
+    assert {name: live.refs[name] for name in before} == before, "main and its readers are where they were"
+    assert f"--branch {branch} --executor local" in text.stderr
+    result = live.run("backfill", "--branch", branch)
+    assert result["action"] == "cut_over"
+    assert result["epochs"] == [0, 1]
+    assert live.refs == dict.fromkeys(("main", "published"), result["snapshot"])
+    assert result["snapshot"] not in before.values()
+
+
+def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_over, tries = cli_run.cut_over, list[BranchBehindError]()
+
+    def meanwhile(pipeline: str, root: str, branch: str, *, run_id: str) -> RunResult:
+        if not tries:
+            live.land("c.jsonl", 5)
+            live.run("run")
+        try:
+            return cut_over(pipeline, root, branch, run_id=run_id)
+        except BranchBehindError as error:
+            tries.append(error)
+            raise
+
+    monkeypatch.setattr(cli_run, "cut_over", meanwhile)
+    result = live.run("backfill")
+    assert len(tries) == 1
+    assert result["rows"]["records"] == 3
+
+
+def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def behind(*_: object, **__: object) -> RunResult:
+        raise BranchBehindError("main went on")
+
+    monkeypatch.setattr(cli_run, "cut_over", behind)
+    done = live.headrace("backfill", "--branch", "again", "--executor", "local")
+    assert done.exit_code == 30
+    there = f"{live.reference} --root {live.root} --branch again --executor local"
+    assert f"to go on where it stopped: headrace backfill {there}" in done.stderr.splitlines()
+
+
+def test_a_backfill_makes_no_root(tmp_path: Path) -> None:
+    live = Live(tmp_path)
+    live.root = (tmp_path / "mistaken").as_uri()
+    done = live.headrace("backfill", "--executor", "local")
+    assert done.exit_code == 10
+    assert not (tmp_path / "mistaken").exists()
+
+
+def test_a_clock_that_passes_the_end_of_the_calendar_is_refused(live: Live) -> None:
+    clock = ("--clock", "9999-12-31T00:00:00Z", "--clock-step", "999d", "--files-per-epoch", "1")
+    done = live.headrace("run", "--mode", "replay", "--branch", "late", *clock, "--executor", "local")
+    assert done.exit_code == 10, done.output
+    assert "passes the year 9999" in done.stderr

@@ -1,0 +1,130 @@
+"""``headrace new`` and ``headrace check``: what the one writes runs, what the other says holds."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace.cli.commands import app
+from headrace.pipeline.registry import SHIPPED, resolve
+from headrace.pipeline.schedules import FAMILIES, dag_id
+from tests.cli.deployments import PIPELINE_FILE
+
+
+def headrace(*arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments])
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
+    told = headrace("new", "shop")
+    assert told.exit_code == 0, told.output
+    steps = [shlex.split(line)[1:] for line in told.stdout.partition("next:")[2].splitlines() if line.strip()]
+    assert [step[0] for step in steps] == ["check", "test", "run", "read"]
+    for step in steps:
+        done = headrace(*step)
+        assert done.exit_code == 0, done.output
+    rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
+    found = {(row["product"], row["window_start"][11:13]): (row["orders"], row["cents"]) for row in rows}
+    assert found == {
+        ("tea", "09"): (2, 1260),
+        ("bread", "09"): (2, 1140),
+        ("tea", "10"): (2, 1680),
+        ("bread", "10"): (1, 380),
+        ("tea", "12"): (1, 420),
+        ("bread", "14"): (1, 380),
+    }
+    panes = json.loads(headrace(*steps[-1], "--view", "panes", "--format", "json").stdout)
+    assert {row["timing"] for row in panes} >= {"EARLY", "ON_TIME"}
+
+
+def test_new_touches_no_file_that_is_there(here: Path) -> None:
+    assert headrace("new", "shop", "--folder", "a b").exit_code == 0
+    file = here / "a b" / "shop.py"
+    file.write_text("mine")
+    (here / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").unlink()
+    again = headrace("new", "shop", "--folder", "a b")
+    assert again.exit_code == 10
+    assert "nothing was written" in again.stderr
+    assert file.read_text() == "mine"
+    assert not (here / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").exists()
+    (here / "file").write_text("")
+    assert headrace("new", "other", "--folder", "file").exit_code == 10
+
+
+@pytest.mark.parametrize("name", ["", "Shop", "1st", "a-b", "../x", "class.py", "x" * 64, "a b"])
+def test_new_takes_names_of_pipelines_alone(here: Path, name: str) -> None:
+    refused = headrace("new", name)
+    assert refused.exit_code == 10, refused.output
+    assert "cannot name a pipeline" in refused.stderr
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["class", "json", "headrace", "datetime"])
+def test_names_that_python_knows_are_good_names(here: Path, name: str) -> None:
+    assert headrace("new", name).exit_code == 0
+    assert resolve(f"{name}/{name}.py").name == name
+
+
+def checked(*arguments: str) -> Any:
+    return json.loads(headrace("check", *arguments, "--format", "json").stdout)
+
+
+def test_check_says_what_a_pipeline_means(here: Path) -> None:
+    (here / "clicks.py").write_text(PIPELINE_FILE.replace('key="user",', 'key="user",\n    schedule="@hourly",'))
+    told = headrace("check", "clicks.py")
+    assert told.exit_code == 0, told.output
+    for words in ("clicks = count()", "fixed windows of 1h", "early: whenever", "headrace_clicks_process: @hourly"):
+        assert words in told.stdout
+    (found,) = checked("clicks.py:clicks")["pipelines"]
+    assert found["dags"] == {
+        dag_id("clicks", family): "@hourly" if family == "process" else None for family in FAMILIES
+    }
+    assert list(found["meaning"]) == ["input source", "what", "where", "when", "how"]
+    assert found["problems"] == []
+
+
+def test_check_without_a_name_looks_at_all_and_names_each_broken_file(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert headrace("check").exit_code == 0, "what ships is right"
+    assert {each["name"] for each in checked()["pipelines"]} == {file.stem for file in SHIPPED.glob("[!_]*.py")}
+    (here / "one.py").write_text("import headrace as hr\n\nhr.FixedWindows(3600)\n")
+    (here / "two.py").write_text("def f(:\n")
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(here))
+    told = headrace("check")
+    assert told.exit_code == 10
+    broken = told.stdout.split("WRONG: files that cannot be used")[1]
+    assert f"{here / 'one.py'}:3: PipelineError" in broken
+    assert f"{here / 'two.py'}:1: SyntaxError" in broken
+    assert len(checked()["broken"]) == 2
+    assert headrace("check", "aircraft_sessions").exit_code == 10
+
+
+def test_check_finds_spark_code_that_is_not_there(here: Path) -> None:
+    function = 'transform=hr.SparkFunction("parsing:flat", {"user": str, "at": datetime, "amount": int}, True)'
+    (here / "clicks.py").write_text(PIPELINE_FILE.replace('"amount": int})', f'"amount": int}}, {function})'))
+    assert headrace("check", "clicks.py").exit_code == 10
+    assert "No module named" in checked("clicks.py")["pipelines"][0]["problems"][0]
+    (here / "parsing.py").write_text("def other(rows): return rows\n")
+    assert "has no function flat" in checked("clicks.py")["pipelines"][0]["problems"][0]
+    (here / "parsing.py").write_text("def flat(rows): return rows\n")
+    assert headrace("check", "clicks.py").exit_code == 0
+
+
+@pytest.mark.parametrize("reference", ["nowhere", "nowhere.py", "clicks.py:other", "empty.py", "."])
+def test_check_of_nothing_is_an_error(here: Path, reference: str) -> None:
+    (here / "clicks.py").write_text(PIPELINE_FILE)
+    (here / "empty.py").write_text("")
+    done = headrace("check", reference)
+    assert done.exit_code == 10
+    assert done.stdout == ""
+    assert "config.unknown_pipeline" in done.stderr

@@ -1,0 +1,39 @@
+"""The bar of a run in a terminal: files, epochs, rows, rate, and lines above it that stay."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from headrace.cli import progress
+from headrace.cli.progress import Bar
+from headrace_snapshots.format.manifest import Manifest
+from tests.cli.deployments import Deployment, pane
+
+
+@pytest.fixture
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    deployment = Deployment(tmp_path_factory.mktemp("deployment"))
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    assert deployment.head is not None
+    return replace(deployment.head, counts={"records": 3_000, "input_files": 2})
+
+
+def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter((10.0, 11.0, 14.0))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
+    written = io.StringIO()
+    with Bar.shown(Console(file=written, force_terminal=True, width=200, highlight=False)) as bar:
+        bar.noted("starting [Spark]")
+        bar.planned(4)
+        bar.committed(manifest)
+        bar.committed(replace(manifest, epoch=1))
+        bar.warned("one file is [odd]")
+    text = written.getvalue()
+    assert "4/4" in text
+    assert "2 epochs, 6,000 rows, 1,500 rows/s" in text
+    assert "warning: one file is [odd]" in text
+    assert "epoch 0: 3,000 records of 2 files" in text

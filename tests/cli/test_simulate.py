@@ -1,0 +1,36 @@
+"""``headrace simulate``: the last line, JSON, the exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.commands import app
+from headrace.cli.exit_codes import DONE, FAILED_CASES
+
+
+@pytest.mark.parametrize("protocol", ["aligned", "unaligned", "chandy-lamport", "synchronous", "at-least-once"])
+def test_the_last_line_sums_up(protocol: str) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--protocol", protocol, "--task-losses", "1"])
+    assert done.exit_code == DONE, done.output
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(f"{protocol}, 12 tasks, seed 0: ")
+    assert last.endswith("1 restores; all properties hold")
+
+
+def test_a_property_that_fails_is_named_and_gives_exit_code_one() -> None:
+    done = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--records", "60", "--without", "fifo"])
+    assert done.exit_code == FAILED_CASES
+    assert "FAILED: feasibility" in done.stdout.splitlines()[-1]
+
+
+def test_json_of_a_graph_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "graph.json"
+    file.write_text('{"tasks": ["in", "a", "b"], "channels": [["in", "a"], ["a", "b"], ["b", "a"]]}')
+    done = CliRunner().invoke(app, ["simulate", "--graph", str(file), "--seed", "3", "--format", "json"])
+    found = json.loads(done.stdout)
+    assert done.exit_code == DONE
+    assert found["holds"] is True
+    assert (found["totals"]["tasks"], found["totals"]["back_edges"]) == (3, 1)
+    assert [each["name"] for each in found["properties"]][:2] == ["termination", "feasibility"]

@@ -1,0 +1,146 @@
+"""Pipelines in words: every window function and trigger has some, and the example's times are those of the model."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.describe.pipeline import describe, graph, notes
+from headrace.describe.triggers import condition, panes
+from headrace.describe.windows import example_window, life, windows
+from headrace.model.time import Instant, instant, parse
+from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.trigger_checks import VOCABULARY
+from headrace.reference.windows import assign
+from tests.own_triggers import Jump
+
+NEW_YEAR = instant(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+CONDITIONS = {
+    hr.AfterCount(1): "an epoch brings an element",
+    hr.AfterCount(1000): "1,000 elements have arrived",
+    hr.AfterBytes(1000): "elements of 1,000 bytes have arrived",
+    hr.AfterProcessingTime("5m"): "the clock is 5m after its first element arrived",
+    hr.AfterProcessingTime("5m", align="1h"): "the clock shows a multiple of 1h, 5m after its first element arrived",
+    hr.AfterSynchronizedProcessingTime(): "what was in flight upstream when the first element arrived has arrived too",
+    hr.AfterPunctuation(col("v") > 9): "an element has arrived for which (v > 9)",
+    hr.DataDriven({"n": hr.count()}, col("n") > 3): "(n > 3) (n = count())",
+    hr.AfterPattern("aa", {"a": col("v") > 9}): "elements in their order of arrival match 'aa' (a: (v > 9))",
+    hr.AfterSignal("go"): "the signal 'go' comes",
+    hr.AfterPercentileWatermark(90): "the watermark of the fastest 90 % of the input passes the end of the window",
+    hr.AfterWatermark(): "the watermark passes the end of the window",
+    hr.Default(): "the watermark passes the end of the window, and in every later epoch that brings elements",
+    hr.Always(): "an epoch brings elements, and when the watermark passes the end of the window",
+    hr.Never(): "never",
+    hr.Repeatedly(hr.AfterCount(2)): "again and again 2 elements have arrived",
+    hr.AfterAny(hr.AfterCount(2), hr.AfterSignal("go")): "2 elements have arrived, or the signal 'go' comes",
+    hr.AfterAll(
+        hr.AfterCount(2), hr.AfterSignal("go")
+    ): "at the same time 2 elements have arrived, and the signal 'go' comes",
+    hr.AfterEach(hr.AfterCount(2), hr.AfterSignal("go")): "first 2 elements have arrived, then the signal 'go' comes",
+    hr.OrFinally(hr.AfterCount(2), hr.AfterSignal("go")): (
+        "2 elements have arrived, and for the last time when the signal 'go' comes"
+    ),
+    Jump(5): "Jump(by=5, column='value'), a trigger of your own, is ready",
+}
+
+
+@pytest.mark.parametrize("trigger", CONDITIONS, ids=lambda trigger: type(trigger).__name__)
+def test_a_trigger_in_words(trigger: hr.Trigger) -> None:
+    assert condition(trigger) == CONDITIONS[trigger]
+    assert panes(trigger)
+
+
+def test_every_trigger_has_words() -> None:
+    told = {type(trigger) for trigger in CONDITIONS} - {Jump}
+    assert told | {hr.CustomTrigger} == {*VOCABULARY}
+
+
+def test_a_trigger_that_finishes_says_that_it_drops() -> None:
+    assert panes(hr.AfterWatermark())[-1].startswith("late: never; the window is closed then")
+    assert "drops what comes later" in panes(hr.AfterCount(3))[0]
+    assert "drops" not in panes(hr.Repeatedly(hr.AfterCount(3)))[0]
+
+
+WINDOWS = {
+    hr.FixedWindows("1h"): "fixed windows of 1h",
+    hr.FixedWindows("1d", offset="6h"): "fixed windows of 1d, shifted by 6h",
+    hr.SlidingWindows("1h", "5m"): "sliding windows of 1h, a new one every 5m",
+    hr.Sessions("30m"): "sessions, closed by a gap of 30m; elements exactly that far apart are two",
+    hr.CalendarWindows("month", "Europe/Berlin", 3): "windows of 3 calendar months, of local time in Europe/Berlin",
+    hr.GlobalWindows(): "one window for all of time",
+    hr.ShiftedOutputTime(hr.FixedWindows("1h"), "2h"): (
+        "fixed windows of 1h; panes are dated 2h later than their elements"
+    ),
+}
+
+
+@pytest.mark.parametrize("where", WINDOWS, ids=lambda where: type(where).__name__)
+def test_a_window_function_in_words_with_a_window_that_it_assigns(where: hr.WindowFn) -> None:
+    assert windows(where) == WINDOWS[where]
+    example = example_window(where)
+    if isinstance(where, hr.GlobalWindows):
+        assert example is None
+    else:
+        assert example in assign(where, NEW_YEAR, {})
+
+
+def test_the_example_says_when_a_window_is_on_time_and_when_it_expires() -> None:
+    strategy = BoundedOutOfOrderness(hr.FixedWindows("4h").size)
+    _, on_time, expires = life(hr.FixedWindows("1h"), hr.retracting("2d"), [strategy])
+    end = NEW_YEAR + timedelta(hours=1) // timedelta(microseconds=1)
+    assert parse(on_time.split("once a record of ")[1].split(" ")[0]) - end == strategy.bound
+    assert strategy.lower_bound(parse("2026-01-01T05:00:00Z")) == Instant(end)
+    assert expires.strip().startswith("expires when the watermark passes 2026-01-03T01:00:00Z;")
+    assert "never expires" in life(hr.FixedWindows("1h"), hr.retracting(None), [])[-1]
+    assert life(hr.FixedWindows("1h"), hr.retracting("3000000d"), [])[-1].endswith("after that")
+
+
+def pipeline(**more: object) -> hr.Pipeline:
+    orders = hr.json("landing/orders", {"id": str, "at": datetime, "shop": str, "cents": int})
+    parts: dict[str, object] = {
+        "key": "shop",
+        "what": {"orders": hr.count(), "most": col("cents").max()},
+        "where": hr.FixedWindows("1h"),
+        **more,
+    }
+    return hr.Pipeline("orders", orders.event_time("at", bound="10m", split="shop"), **parts)  # type: ignore[arg-type]
+
+
+def test_a_pipeline_in_the_order_of_the_models_questions() -> None:
+    found = {part.heading: " / ".join(part.lines) for part in describe(pipeline(filter=col("cents") > 0))}
+    assert list(found) == ["input source", "what", "where", "when", "how"]
+    assert "watermark: 10m behind the latest event time" in found["input source"]
+    assert "splits: by shop" in found["input source"]
+    assert found["what"] == "orders = count() / most = max(cents) / of what passes (cents > 0) / per shop"
+    assert found["how"].startswith("retracting: ")
+
+
+def test_the_graph_shows_every_step_in_order() -> None:
+    refunds = hr.csv("landing/refunds", {"at": datetime, "shop": str, "id": str}).event_time("at", bound="0s")
+    made = pipeline(
+        also=[refunds.named("refunds")],
+        deduplicate=hr.Deduplicate("id", "1d"),
+        filter=col("shop").is_not_null(),
+        then=[hr.Aggregation(key="shop", what={"busiest": col("orders").max()}, where=hr.FixedWindows("1d"))],
+    )
+    lines = [line for line in graph(made) if line.strip() not in "│▼"]
+    assert lines == [
+        "source: landing/orders (json)",
+        "refunds: landing/refunds (csv)",
+        "filter shop.is_not_null()",
+        "one of each id",
+        "orders, most per shop: fixed windows of 1h",
+        "busiest per shop: fixed windows of 1d",
+        "panes, current   (beside them: late, rejected)",
+    ]
+
+
+def test_notes_name_what_may_not_be_meant() -> None:
+    assert "no idle=" in " ".join(notes(pipeline()))
+    assert "never expire" in " ".join(notes(pipeline(how=hr.retracting(None))))
+    waits = hr.AfterWatermark(early=hr.AfterProcessingTime("5m"), late=hr.AfterCount(1))
+    assert "without a schedule=" in " ".join(notes(pipeline(when=waits)))
+    assert "without a schedule=" not in " ".join(notes(pipeline(when=waits, schedule="@hourly")))

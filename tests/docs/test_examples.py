@@ -1,0 +1,38 @@
+"""Each example runs from its own data to the rows that stand beside it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.commands import app
+from headrace.pipeline.registry import resolve
+from tests.docs.pages import ROOT
+
+EXAMPLES = sorted(file.parent for file in (ROOT / "examples").glob("*/expected.jsonl"))
+
+
+def headrace(*words: str) -> str:
+    result = CliRunner().invoke(app, words, prog_name="headrace", catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_all_examples_say_what_they_give() -> None:
+    assert len(EXAMPLES) >= 4
+    assert sorted(file.parent for file in (ROOT / "examples").glob("*/*.py")) == EXAMPLES
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)
+def test_the_rows_of(example: Path, tmp_path: Path) -> None:
+    shutil.copytree(example / "data", tmp_path / "data")
+    (file,) = (str(each) for each in example.glob("*.py"))
+    root = ("--root", f"file://{tmp_path}/data")
+    headrace("run", file, *root, "--executor", "local")
+    rows = json.loads(headrace("read", file, *root, "--format", "json"))
+    expected = [json.loads(line) for line in (example / "expected.jsonl").read_text().splitlines()]
+    pipeline = resolve(file)
+    columns = [*pipeline.key, "window_start", "window_end", *pipeline.what, "timing"]
+    assert [{name: row[name] for name in columns} for row in rows] == expected

@@ -1,0 +1,23 @@
+"""Every block of code that the documentation shows runs, and prints what stands there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks, pages
+from tests.docs.running import Reader
+
+PAGES = [page for page in pages() if any(block.language in ("python", "console") for block in blocks(page))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path.cwd()
+    reader = Reader(tmp_path, monkeypatch)
+    reader.start()
+    try:
+        for block in blocks(page):
+            reader.follow(block)
+    finally:
+        os.chdir(here)

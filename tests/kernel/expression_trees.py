@@ -1,0 +1,162 @@
+"""Random typed trees of expressions over columns ``int0``, ``int1``, ``float0`` and so on, two of each type."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+
+from hypothesis import strategies as st
+
+from headrace.model.expr import DataType, Expr, Literal, coalesce, col, concat, greatest, if_else, least, lit
+from headrace.model.time_methods import TimeUnit
+
+Trees = st.SearchStrategy[Expr]
+
+ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia")
+PARTS = ("year", "month", "day", "weekday", "hour", "minute", "second")
+REGEXES = (
+    "^a",
+    "[^a-z]",
+    r"\W$",
+    "^.{1,3}$",
+    r"\d+",
+    "(a|é)?-",
+    r"\bb|ß",
+    "^(?:[a-c]|x{2,})*?$",
+    "[\U0001f600-\U0001f64f]",
+)
+_TEXTS = ("", "a", "ab", "é", "-", "ß", "\U0001f600", "1", "Σ")
+_CONSTANTS: dict[DataType, tuple[str | int | float | bool, ...]] = {
+    DataType.INT: (0, 1, -1, 7, 60, 2**53 + 1, 2**62),
+    DataType.FLOAT: (0.0, -0.0, 1.5, -2.5, 1e300, float("nan"), float("inf")),
+    DataType.STRING: _TEXTS,
+    DataType.BOOL: (True, False),
+}
+KINDS = (*_CONSTANTS, DataType.TIMESTAMP)
+
+
+@cache
+def trees(kind: DataType, depth: int) -> Trees:
+    """Trees of type ``kind`` (or an int where a float may be, or a NULL), at most ``depth`` operators deep."""
+    leaves = _leaves(kind)
+    if depth == 0:
+        return leaves
+    return st.one_of(leaves, _of_any_type(kind, depth - 1), *_OF[kind](depth - 1))
+
+
+def _leaves(kind: DataType) -> Trees:
+    columns: list[Expr] = [col(f"{kind.value}{i}") for i in (0, 1)]
+    moments = [Literal(at, DataType.TIMESTAMP) for at in (0, -1, 1_363_000_000_250_000)]
+    constants = moments if kind is DataType.TIMESTAMP else [lit(value) for value in _CONSTANTS[kind]]
+    return st.sampled_from([*columns * 4, *constants, Literal(None), Literal(None, kind)])
+
+
+def _of_any_type(kind: DataType, depth: int) -> Trees:
+    same = trees(kind, depth)
+    several = st.lists(same, min_size=1, max_size=3)
+    return st.one_of(
+        st.builds(if_else, trees(DataType.BOOL, depth), same, same),
+        several.map(lambda found: coalesce(*found)),
+        several.map(lambda found: least(*found)),
+        several.map(lambda found: greatest(*found)),
+    )
+
+
+def _number(depth: int) -> Trees:
+    return trees(DataType.INT, depth) | trees(DataType.FLOAT, depth)
+
+
+def _ints(depth: int) -> list[Trees]:
+    whole, texts, times = trees(DataType.INT, depth), trees(DataType.STRING, depth), trees(DataType.TIMESTAMP, depth)
+    parts = st.builds(lambda at, name, zone: getattr(at, name)(zone), times, *map(st.sampled_from, (PARTS, ZONES)))
+    return [
+        st.builds(lambda a, b: a + b, whole, whole),
+        st.builds(lambda a, b: a - b, whole, whole),
+        st.builds(lambda a, b: a * b, whole, whole),
+        st.builds(lambda a, b: a % b, whole, whole),
+        st.builds(lambda a, n: n - a, whole, st.integers(-9, 9)),
+        st.builds(lambda a, n: n % a, whole, st.integers(-9, 9)),
+        whole.map(lambda a: -a),
+        whole.map(Expr.abs),
+        *[_number(depth).map(method) for method in (Expr.round, Expr.floor, Expr.ceil)],
+        st.one_of(_number(depth), texts, trees(DataType.BOOL, depth), times).map(lambda a: a.cast(int)),
+        texts.map(Expr.length),
+        texts.map(Expr.crc32),
+        parts,
+    ]
+
+
+def _floats(depth: int) -> list[Trees]:
+    number, fractional = _number(depth), trees(DataType.FLOAT, depth)
+    return [
+        st.builds(lambda a, b: a / b, number, number),
+        st.builds(lambda a, b: a + b, fractional, number),
+        st.builds(lambda a, b: a - b, number, fractional),
+        st.builds(lambda a, b: a * b, fractional, number),
+        st.builds(lambda a, b: a % b, number, fractional),
+        st.builds(lambda a, n: n / a, number, st.integers(-9, 9)),
+        fractional.map(lambda a: -a),
+        fractional.map(Expr.abs),
+        st.one_of(number, trees(DataType.STRING, depth), trees(DataType.BOOL, depth)).map(lambda a: a.cast(float)),
+    ]
+
+
+def _strings(depth: int) -> list[Trees]:
+    texts, some = trees(DataType.STRING, depth), st.sampled_from(_TEXTS)
+    places = st.integers(-5, 5), st.none() | st.integers(0, 4)
+    return [
+        *[texts.map(method) for method in (Expr.lower, Expr.upper, Expr.strip)],
+        st.builds(Expr.substring, texts, *places),
+        st.builds(Expr.replace, texts, some.filter(bool), some),
+        st.lists(texts, min_size=1, max_size=3).map(lambda found: concat(*found)),
+        st.one_of(_number(depth), trees(DataType.BOOL, depth)).map(lambda a: a.cast(str)),
+    ]
+
+
+def _bools(depth: int) -> list[Trees]:
+    texts, both = trees(DataType.STRING, depth), trees(DataType.BOOL, depth)
+    some = st.sampled_from([text for text in _TEXTS if text])
+    compared: list[Trees] = []
+    for kind in KINDS:
+        left = _number(depth) if kind in (DataType.INT, DataType.FLOAT) else trees(kind, depth)
+        compared += [st.builds(compare, left, left) for compare in _COMPARISONS]
+        compared += [st.builds(Expr.between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
+    return [
+        *compared,
+        st.builds(lambda a, b: a & b, both, both),
+        st.builds(lambda a, b: a | b, both, both),
+        both.map(lambda a: ~a),
+        *[st.builds(method, texts, some) for method in (Expr.contains, Expr.starts_with, Expr.ends_with)],
+        st.builds(Expr.matches, texts, st.sampled_from(REGEXES)),
+        st.builds(Expr.is_in, texts, st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=3)),
+        st.builds(Expr.is_in, _number(depth), st.lists(_NUMBERS, min_size=1, max_size=3)),
+    ]
+
+
+def _timestamps(depth: int) -> list[Trees]:
+    times, units = trees(DataType.TIMESTAMP, depth), st.sampled_from(list(TimeUnit))
+    lengths = st.timedeltas(-timedelta(days=400), timedelta(days=400))
+    return [
+        st.builds(lambda at, by: at + by, times, lengths),
+        st.builds(lambda at, by: at - by, times, lengths),
+        st.builds(lambda at, n: at.plus(minutes=n), times, trees(DataType.INT, depth)),
+        st.builds(Expr.truncate, times, units, st.sampled_from(ZONES)),
+        st.one_of(trees(DataType.INT, depth), trees(DataType.STRING, depth)).map(lambda a: a.cast(DataType.TIMESTAMP)),
+    ]
+
+
+_NUMBERS = st.sampled_from([0, -1, 7, 2**53, -0.0, 2.5, float("nan")])
+_COMPARISONS: list[Callable[[Expr, Expr], Expr]] = [
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+]
+_OF: dict[DataType, Callable[[int], list[Trees]]] = {
+    DataType.INT: _ints,
+    DataType.FLOAT: _floats,
+    DataType.STRING: _strings,
+    DataType.BOOL: _bools,
+    DataType.TIMESTAMP: _timestamps,
+}

@@ -1,0 +1,94 @@
+"""Parts of timestamps and truncation in time zones, over columns: as the reference, above all where clocks are set."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+import pytest
+
+from headrace.kernel.expressions import column
+from headrace.model.expr import DataType, Expr, col
+from headrace.model.time import instant
+from headrace.model.time_methods import TimeUnit
+from headrace.reference import evaluate
+from tests.kernel.columns import arrow, python
+
+AT = col("at")
+SCHEMA = {"at": DataType.TIMESTAMP}
+YEARS = (1847, 1893, 1972, 2011, 2018, 2040, 9998)
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "America/Sao_Paulo",  # set at midnight
+    "Australia/Lord_Howe",  # by half an hour
+    "Africa/Monrovia",  # by seconds
+    "Pacific/Apia",  # over a whole day
+    "Asia/Kolkata",
+    *sorted(available_timezones())[::100],
+)
+QUARTER_HOUR, DAY = timedelta(minutes=15), timedelta(days=1)
+
+
+@cache
+def instants(zone: str) -> list[int]:
+    """A day around every change of the offset in these years, and when the years begin."""
+    clock = ZoneInfo(zone)
+    days = [datetime(year, 1, 1, tzinfo=UTC) + n * DAY for year in YEARS for n in range(365)]
+    changes = [
+        day
+        for day in days
+        if clock.utcoffset(day.replace(tzinfo=None)) != clock.utcoffset(day.replace(tzinfo=None) + DAY)
+    ]
+    near = [day + n * QUARTER_HOUR for day in changes for n in range(-8, 104)]
+    return sorted({instant(at) + odd for at in (*near, *days[::365]) for odd in (-1, 0)})
+
+
+def computed(expr: Expr, at: Sequence[int | None]) -> list[int | None]:
+    return python(column(expr, {"at": arrow(at, DataType.TIMESTAMP)}, SCHEMA, len(at)))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_clocks_show_what_the_reference_shows(zone: str) -> None:
+    at = instants(zone)
+    for part in (
+        AT.year(zone),
+        AT.month(zone),
+        AT.day(zone),
+        AT.weekday(zone),
+        AT.hour(zone),
+        AT.minute(zone),
+        AT.second(zone),
+    ):
+        assert computed(part, at) == [evaluate(part, {"at": each}, SCHEMA) for each in at]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("unit", list(TimeUnit))
+def test_truncation_is_that_of_the_reference(unit: TimeUnit, zone: str) -> None:
+    at = instants(zone)
+    start = computed(AT.truncate(unit, zone), at)
+    assert start == [evaluate(AT.truncate(unit, zone), {"at": each}, SCHEMA) for each in at]
+    begun = np.array(start)
+    assert (begun <= at).all()
+    assert (np.diff(begun) >= 0).all()
+    assert computed(AT.truncate(unit, zone), start) == start
+
+
+FIRST, LAST, HOUR = -62_135_596_800_000_000, 253_402_300_799_999_999, 3_600_000_000
+EDGES = [
+    *[
+        edge + shift
+        for edge in (FIRST, LAST)
+        for shift in (-1, 0, 1, -HOUR, HOUR, -12 * HOUR, 12 * HOUR, -15 * 24 * HOUR)
+    ],
+    *[FIRST + 40 * 24 * HOUR, LAST - 400 * 24 * HOUR, 2**61 - 1000, 2**62, -(2**62), 2**63 - 1, -(2**63), None],
+]
+
+
+@pytest.mark.parametrize("zone", ZONES[:8])
+def test_what_is_far_away_is_what_the_reference_says(zone: str) -> None:
+    for expr in (AT.year(zone), AT.weekday(zone), AT.hour(zone), *[AT.truncate(unit, zone) for unit in TimeUnit]):
+        assert computed(expr, EDGES) == [evaluate(expr, {"at": each}, SCHEMA) for each in EDGES]

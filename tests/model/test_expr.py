@@ -1,0 +1,175 @@
+"""Expressions as users write them: operators, what is refused, and the JSON that fingerprints are made of."""
+
+import json
+import math
+import operator
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import DataType, Expr, col, lit
+from headrace.errors import PipelineError
+from headrace.model.expr import render, to_json
+from headrace.model.typing import type_of
+
+A, S, AT, B = col("a"), col("s"), col("at"), col("b")
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+SCHEMA = {"a": DataType.INT, "s": DataType.STRING, "at": DataType.TIMESTAMP, "b": DataType.BOOL}
+
+
+@pytest.mark.parametrize(
+    ("expr", "wanted"),
+    [
+        (24 * A, "(24 * a)"),
+        (1 - A, "(1 - a)"),
+        (10 / A, "(10 / a)"),
+        (7 % A, "(7 % a)"),
+        (1 + A, "(1 + a)"),
+        (-A, "-a"),
+        (+A, "a"),
+        (True & B, "(True and b)"),
+        (False | ~B, "(False or ~b)"),
+        (A > 3, "(a > 3)"),
+        (AT + timedelta(hours=1), "at.plus(microseconds=3600000000)"),
+        (timedelta(hours=-1) + AT, "at.plus(microseconds=-3600000000)"),
+        (AT - timedelta(microseconds=1), "at.plus(microseconds=-1)"),
+        (A.is_not_null(), "a.is_not_null()"),
+        (hr.if_else(B, A, 2), "if_else(b, a, 2)"),
+        (S.cast(int).abs(), "s.cast(int).abs()"),
+        (A.between(1, 5), "((a >= 1) and (a <= 5))"),
+        (S.substring(0, 2), "s.substring(0, 2)"),
+    ],
+)
+def test_operators_take_constants_on_either_side(expr: Expr, wanted: str) -> None:
+    assert render(expr) == wanted
+
+
+@pytest.mark.parametrize(
+    ("mistake", "hint"),
+    [
+        (lambda: A == None, r"write a\.is_null\(\)"),  # noqa: E711
+        (lambda: A != None, r"write a\.is_not_null\(\)"),  # noqa: E711
+        (lambda: A > None, r"write a\.is_null\(\)"),
+        (lambda: A.between(None, 3), r"write a\.is_null\(\)"),
+        (lambda: 0 < A < 3, r"\.between\(\)"),
+        (lambda: (A > 0) and (A < 3), "& | ~ instead of and"),
+        (lambda: not B, "& | ~ instead of and"),
+        (lambda: 1 if B else 2, r"hr\.if_else\(\)"),
+        (lambda: S in ["x", "y"], r"\.is_in\(\)"),
+        (lambda: "x" in S, r'\.contains\("text"\)'),
+        (lambda: list(S), r"\.substring\(\)"),
+        (lambda: S[0:2], r"\.substring\(start, length\)"),
+        (lambda: A // 2, r"\(a / b\)\.floor\(\)"),
+        (lambda: 2**A, r"a \* a"),
+        (lambda: abs(A), r"\.abs\(\)"),
+        (lambda: round(A), r"\.round\(\)"),
+        (lambda: math.floor(A), r"\.floor\(\)"),
+        (lambda: len(S), r"\.length\(\)"),
+        (lambda: int(S), r"\.cast\(int\)"),
+        (lambda: datetime(2013, 1, 1) < AT, "tzinfo=UTC"),
+        (lambda: A + object(), "cannot stand in an expression"),
+        (lambda: A + 2**63, "leaves 64 bits"),
+        (lambda: S == "\ud800", "surrogate"),
+        (lambda: timedelta(1) < AT, "added to a timestamp"),
+        (lambda: timedelta(1) - AT, "added to a timestamp"),
+        (lambda: col(""), r"col\(''\)"),
+        (lambda: col(3), r"col\(3\)"),
+        (hr.coalesce, "at least one"),
+        (lambda: hr.if_else(B, [], 2), "cannot stand"),
+        (lambda: S.cast("integer"), r"cast\(to='integer'\): write one of str, int"),
+        (lambda: S.cast(list), "write one of"),
+        (AT.plus, r"plus\(minutes=15\)"),
+        (lambda: AT.plus(hour=1), r"plus\(hour=1\): write one of the units"),
+        (lambda: AT.plus(days=10**9), r"plus\(days=1000000000\): it is longer"),
+        (lambda: AT + timedelta.max, "longer than 70,000 years"),
+        (lambda: AT.plus(hours=1.5), r"plus\(hours=1\.5\): write a whole number"),
+        (lambda: S.substring("a"), r"substring\(start='a'\): write a whole number"),
+        (lambda: S.substring(0, -1), r"substring\(length=-1\)"),
+        (lambda: S.contains(S), r"contains\(text=Column.*write text"),
+        (lambda: S.starts_with(""), r"starts_with\(text=''\)"),
+        (lambda: S.ends_with(None), r"ends_with\(text=None\)"),
+        (lambda: S.replace("", "a"), r"replace\(old=''\)"),
+        (lambda: S.replace("a", None), r"replace\(new=None\)"),
+        (lambda: S.matches("a("), r"matches\(regex='a\('\): a group is not closed"),
+        (lambda: S.is_in("abc"), r"is_in\(values='abc'\): write a list"),
+        (lambda: S.is_in([]), "at least one value"),
+        (lambda: S.is_in(["a", None]), r"\.is_null\(\) for a missing one"),
+        (lambda: S.is_in([A]), "cannot stand|constants"),
+        (lambda: AT.hour("Mars/Olympus"), r"hour\(zone='Mars/Olympus'\): there is no such time zone"),
+        (lambda: AT.truncate("fortnight"), r'truncate\(unit=\'fortnight\'\): write one of "minute"'),
+    ],
+)
+def test_what_an_expression_cannot_do_is_an_error_that_says_what_to_write(
+    mistake: Callable[[], object], hint: str
+) -> None:
+    with pytest.raises(PipelineError, match=hint):
+        mistake()
+
+
+@pytest.mark.parametrize(
+    ("expr", "hint"),
+    [
+        (AT > "2013-01-01", r"in \(at > '2013-01-01'\).*write the time as a datetime.*cast\(datetime\)"),
+        (S + "x", r"write concat\(a, b\)"),
+        (AT + 1, r"write a timedelta, or \.plus\(minutes=\.\.\.\)"),
+        (AT - AT, "cast both to int"),
+        (A & (A > 1), "put each comparison beside & in parentheses"),
+        (-S, "negate takes int or float"),
+        (A.length(), r"in a\.length\(\): length takes string, found int"),
+        (S.year(), "year takes timestamp or date, found string"),
+        (A.is_in(["x"]), "different types: int, string"),
+        (A + timedelta(1), "takes timestamp"),
+    ],
+)
+def test_operands_that_do_not_fit_are_errors_that_say_what_to_write(expr: Expr, hint: str) -> None:
+    with pytest.raises(PipelineError, match=hint):
+        type_of(expr, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("expr", "wanted"),
+    [
+        (A, ["column", "a"]),
+        (lit(1), ["literal", 1, "int"]),
+        (lit(1.0), ["literal", 1.0, "float"]),
+        (lit(True), ["literal", True, "bool"]),
+        (lit("x"), ["literal", "x", "string"]),
+        (lit(None), ["literal", None, None]),
+        (lit(NOON), ["literal", 1_357_041_600_000_000, "timestamp"]),
+        (A + 1, ["binary", "+", ["column", "a"], ["literal", 1, "int"]]),
+        (B & True, ["binary", "and", ["column", "b"], ["literal", True, "bool"]]),
+        (S.cast(int), ["function", "cast_int", ["column", "s"]]),
+        (hr.if_else(B, 1, A), ["function", "if", ["column", "b"], ["literal", 1, "int"], ["column", "a"]]),
+        (AT + timedelta(seconds=1), ["function", "plus_us", ["column", "at"], ["literal", 1_000_000, "int"]]),
+        (
+            AT.truncate("day", "Europe/Berlin"),
+            [
+                "function",
+                "truncate",
+                ["column", "at"],
+                ["literal", "day", "string"],
+                ["literal", "Europe/Berlin", "string"],
+            ],
+        ),
+    ],
+)
+def test_the_json_of_an_expression_never_changes(expr: Expr, wanted: list[Any]) -> None:
+    assert to_json(expr) == wanted
+    assert json.dumps(to_json(expr)) == json.dumps(wanted)
+
+
+def test_every_method_has_its_own_json() -> None:
+    texts = ("lower", "upper", "strip", "length", "crc32")
+    times = ("year", "month", "day", "weekday", "hour", "minute", "second")
+    for name in (*texts, "abs", "round", "floor", "ceil", *times):
+        assert to_json(operator.methodcaller(name)(A))[:2] == ["function", name]
+    for name in ("contains", "starts_with", "ends_with", "matches"):
+        assert to_json(operator.methodcaller(name, "x")(A)) == [
+            "function",
+            name,
+            ["column", "a"],
+            ["literal", "x", "string"],
+        ]

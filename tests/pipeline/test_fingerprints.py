@@ -1,0 +1,146 @@
+"""Fingerprints of format 1 stay as they are: state that is stored under one must be found under it for ever.
+
+If a test fails here, stored state of users would be lost to them: mend the code, not ``golden/fingerprints-1.json``.
+New pipelines may be added to it.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.model.watermarks import Monotonic
+from headrace.pipeline.encoding import _WORDS
+from headrace.pipeline.fingerprint import fingerprint, meaning
+from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.registry import resolve
+from tests.own_combiners import Longest
+from tests.own_triggers import Jump
+from tests.own_windows import Validity
+
+GOLDEN = Path(__file__).parent / "golden" / "fingerprints-1.json"
+SHIPPED = Path(__file__).resolve().parents[2] / "jobs" / "pipelines"
+SOURCE = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int, "share": float, "end": bool})
+CLICKS = SOURCE.event_time("at", bound="5m")
+HOURLY = hr.FixedWindows("1h")
+MORE = hr.csv("landing/more", {"who": str, "at": datetime}).event_time("at", watermark=hr.Punctuated("at", "1h"))
+FLAT = hr.SparkFunction("parsing:flat", {"user": str, "at": datetime}, deterministic=True, package="anywhere")
+
+
+def build(source: hr.Input = CLICKS, **parts: Any) -> hr.Pipeline:
+    return hr.Pipeline("clicks", source, **{"key": "user", "what": {"n": hr.count()}, "where": HOURLY, **parts})
+
+
+def when(trigger: hr.Trigger) -> hr.Pipeline:
+    return build(when=hr.Repeatedly(trigger))
+
+
+def of(aggregate: hr.Aggregate) -> hr.Pipeline:
+    return build(what={"found": aggregate})
+
+
+NUMBER, TEXT = col("amount"), col("user")
+PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
+    **{
+        file.stem: (lambda file=file: resolve(str(file)))
+        for file in sorted([*SHIPPED.glob("[!_]*.py"), *SHIPPED.glob("scenarios/[!_]*.py")])
+    },
+    "plain": build,
+    "no key": lambda: build(key=None),
+    "two keys": lambda: build(key=["user", "amount"]),
+    "filtered": lambda: build(filter=(NUMBER > 3) & ~col("end")),
+    "fixed, shifted, phased": lambda: build(where=hr.FixedWindows("1h", "5m", NUMBER % 60) , key="amount"),
+    "sliding": lambda: build(where=hr.SlidingWindows("1h", "10m", "1m")),
+    "sessions": lambda: build(where=hr.Sessions("30m")),
+    "sessions that touch": lambda: build(where=hr.Sessions("30m", touching_merges=True)),
+    "quarters": lambda: build(where=hr.CalendarWindows("month", "Europe/Berlin", 3)),
+    "global": lambda: build(where=hr.GlobalWindows(), when=hr.Repeatedly(hr.AfterCount(10))),
+    "shifted output time": lambda: build(where=hr.ShiftedOutputTime(HOURLY, "2h")),
+    "own windows": lambda: build(where=Validity(8)),
+    "early and late": lambda: build(when=hr.AfterWatermark(early=hr.AfterCount(3), late=hr.AfterCount(1))),
+    "bytes": lambda: when(hr.AfterBytes(1000)),
+    "processing time": lambda: when(hr.AfterProcessingTime("5m", align="1h", align_offset="10m")),
+    "synchronized": lambda: when(hr.AfterSynchronizedProcessingTime()),
+    "punctuation": lambda: when(hr.AfterPunctuation(col("end"))),
+    "pattern": lambda: when(hr.AfterPattern("ab*", {"a": NUMBER > 9, "b": NUMBER > 5})),
+    "percentile": lambda: when(hr.AfterPercentileWatermark(95)),
+    "signal": lambda: when(hr.AfterSignal("go")),
+    "data driven": lambda: when(hr.DataDriven({"total": NUMBER.sum()}, col("total") > 100)),
+    "always": lambda: build(when=hr.Always()),
+    "never": lambda: build(when=hr.Never()),
+    "composed": lambda: build(
+        when=hr.AfterEach(hr.AfterAny(hr.AfterCount(1), hr.AfterCount(2)), hr.AfterAll(hr.AfterCount(3), hr.Always()),
+                          hr.OrFinally(hr.Repeatedly(hr.AfterCount(1)), hr.AfterWatermark()), hr.Default())
+    ),
+    "own trigger": lambda: when(Jump(3, "amount")),
+    "discarding": lambda: build(how=hr.discarding("1d", on_time="if_non_empty", closing="always", timestamp="latest")),
+    "accumulating": lambda: build(how=hr.accumulating(None)),
+    "the last ones": lambda: build(how=hr.accumulating("0s", keep_last=5)),
+    "elided": lambda: build(how=hr.retracting("1d", elide_unchanged=True)),
+    **{name: (lambda name=name: of(getattr(NUMBER, name)())) for name in (
+        "count", "sum", "min", "max", "mean", "variance", "first", "last", "collect", "distinct", "approx_distinct",
+    )},
+    "top": lambda: of(NUMBER.top(3)),
+    "quantile": lambda: of(NUMBER.quantile(0.9)),
+    "pairs": lambda: of(NUMBER.pairs(TEXT)),
+    "outer pairs": lambda: of(NUMBER.pairs(TEXT, outer="both")),
+    "own combiner": lambda: of(TEXT.combine(Longest())),
+    "splits": lambda: build(SOURCE.event_time("at", bound="5m", idle="10m", split="user", max_ahead=None)),
+    "monotonic": lambda: build(hr.Input(SOURCE, EventTime(col("at"), Monotonic()))),
+    "arrival": lambda: build(SOURCE.arrival_time()),
+    "several inputs": lambda: build(also=[MORE.named("more", columns={"user": col("who")})]),
+    "deduplicated": lambda: build(deduplicate=hr.Deduplicate("user", "1d")),
+    "Spark code": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=FLAT))),
+    "a chain": lambda: build(then=[hr.Aggregation(key="n", what={"users": hr.count()}, where=hr.FixedWindows("1d"))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_fingerprints_of_format_1_stay(name: str) -> None:
+    golden = json.loads(GOLDEN.read_text())[name]
+    made = PIPELINES[name]()
+    assert json.loads(json.dumps(meaning(made))) == golden["meaning"]
+    assert fingerprint(made) == golden["fingerprint"]
+
+
+def test_every_word_is_held_by_one_of_them() -> None:
+    text = GOLDEN.read_text()
+    left = [
+        word.name for kind, word in _WORDS.items() if f'"is": "{word.name}"' not in text and kind.__name__ != "ListType"
+    ]
+    assert left == []
+
+
+def test_what_is_computed_otherwise_has_another_fingerprint() -> None:
+    digests = [entry["fingerprint"] for entry in json.loads(GOLDEN.read_text()).values()]
+    assert len({*digests}) == len(digests)
+
+
+@dataclass(frozen=True)
+class Longest2(Longest):
+    """Another name: another computation."""
+
+
+def test_own_objects_go_by_their_class() -> None:
+    assert fingerprint(of(TEXT.combine(Longest2()))) != fingerprint(of(TEXT.combine(Longest())))
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda: build(description="x", schedule="@daily", executor="local"),
+        lambda: build(expectations=[hr.expect("column_values_to_not_be_null", column="n")]),
+        lambda: build(key={"user": col("user")}),
+        lambda: build(when=hr.Default(), how=hr.retracting("0s")),
+        lambda: build(where=hr.FixedWindows("60 minutes", offset="0s")),
+        lambda: build(replace(CLICKS, source=replace(SOURCE, max_files=3, max_rejected=0, suffixes=(".json",)))),
+    ],
+)
+def test_what_decides_nothing_counts_nothing(same: Callable[[], hr.Pipeline]) -> None:
+    assert fingerprint(same()) == fingerprint(build())

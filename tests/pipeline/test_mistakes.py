@@ -1,0 +1,231 @@
+"""Every wrong argument of everything public is one error that names it: generated from the public signatures.
+
+For each parameter of each class, function and method of ``headrace``, values of every wrong kind are given in its
+place. What its annotation does not allow must be refused, and whatever is refused is a HeadraceError that names the
+argument.
+"""
+
+import collections.abc
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.errors import HeadraceError
+from headrace.model.arguments import shown
+from headrace.model.time import Duration
+from tests.own_combiners import Longest
+
+FLIGHTS = hr.json("landing/flights", {"origin": str, "at": datetime, "delay": int, "end": bool})
+INPUT = FLIGHTS.event_time("at", bound="1h")
+WHAT = {"flights": hr.count()}
+HOURLY = hr.FixedWindows("1h")
+COUNT = hr.AfterCount(1)
+N, S, T = col("delay"), col("origin"), col("at")
+
+GOOD: dict[str, dict[str, Any]] = {
+    "AfterAll": {"triggers": COUNT},
+    "AfterAny": {"triggers": COUNT},
+    "AfterEach": {"triggers": COUNT},
+    "AfterBytes": {"size": 10},
+    "AfterCount": {"count": 1},
+    "AfterPattern": {"pattern": "ab*", "predicates": {"a": N > 9, "b": N > 5}},
+    "AfterPercentileWatermark": {"percentile": 95},
+    "AfterProcessingTime": {"delay": "1m", "align": "1h", "align_offset": "5m"},
+    "AfterPunctuation": {"predicate": col("end")},
+    "AfterSignal": {"name": "go"},
+    "AfterWatermark": {"early": COUNT, "late": COUNT},
+    "Aggregation": {"key": "origin", "what": WHAT, "where": HOURLY, "when": COUNT, "how": hr.retracting(),
+                    "filter": N > 3, "transform": None},
+    "CalendarWindows": {"unit": "day", "zone": "UTC", "count": 1},
+    "DataDriven": {"what": {"n": hr.count()}, "ready_if": col("n") > 3},
+    "Deduplicate": {"id": "origin", "horizon": "1d"},
+    "FixedWindows": {"size": "1h", "offset": "0s", "phase": None},
+    "ListType": {"item": int},
+    "OrFinally": {"main": COUNT, "until": COUNT},
+    "Pipeline": {
+        "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
+        "how": hr.retracting(), "filter": None, "deduplicate": None, "also": (), "then": (), "expectations": (),
+        "description": "", "schedule": None, "executor": "local", "allow_finishing": False,
+        "allow_double_counting": False,
+    },
+    "Punctuated": {"asserted": "at", "idle_timeout": "1h"},
+    "Repeatedly": {"trigger": COUNT},
+    "Sessions": {"gap": "1h", "touching_merges": False},
+    "ShiftedOutputTime": {"inner": HOURLY, "shift": "1h"},
+    "Signal": {"name": "go", "key": ("a",), "window": None},
+    "SlidingWindows": {"size": "1h", "period": "1h", "offset": "0s"},
+    "SparkFunction": {"name": "module:function", "returns": {"a": int}, "deterministic": True, "package": None},
+    "accumulating": {"allowed_lateness": "1h"},
+    "discarding": {"allowed_lateness": "1h"},
+    "retracting": {"allowed_lateness": "1h", "elide_unchanged": False},
+    "coalesce": {"args": N},
+    "concat": {"args": S},
+    "greatest": {"args": N},
+    "least": {"args": N},
+    "col": {"name": "a"},
+    "lit": {"value": 1},
+    "count": {},
+    "count_windows": {"n": 3},
+    "sliding_count_windows": {"size": 3, "period": 3},
+    "csv": {"path": "landing", "schema": {"a": str}},
+    "json": {"path": "landing", "schema": {"a": str}},
+    "parquet": {"path": "landing", "schema": {"a": str}},
+    "expect": {"name": "column_to_exist", "view": "panes"},
+    "if_else": {"condition": N > 3, "then": 1, "otherwise": 2},
+    "Always": {}, "Default": {}, "Never": {}, "GlobalWindows": {}, "AfterSynchronizedProcessingTime": {},
+}  # fmt: skip
+ALSO = {"expect": {"column": "a"}}
+READING = {
+    "max_files": 1, "max_bytes": 1, "look_back": 1, "max_rejected": 1, "on_unreadable": "fail", "suffixes": [".json"],
+    "transform": None,
+}  # fmt: skip
+BEHAVIOUR = {"on_time": "always", "closing": "always", "timestamp": "latest", "keep_last": 3}
+
+METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "top": (N, {"k": 3}),
+    "quantile": (N, {"q": 0.5}),
+    "pairs": (N, {"other": S, "outer": "left"}),
+    "combine": (S, {"combiner": Longest()}),
+    "cast": (N, {"to": int}),
+    "is_in": (N, {"values": [1]}),
+    "substring": (S, {"start": 1, "length": 2}),
+    "contains": (S, {"text": "a"}),
+    "starts_with": (S, {"text": "a"}),
+    "ends_with": (S, {"text": "a"}),
+    "matches": (S, {"regex": "a+"}),
+    "replace": (S, {"old": "a", "new": "b"}),
+    "truncate": (T, {"unit": "hour", "zone": "UTC"}),
+    "hour": (T, {"zone": "UTC"}),
+    "event_time": (FLIGHTS, {"at": "at", "bound": "1h", "idle": "1h", "split": "origin", "max_ahead": "1h"}),
+    "named": (INPUT, {"name": "weather", "columns": {"origin": S}}),
+}
+
+WRONG: list[Any] = [
+    None, "", "no such thing", "1 parsec", "-3h", 0, -1, 3600, 10**30, 2.5, -0.5, float("nan"), float("inf"), True,
+    b"bytes", [], [None], ["a", 3], (), {}, {"a": None}, {3: "a"}, {"": 1}, {"_a": str}, {"a": "b"}, object(), object,
+    timedelta(0), timedelta(hours=-1), timedelta.max, date(2026, 1, 1), datetime(2026, 1, 1), hr.Default,
+    hr.AfterCount, hr.FixedWindows, len, col("nowhere"), hr.lit(None), hr.count(), hr.Never(), HOURLY, INPUT, FLIGHTS,
+]  # fmt: skip
+
+OPERANDS = {"coalesce", "concat", "greatest", "least", "if_else", "lit"}
+"""Their arguments are parts of an expression like those of operators, which have no names: an error shows the value."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One parameter, and the others as they are right."""
+
+    call: Callable[..., Any]
+    name: str
+    parameter: str
+    annotation: Any
+    good: Mapping[str, Any]
+    is_several: bool
+
+    def __call__(self, value: Any) -> Any:
+        arguments = {**self.good, self.parameter: value}
+        if self.is_several:
+            return self.call(arguments.pop(self.parameter), **arguments)
+        return self.call(**arguments)
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.parameter}"
+
+
+def cases() -> Iterator[Case]:
+    for name, good in GOOD.items():
+        extra = READING if name in ("csv", "json", "parquet") else BEHAVIOUR if name.endswith("ing") else {}
+        yield from _of(getattr(hr, name), name, {**good, **extra}, ALSO.get(name, {}))
+    for name, (owner, good) in METHODS.items():
+        yield from _of(getattr(owner, name), name, good, {})
+
+
+def _of(call: Callable[..., Any], name: str, good: dict[str, Any], also: dict[str, Any]) -> Iterator[Case]:
+    parameters = inspect.signature(call).parameters
+    hints = _hints(call)
+    for each in good:
+        kind = parameters[each].kind if each in parameters else inspect.Parameter.KEYWORD_ONLY
+        several = kind is inspect.Parameter.VAR_POSITIONAL
+        others = {other: value for other, value in good.items() if other != each and not several}
+        yield Case(call, name, each, hints.get(each, Any), {**others, **also}, several)
+
+
+def _hints(call: Callable[..., Any]) -> dict[str, Any]:
+    function = call.__init__ if inspect.isclass(call) else call
+    try:
+        return typing.get_type_hints(function)
+    except NameError:  # of names that only a type checker imports
+        return {}
+
+
+CASES = list(cases())
+
+
+def test_everything_public_is_here() -> None:
+    """Classes that users subclass, enums and types of results are made by nobody's call."""
+    left_out = {
+        "Aggregate", "CustomCombiner", "CustomTrigger", "CustomWindows", "DataType", "Expectation", "Expr",
+        "FileSource", "How", "Input", "MergeGroup", "Progress", "SplitStrategy", "Trigger", "TriggerElement",
+        "TriggerMoment", "Window", "WindowFn",
+    }  # fmt: skip
+    assert {*hr.__all__} - left_out - {*GOOD} - {"open", "testing"} == set()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_is_right_is_taken(case: Case) -> None:
+    right = {**GOOD.get(case.name, {}), **READING, **BEHAVIOUR, **METHODS.get(case.name, (None, {}))[1]}
+    case(right[case.parameter])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_is_wrong_is_one_error_that_names_the_argument(case: Case) -> None:
+    for value in WRONG:
+        written = f"{case}={value!r}"
+        try:
+            case(value)
+        except HeadraceError as error:
+            text = str(error)
+            names = {case.parameter, f"{case.name}(", *([shown(value)] if case.name in OPERANDS else [])}
+            assert any(name in text for name in names), f"{written} is refused without naming it: {text}"
+            assert "\n" not in text, written
+        except Exception as error:
+            raise AssertionError(f"{written} raises {error!r} from the inside") from error
+        else:
+            assert allowed(case.annotation, value), f"{written} is taken, which {case.annotation} does not allow"
+
+
+def allowed(annotation: Any, value: Any) -> bool:  # noqa: PLR0911
+    """Whether ``annotation`` allows ``value``."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is Any or isinstance(annotation, typing.TypeVar):
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(allowed(each, value) for each in inner)
+    if annotation is None or annotation is type(None):
+        return value is None
+    if origin is type:
+        return isinstance(value, type)
+    if origin in (collections.abc.Mapping, dict):
+        return isinstance(value, Mapping) and all(
+            allowed(inner[0], key) and allowed(inner[1], each) for key, each in value.items()
+        )
+    if origin is tuple:
+        return isinstance(value, tuple)
+    if isinstance(origin, type) and issubclass(origin, collections.abc.Collection | collections.abc.Iterable):
+        items = isinstance(value, origin) and not isinstance(value, str | bytes)
+        return items and all(allowed(inner[0], each) for each in value)
+    if annotation is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if annotation is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if annotation is Duration:
+        return isinstance(value, Duration)
+    return isinstance(value, annotation)

@@ -1,0 +1,70 @@
+"""Pipelines of one group of all: without a key they compute what they do under a key that is the same everywhere."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.runs.options import RunOptions
+from tests.process.executors import Executed, on_both
+from tests.reading import read
+
+FLIGHTS = hr.json("landing/flights", {"origin": str, "at": datetime, "delay": int}).event_time("at", bound="0s")
+EARLY = hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
+HOURLY = hr.FixedWindows("1h")
+KEPT = hr.retracting("2d")
+
+
+def pipelines(key: Any) -> dict[str, hr.Pipeline]:
+    """Each with ``key`` where there is one of all."""
+    totals = {"flights": hr.count(), "delays": col("delay").collect(), "total": col("delay").sum()}
+    per_hour = hr.Aggregation(
+        key=key, what={"origins": hr.count(), "total": col("total").sum()}, where=HOURLY, how=KEPT
+    )
+    return {
+        "fixed": hr.Pipeline("flights", FLIGHTS, key=key, what=totals, where=HOURLY, when=EARLY, how=KEPT),
+        "sessions": hr.Pipeline(
+            "flights", FLIGHTS, key=key, what=totals, where=hr.Sessions("8m"), when=EARLY, how=KEPT
+        ),
+        "chain": hr.Pipeline(
+            "flights", FLIGHTS, key="origin", what=totals, where=HOURLY, when=EARLY, how=KEPT, then=[per_hour]
+        ),
+    }
+
+
+def land(root: Path, number: int) -> None:
+    folder = root / "landing/flights"
+    folder.mkdir(parents=True, exist_ok=True)
+    minutes = [number * 50 + step * 11 % 70 for step in range(12)]
+    records = [
+        {
+            "origin": "EWR" if minute % 3 else "JFK",
+            "at": f"2026-01-01T{minute // 60:02}:{minute % 60:02}:00Z",
+            "delay": minute,
+        }
+        for minute in minutes
+    ]
+    (folder / f"{number}.json").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def rows(executor: Executed, pipeline: hr.Pipeline, root: Path, view: str) -> list[dict[str, Any]]:
+    for number in range(3):
+        land(root, number)
+        executor.process(pipeline, root.as_uri(), RunOptions(f"run{number}", publish=True))
+    left_out = {"all", "epoch", "processing_time", "sequence", "snapshot"}
+    found = read(pipeline, root.as_uri(), view=view).to_pylist()
+    return sorted(({name: row[name] for name in row if name not in left_out} for row in found), key=repr)
+
+
+@on_both
+@pytest.mark.parametrize("name", ["fixed", "sessions", "chain"])
+def test_one_group_of_all_is_a_key_that_is_the_same_everywhere(executor: Executed, name: str, tmp_path: Path) -> None:
+    for view in ("current", "panes"):
+        without = rows(executor, pipelines(None)[name], tmp_path / f"{view}-none", view)
+        constant = rows(executor, pipelines({"all": hr.lit("all")})[name], tmp_path / f"{view}-all", view)
+        assert without == constant
+        assert without

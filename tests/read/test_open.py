@@ -1,0 +1,336 @@
+"""Reading by the root alone: pipelines by name, snapshots by name or time, rows in every form."""
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.errors import FixConfigError, HeadraceError, IntegerOverflowError
+from headrace.read.at import AtError, NoSnapshotError
+from headrace.read.branches import UnknownBranchError
+from headrace.read.conditions import QueryError
+from headrace.read.deployment import PipelineReader, UnknownResultsError
+from headrace.read.lazy import LazyView
+from headrace.read.roots import MissingRootError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.store import LocalStore
+from tests.cli.deployments import Deployment, Row, hour, pane
+
+LATE = {"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}
+REJECTED = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    """A deployment in a folder whose name DuckDB would take for a pattern."""
+    folder = tmp_path / "a [1] *?%41 'é'"
+    folder.mkdir()
+    return Deployment(folder)
+
+
+def results(deployment: Deployment) -> PipelineReader:
+    return hr.open(deployment.root)["clicks"]
+
+
+def clicks(view: LazyView) -> list[tuple[str, int]]:
+    return [(row["user"], row["clicks"]) for row in view.to_arrow().to_pylist()]
+
+
+def test_a_root_lists_its_pipelines(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    deployment.store.write("landing/clicks/a.jsonl", b"{}")
+    other = Catalog(deployment.store, "zebra")
+    other.claim("main", "test")
+    found = hr.open(deployment.root)
+    assert list(found) == ["clicks", "zebra"]
+    assert len(found) == 2
+    assert "clicks" in found
+    assert [each in found for each in ("landing", "", "a/b", 7)] == [False] * 4
+    assert "clicks, zebra" in repr(found)
+
+
+def test_an_unknown_pipeline_is_a_key_error_that_names_those_there_are(deployment: Deployment) -> None:
+    deployment.commit(panes=[])
+    with pytest.raises(
+        UnknownResultsError, match=r"^no pipeline 'delays' has run under file:.*; there are clicks"
+    ) as it:
+        hr.open(deployment.root)["delays"]
+    assert isinstance(it.value, KeyError)
+    assert isinstance(it.value, HeadraceError)
+    assert it.value.code == "config.unknown_pipeline"
+    assert hr.open(deployment.root).get("delays") is None
+
+
+def test_a_root_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MissingRootError, match="does not exist"):
+        hr.open((tmp_path / "nowhere").as_uri())
+    with pytest.raises(FixConfigError, match="use file:///folder"):
+        hr.open(str(tmp_path))
+
+
+def test_a_pipeline_without_snapshots_says_so(deployment: Deployment) -> None:
+    deployment.catalog.claim("main", "test")
+    with pytest.raises(NoSnapshotError, match="clicks has no snapshot yet"):
+        results(deployment).current()
+    assert results(deployment).snapshots().to_arrow().num_rows == 0
+
+
+def test_each_kind_of_at(deployment: Deployment) -> None:
+    first = deployment.commit(panes=[pane("ann", 1, 1)])
+    deployment.catalog.publish(first, None)
+    second = deployment.commit(panes=[pane("ann", 1, 2, index=1)])
+    deployment.catalog.tag("good", second)
+    third = deployment.commit(panes=[pane("ann", 1, 3, index=2)])
+    deployment.catalog.fork("trial", second)
+    delays = results(deployment)
+    assert clicks(delays.current()) == [("ann", 1)]
+    assert clicks(delays.current(at="published")) == [("ann", 1)]
+    assert clicks(delays.current(at="main")) == [("ann", 3)]
+    for second_by in (second, "good", "tags/good", "trial"):
+        view = delays.current(at=second_by)
+        assert clicks(view) == [("ann", 2)]
+        assert view.manifest is not None
+        assert view.manifest.snapshot_id == second
+    assert clicks(delays.current(at=third)) == [("ann", 3)]
+    assert [row["clicks"] for row in delays.panes(at=second).to_arrow().to_pylist()] == [1, 2]
+    with pytest.raises(UnknownBranchError, match="no branch, tag or snapshot 'mian'"):
+        delays.current(at="mian")
+
+
+def test_a_time_is_what_was_published_then(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    clock = iter(datetime(2026, 3, 1, 12, minute, tzinfo=UTC) for minute in range(60))
+    times: list[datetime] = []
+
+    def now() -> datetime:
+        times.append(next(clock))
+        return times[-1]
+
+    deployment.catalog = Catalog(deployment.store, "clicks", now=now)
+    published, when = None, []
+    for n in range(1, 8):
+        snapshot = deployment.commit(panes=[pane("ann", 1, n, index=n - 1)])
+        if n % 2:
+            deployment.catalog.publish(snapshot, published)
+            published = snapshot
+            when.append((times[-1], n))
+    delays = results(deployment)
+    for at, n in when:
+        assert clicks(delays.current(at=at)) == [("ann", n)]
+        assert clicks(delays.current(at=at.isoformat())) == [("ann", n)]
+        assert clicks(delays.current(at=at + timedelta(seconds=59))) == [("ann", n)]
+    assert clicks(delays.current(at="2031-01-01T00:00:00Z")) == [("ann", 7)]
+    assert clicks(delays.current(at=f"{when[1][0]:%Y-%m-%dT%H:%M}+00:00")) == [("ann", 3)]
+    with pytest.raises(NoSnapshotError, match="clicks had published nothing by 2026-03-01"):
+        delays.current(at=when[0][0] - timedelta(microseconds=1))
+
+
+@pytest.mark.parametrize("at", [datetime(2026, 3, 1), "2026-03-01T00:00:00", "2026-03-01", "2026-03-99T00:00Z", 7, ""])
+def test_what_says_no_snapshot_is_an_error(deployment: Deployment, at: Any) -> None:
+    deployment.commit(panes=[])
+    with pytest.raises(AtError, match="2026-11-21T10:00:00Z"):
+        results(deployment).current(at=at)
+
+
+def test_a_view_stays_at_its_snapshot(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 1)])
+    view = results(deployment).current(at="main")
+    deployment.commit(panes=[pane("ann", 1, 2, index=1)])
+    assert clicks(view) == [("ann", 1)]
+
+
+def test_nothing_but_control_objects_is_read_until_rows_are_asked_for(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.commit(panes=[pane("ann", 1, 1)])
+    read: list[str] = []
+    for method in ("read", "sha256"):
+        real = getattr(LocalStore, method)
+
+        def spied(store: LocalStore, path: str, real: Callable[..., Any] = real) -> Any:
+            read.append(path)
+            return real(store, path)
+
+        monkeypatch.setattr(LocalStore, method, spied)
+    view = results(deployment).current(at="main", where=col("clicks") > 0, columns=["clicks"])
+    panes = results(deployment).panes(at="main")
+    assert view.schema.names == ["clicks"]
+    assert len(view.files()) == 1
+    assert panes.count() == 1
+    assert "current of clicks at" in repr(view)
+    assert "folded from 1 panes" in repr(view)
+    assert "1 rows" in repr(panes)
+    assert not [path for path in read if path.endswith(".parquet")]
+    view.to_arrow()
+    assert [path for path in read if path.endswith(".parquet")]
+
+
+def test_every_form_gives_the_same_rows(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane(user, n, n) for user in ("ann", "bob") for n in range(4)])
+    deployment.commit(panes=[pane("ann", 2, 2, retraction=True)])
+    view = results(deployment).current(at="main", where="clicks > 0", columns=["user", "clicks", "window_start"])
+    expected = [
+        {"user": user, "clicks": n, "window_start": hour(n)}
+        for n in range(1, 4)
+        for user in ("ann", "bob")
+        if (user, n) != ("ann", 2)
+    ]
+    assert view.to_arrow().to_pylist() == expected
+    assert view.to_arrow().schema == view.schema
+    assert view.count() == len(expected)
+    assert [row for batch in view.batches() for row in batch.to_pylist()] == expected
+    assert isinstance(view.to_pandas(), pd.DataFrame)
+    assert view.to_pandas().to_dict("records") == expected
+    pl = pytest.importorskip("polars")
+    assert isinstance(view.to_polars(), pl.DataFrame)
+    assert view.to_polars().to_dicts() == expected
+    relation = view.to_duckdb()
+    assert relation.order('window_start, "user"').to_arrow_table().cast(view.schema).to_pylist() == expected
+    assert relation.aggregate("count(*)").fetchall() == [(len(expected),)]
+
+
+def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 1), pane("bob", 1, 5)])
+    view = results(deployment).current(at="main", where=col("user") == "bob")
+    with duckdb.connect() as connection:
+        connection.execute("create table names as select 'bob' as who, 'Robert' as name")
+        found = view.to_duckdb(connection)
+        connection.register("found", found.to_arrow_table())
+        joined = connection.sql('select name, clicks from found join names on found."user" = who')
+        assert joined.fetchall() == [("Robert", 5)]
+
+
+def test_expressions_keep_rows_for_which_they_are_true_as_pipelines_do(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane(f"u{n}", 1, n, amount=None if n == 3 else n - 2) for n in range(6)])
+    view = results(deployment).current
+
+    def kept(where: Any) -> list[int]:
+        return sorted(n for _, n in clicks(view(at="main", where=where)))
+
+    assert kept(col("amount") > 0) == [4, 5]
+    assert kept(~(col("amount") > 0)) == [0, 1, 2]
+    assert kept(col("amount").is_null()) == [3]
+    assert kept(col("clicks") % 2 == 1) == [1, 3, 5]
+    assert kept(col("amount") % 3 == 1) == [0]
+    assert kept(col("window_start") < hour(2)) == [0, 1, 2, 3, 4, 5]
+    assert kept(hr.lit(True)) == [0, 1, 2, 3, 4, 5]
+    assert kept(hr.lit(False)) == []
+    with pytest.raises(IntegerOverflowError):
+        view(at="main", where=col("clicks") * (2**62) > 5).to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (col("clikcs") > 1, "there is no column 'clikcs'"),
+        (col("clicks") + 1, "gives int, not a condition"),
+        (col("user") > 1, "different types"),
+        ("", "is not a condition"),
+        (7, "is not a condition"),
+    ],
+)
+def test_conditions_that_do_not_fit_are_errors_before_anything_is_read(
+    deployment: Deployment, where: Any, message: str
+) -> None:
+    deployment.commit(panes=[pane("ann", 1, 1)])
+    with pytest.raises(QueryError, match=message):
+        results(deployment).current(at="main", where=where)
+
+
+@pytest.mark.parametrize("columns", ["user", [], ["clikcs"], ["user", "user"]])
+def test_columns_that_do_not_fit_are_errors(deployment: Deployment, columns: Any) -> None:
+    deployment.commit(panes=[pane("ann", 1, 1)])
+    with pytest.raises(QueryError):
+        results(deployment).current(at="main", columns=columns)
+
+
+def test_late_rejected_and_snapshots_without_the_pipelines_file(deployment: Deployment) -> None:
+    first = deployment.commit(late=[LATE], rejected=[REJECTED], panes=[])
+    second = deployment.commit(panes=[])
+    deployment.catalog.publish(first, None)
+    deployment.catalog.tag("kept", first)
+    delays = results(deployment)
+    assert delays.late().to_arrow()["event_time"].to_pylist() == [hour(1)]
+    assert delays.late(columns=["reason"], where=col("user") == "bob").count() == 0
+    assert delays.rejected(where="position = 1", columns=["file"]).to_arrow().to_pylist() == [{"file": "f"}]
+    assert delays.rejected().schema.field("raw_bytes").type == pa.binary()
+    rows = delays.snapshots(at="main", columns=["snapshot", "epoch", "parent", "refs", "watermark"]).to_arrow()
+    assert rows.to_pylist() == [
+        {"snapshot": first, "epoch": 0, "parent": None, "refs": ["published", "kept"], "watermark": hour(0) + MINUTES},
+        {"snapshot": second, "epoch": 1, "parent": first, "refs": ["main"], "watermark": hour(1) + MINUTES},
+    ]
+    assert delays.snapshots(at="main", where="epoch = 1").count() == 1
+    assert delays.snapshots().count() == 1
+
+
+MINUTES = timedelta(minutes=50)
+
+
+def test_a_published_branch_without_snapshots_has_the_columns_of_main(deployment: Deployment) -> None:
+    deployment.commit(panes=[pane("ann", 1, 1)])
+    for name in ("current", "panes", "late", "rejected"):
+        view = getattr(results(deployment), name)()
+        assert view.to_arrow().num_rows == view.count() == 0
+        assert view.schema == getattr(results(deployment), name)(at="main").schema
+        assert view.files() == []
+        assert view.to_duckdb().fetchall() == []
+        assert "no snapshot yet" in repr(view)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "deleted"])
+def test_a_damaged_file_is_named_by_every_way_of_reading(deployment: Deployment, damage: str) -> None:
+    deployment.commit(panes=[pane("ann", 1, 2)])
+    view = results(deployment).current(at="main")
+    path = next(info.path for info in deployment.store.list("clicks/data/"))
+    data = deployment.store.read(path)
+    if damage == "deleted":
+        deployment.store.delete(path)
+    else:
+        deployment.store.write(path, data[:-9] if damage == "cut" else data.replace(b"ann", b"Ann"))
+    for way in (view.to_arrow, view.count, view.to_duckdb, lambda: next(view.batches())):
+        with pytest.raises(BrokenObjectError, match=r"panes-0\.parquet .*headrace rollback"):
+            way()
+
+
+def live(rows: list[Row]) -> Iterator[tuple[Any, ...]]:
+    """``current`` of ``rows`` (each with its epoch), in plain Python."""
+    newest: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: (row["epoch"], row["sequence"])):
+        newest[row["user"], row["window_start"], row["window_end"]] = row
+    for row in newest.values():
+        if not row["is_retraction"]:
+            yield row["user"], row["window_start"], row["window_end"], row["clicks"], row["epoch"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_current_is_what_panes_fold_to_with_null_keys_and_windows(deployment: Deployment, seed: int) -> None:
+    chosen = random.Random(seed)
+    written: list[Row] = []
+    for epoch in range(6):
+        rows = []
+        for sequence in range(chosen.randrange(40)):
+            user: Any = chosen.choice([None, "", "ann", "bob", "é", "o'x"])
+            row = pane(user, chosen.randrange(3), chosen.randrange(9), sequence=sequence)
+            row["is_retraction"] = chosen.random() < 0.4
+            if chosen.random() < 0.2:  # the global window
+                row |= {"window_start": None, "window_end": None}
+            rows.append(row)
+        deployment.commit(panes=rows)
+        written += [{**row, "epoch": epoch} for row in rows]
+    view = results(deployment).current(at="main")
+    found = [
+        (row["user"], row["window_start"], row["window_end"], row["clicks"], row["epoch"])
+        for row in view.to_arrow().to_pylist()
+    ]
+    assert sorted(found, key=repr) == sorted(live(written), key=repr)
+    assert view.count() == len(found)
+    assert len(results(deployment).panes(at="main").to_arrow()) == len(written)

@@ -1,0 +1,20 @@
+"""Views as tests compare them: whole, as Arrow tables, of a pipeline that may have no snapshot yet."""
+
+import pyarrow as pa
+
+from headrace.pipeline.graph import Pipeline
+from headrace.read.columns import View, ViewColumns
+from headrace.read.deployment import PipelineReader
+from headrace_snapshots.catalog import PUBLISHED, Catalog
+from headrace_snapshots.store import open_store
+
+
+def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> pa.Table:
+    """The rows of a view of ``pipeline`` under ``root`` at ``branch``."""
+    reader = PipelineReader(Catalog(open_store(root), pipeline.name), ViewColumns.of(pipeline))
+    return reader.view(View(view), at=branch).to_arrow()
+
+
+def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
+    """The columns of a view as ``pipeline`` is defined now."""
+    return ViewColumns.of(pipeline).schema(View(view))

@@ -1,0 +1,145 @@
+"""Seeded runs over random graphs: what the protocols promise holds, whatever is lost."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from headrace_snapshots.protocol.barriers import Protocol
+from headrace_snapshots.protocol.graph import Graph
+from headrace_snapshots.simulation import Assumption, Report, Settings, random_dataflow, random_processes, simulate
+
+EVERY = pytest.mark.parametrize("protocol", [*Protocol])
+QUICK = Settings(Graph(1, ()), records=20, interval=5_000, most_in_flight=3)
+
+
+def a_graph(protocol: Protocol, tasks: int, loops: int, seed: int) -> Graph:
+    random = Random(seed)
+    return (
+        random_processes(tasks, random)
+        if protocol is Protocol.CHANDY_LAMPORT
+        else random_dataflow(tasks, loops, random)
+    )
+
+
+def failed(report: Report) -> dict[str, str]:
+    return {each.name: each.problems[0] for each in report.properties if not each.holds}
+
+
+@st.composite
+def settings_of_any_run(draw: st.DrawFn) -> Settings:
+    """Small graphs, with whatever may be lost."""
+    protocol, tasks, seed = draw(st.sampled_from(Protocol)), draw(st.integers(1, 12)), draw(st.integers(0, 10_000))
+    return replace(
+        QUICK,
+        graph=a_graph(protocol, tasks, draw(st.integers(0, 4)), seed),
+        protocol=protocol,
+        seed=seed,
+        records=10,
+        task_losses=draw(st.integers(0, 3)),
+        coordinator_losses=draw(st.integers(0, 3)),
+        lost_messages=draw(st.sampled_from([0.0, 0.02, 0.1 if tasks < 6 else 0.02])),
+        snapshot_cost=draw(st.sampled_from([0, 1_000])),
+    )
+
+
+@examples(deadline=None)
+@given(settings_of_any_run())
+def test_every_property_holds_whatever_is_lost(settings: Settings) -> None:
+    assert not failed(simulate(settings))
+
+
+@EVERY
+def test_losses_lead_to_restores_and_snapshots_go_on_behind_them(protocol: Protocol) -> None:
+    settings = replace(QUICK, graph=a_graph(protocol, 30, 3, 1), protocol=protocol, task_losses=2, coordinator_losses=1)
+    reports = [simulate(replace(settings, seed=seed)) for seed in range(5)]
+    assert all(report.holds for report in reports)
+    assert sum(report.totals["restores"] for report in reports) >= 5
+    assert all(report.totals["complete"] for report in reports)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    settings = replace(QUICK, graph=a_graph(Protocol.ALIGNED, 40, 3, 5), seed=5, task_losses=2, lost_messages=0.01)
+    assert simulate(settings) == simulate(settings)
+    assert simulate(settings) != simulate(replace(settings, seed=6))
+
+
+def test_only_loops_have_channel_contents_when_barriers_align() -> None:
+    acyclic, with_loops = (replace(QUICK, graph=a_graph(Protocol.ALIGNED, 40, loops, 3)) for loops in (0, 6))
+    assert simulate(acyclic).totals["logged"] == 0
+    assert simulate(with_loops).totals["logged"] > 0
+    assert simulate(replace(acyclic, protocol=Protocol.UNALIGNED)).totals["logged"] > 0
+
+
+def test_at_least_once_counts_twice_what_alignment_counts_once() -> None:
+    graph = a_graph(Protocol.ALIGNED, 20, 0, 2)
+    quick = replace(QUICK, graph=graph, records=200, task_losses=3)
+    aligned = [replace(quick, seed=seed) for seed in range(10)]
+    counts = [simulate(settings).totals["records"] for settings in aligned]
+    assert len({*counts}) == 1
+    more = [simulate(replace(each, protocol=Protocol.AT_LEAST_ONCE)).totals["records"] for each in aligned]
+    assert all(number >= counts[0] for number in more)
+    assert any(number > counts[0] for number in more)
+
+
+def test_a_stopped_world_takes_longer() -> None:
+    settings = replace(QUICK, graph=a_graph(Protocol.ALIGNED, 30, 0, 4), snapshot_cost=5_000, records=50)
+    ended = {
+        each: simulate(replace(settings, protocol=each)).totals["processed_us"]
+        for each in (Protocol.ALIGNED, Protocol.SYNCHRONOUS)
+    }
+    assert ended[Protocol.SYNCHRONOUS] > ended[Protocol.ALIGNED]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", [Protocol.ALIGNED, Protocol.CHANDY_LAMPORT])
+def test_ten_thousand_tasks(protocol: Protocol) -> None:
+    settings = replace(QUICK, graph=a_graph(protocol, 10_000, 200, 1), protocol=protocol, records=5)
+    if protocol is Protocol.CHANDY_LAMPORT:
+        settings = replace(settings, records=1)
+    report = simulate(settings)
+    assert not failed(report)
+    assert report.totals["complete"]
+
+
+def without(assumption: Assumption, protocol: Protocol) -> dict[str, str]:
+    """What fails of ten runs over loops."""
+    found: dict[str, str] = {}
+    for seed in range(10):
+        settings = replace(QUICK, graph=a_graph(protocol, 8, 2, seed), protocol=protocol, seed=seed)
+        found |= failed(simulate(replace(settings, records=60, interval=20_000, without=assumption)))
+    return found
+
+
+@EVERY
+def test_channels_that_are_not_first_in_first_out_make_snapshots_inconsistent(protocol: Protocol) -> None:
+    found = without(Assumption.FIFO, protocol)
+    assert {"feasibility", "restored state"} <= {*found}
+    assert "final state" not in found, "a run without failures needs no order"
+
+
+@EVERY
+def test_a_barrier_that_is_lost_for_ever_costs_snapshots_but_no_record(protocol: Protocol) -> None:
+    assert without(Assumption.BARRIERS_ARRIVE, protocol) == {
+        "termination": "after the last record no snapshot became complete"
+    }
+
+
+@EVERY
+def test_a_graph_that_changes_during_a_snapshot_makes_it_inconsistent(protocol: Protocol) -> None:
+    found = without(Assumption.FIXED_GRAPH, protocol)
+    assert "feasibility" in found
+    assert {*found} <= {"feasibility", "restored state"}
+
+
+@pytest.mark.parametrize("protocol", [Protocol.ALIGNED, Protocol.AT_LEAST_ONCE])
+def test_alignment_without_back_edges_waits_for_ever_in_a_loop(protocol: Protocol) -> None:
+    assert {*without(Assumption.BACK_EDGES, protocol)} == {"termination"}
+
+
+@pytest.mark.parametrize("protocol", [Protocol.UNALIGNED, Protocol.SYNCHRONOUS, Protocol.CHANDY_LAMPORT])
+def test_protocols_that_do_not_align_need_no_back_edges(protocol: Protocol) -> None:
+    assert not without(Assumption.BACK_EDGES, protocol)

@@ -1,0 +1,81 @@
+"""What is a value of a type in each format, and what makes its record a dead letter (docs/judging.md)."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.model.expr import DataType
+from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.sources.errors import FileColumnsError
+from headrace.sources.reading import read_file
+from headrace.sources.scanned import NOUNS, Scanned
+from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
+from tests.kernel.columns import VALUES, arrow, python
+from tests.reference.strategies import examples
+
+KINDS = list(TEXTS)
+
+
+def read(data: bytes, kind: DataType, format_: FileFormat) -> Scanned:
+    return read_file(data, FileSource("landing", format_, {"v": kind}), {}, "file")
+
+
+def assert_values(found: Scanned, kind: DataType, wanted: list[Any]) -> None:
+    reason = f"column v: not {NOUNS[kind]}"
+    assert found.unparsed.to_pylist() == [reason if value is BAD else None for value in wanted]
+    assert found.columns["v"].to_pylist() == [None if value is BAD else value for value in wanted]
+
+
+def json_lines(written: list[Written]) -> bytes:
+    return "".join(f'{{"v": {each.json}}}\n' for each in written).encode()
+
+
+def csv_lines(written: list[Written]) -> bytes:
+    return ("v,w\n" + "".join(f"{each.csv},\n" for each in written)).encode()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts(kind: DataType) -> None:
+    for format_, lines in ((FileFormat.JSON, json_lines), (FileFormat.CSV, csv_lines)):
+        told = [each for each in TEXTS[kind] if (each.json if format_ is FileFormat.JSON else each.csv) is not None]
+        assert_values(read(lines(told), kind, format_), kind, [each.value for each in told])
+        for each in told:
+            assert_values(read(lines([each]), kind, format_), kind, [each.value])
+        good = [each for each in told if each.value is not BAD]
+        assert_values(read(lines(good), kind, format_), kind, [each.value for each in good])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parquet(kind: DataType) -> None:
+    for column, wanted in COLUMNS[kind]:
+        found = read(parquet(column), kind, FileFormat.PARQUET)
+        assert_values(found, kind, wanted)
+        assert [*json.loads(found.raw(np.arange(1))[0].as_py())] == ["v"]
+    for column in OTHERS[kind]:
+        with pytest.raises(FileColumnsError, match=f"its column v is .*, and the source says {kind}"):
+            read(parquet(column), kind, FileFormat.PARQUET)
+
+
+def parquet(column: pa.Array) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"v": column}), buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(30)
+@given(data=st.data())
+def test_what_parquet_holds_is_told_as_json_and_read_again(kind: DataType, data: st.DataObject) -> None:
+    values = data.draw(st.lists(VALUES[kind], min_size=1, max_size=8))
+    found = read(parquet(arrow(values, kind)), kind, FileFormat.PARQUET)
+    raw = b"\n".join(found.raw(np.arange(len(values))).to_pylist())
+    again = read(raw, kind, FileFormat.JSON)
+    assert again.unparsed.null_count == len(values)
+    assert python(again.columns["v"]) == python(found.columns["v"]) == values

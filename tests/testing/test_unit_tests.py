@@ -1,0 +1,293 @@
+"""``headrace test``: tests beside pipelines, in YAML and in Python."""
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace.cli.commands import app
+from headrace.pipeline.registry import SHIPPED
+from headrace.testing.errors import UnitTestError
+from headrace.testing.suite import Verdict, find, run_tests
+from headrace.testing.unit_tests import read_tests
+
+PIPELINE = """
+from datetime import datetime
+import headrace as hr
+from headrace import col
+
+weather = hr.csv("landing/weather", {"airport": str, "at": datetime}).event_time("at", bound="0s")
+delays = hr.Pipeline(
+    "delays",
+    hr.json("landing/flights", {"origin": str, "at": datetime, "delay": int}).event_time("at", bound="0s"),
+    key="origin",
+    what={"flights": hr.count(), "worst": col("delay").max()},
+    where=hr.FixedWindows("1h"),
+    when=hr.AfterWatermark(early=hr.AfterAny(hr.AfterSignal("go"), hr.AfterCount(3)), late=hr.AfterCount(1)),
+    also=[weather.named("weather", columns={"origin": col("airport")})],
+)
+"""
+
+PASSES = """
+    tests:
+      - name: on time
+        given:
+          - rows: [{origin: NO, at: 13:05, delay: 5}]
+            watermark: 14:00
+            expect:
+              watermark: 14:00
+              panes: [{origin: NO, window: [13:00, 14:00], worst: 5}]
+        expect:
+          late: []
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a pipeline in it."""
+    (tmp_path / "delays.py").write_text(PIPELINE)
+    (tmp_path / "tests").mkdir()
+    return tmp_path
+
+
+def written(folder: Path, text: str, name: str = "tests/delays.yaml") -> Path:
+    file = folder / name
+    file.write_text(textwrap.dedent(text))
+    return file
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["test", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("name", ["tests/delays.yaml", "delays.test.yaml", "tests/delays.test.yml"])
+def test_a_file_finds_the_pipeline_beside_it(folder: Path, name: str) -> None:
+    (test,) = read_tests(written(folder, PASSES, name))
+    assert test.pipeline.name == "delays"
+    assert test.failures() == []
+    assert test.failures("reference") == []
+
+
+def test_steps_say_all_that_steps_of_python_do(folder: Path) -> None:
+    file = written(
+        folder,
+        """
+        pipeline: ../delays.py:delays
+        tests:
+          - name: everything
+            description: each kind of step
+            given:
+              - processing_time: 12:00
+              - rows:
+                  source: [{origin: JFK, at: 13:05, delay: 5}, '{"origin": "LGA", "at": "1970-01-01T13:05:00Z"}']
+                  weather: [{airport: JFK, at: 13:06}]
+              - signal: {name: go, key: [JFK]}
+                expect:
+                  panes: [{origin: JFK, flights: 2, timing: early}]
+              - signal: go
+              - watermark: {weather: 15:00}
+                expect: {watermark: 13:05}
+              - end: true
+            expect:
+              watermark: +inf
+              rejected: []
+              current: [{origin: JFK, flights: 2}, {origin: LGA, worst: null}]
+        """,
+    )
+    (test,) = read_tests(file)
+    assert test.failures() == []
+    assert test.failures("reference") == []
+
+
+def test_a_failure_names_file_line_and_step(folder: Path) -> None:
+    text = PASSES.replace("worst: 5}", "worst: 6}").replace(
+        "watermark: 14:00\n              panes", "watermark: 15:00\n              panes"
+    )
+    (test,) = read_tests(written(folder, text))
+    watermark, panes = test.failures()
+    assert watermark == f"{folder}/tests/delays.yaml:8: after step 1, watermark: 15:00 expected, 14:00 found"
+    assert panes.startswith(f"{folder}/tests/delays.yaml:9: after step 1, panes: 1 expected, 1 found\n")
+    assert panes.endswith("worst: 6 expected, 5 found")
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "message"),
+    [
+        (("tests:", "test:"), 2, "a file of tests has no 'test'; did you mean 'tests'"),
+        (("- name: on time", "- names: on time"), 3, "a test has no 'names'; did you mean 'name'"),
+        (("- name: on time", "- description: on time"), 3, "a test without `name:`"),
+        (("name: on time", "name: 7"), 3, "name is 7; write a text"),
+        (("given:", "givn:"), 4, "a test has no 'givn'; did you mean 'given'"),
+        (("rows:", "row:"), 5, "a step has no 'row'; did you mean 'rows'"),
+        (("rows: [{origin: NO, at: 13:05, delay: 5}]", "rows: 7"), 5, "rows: 7 is not a list"),
+        (("delay: 5", "dely: 5"), 5, "record 1 of input source has a column 'dely'"),
+        (("{origin: NO, at: 13:05, delay: 5}", "7"), 5, "record 1 is 7; write a dict"),
+        (
+            ("            watermark: 14:00\n            expect", "            watermark: noon\n            expect"),
+            6,
+            "is 'noon'",
+        ),
+        (
+            ("            watermark: 14:00\n            expect", "            signal: stop\n            expect"),
+            5,
+            "no trigger of delays waits for 'stop'",
+        ),
+        (
+            ("            watermark: 14:00\n            expect", "            end: false\n            expect"),
+            6,
+            "write `end: true`",
+        ),
+        (
+            ("            watermark: 14:00\n            expect", "            rows: []\n            expect"),
+            6,
+            "'rows' stands here twice",
+        ),
+        (("panes:", "pane:"), 9, "expect has no 'pane'; did you mean 'panes'"),
+        (("worst: 5", "worts: 5"), 9, "panes have no column 'worts'; did you mean 'worst'"),
+        (("late: []", "late: none"), 11, "late: 'none' is not a list"),
+        (("late: []", "watermark: 7"), 11, "the expected watermark is 7"),
+        (("late: []", "late: ["), 12, "not YAML"),
+    ],
+)
+def test_a_mistake_names_file_line_and_what_to_write(
+    folder: Path, change: tuple[str, str], line: int, message: str
+) -> None:
+    assert change[0] in PASSES
+    file = written(folder, PASSES.replace(*change, 1))
+    with pytest.raises(UnitTestError) as error:
+        for test in read_tests(file):
+            test.failures()
+    assert str(error.value).startswith(f"{file}:"), error.value
+    assert message in str(error.value)
+    assert int(str(error.value).removeprefix(f"{file}:").partition(":")[0]) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a file of tests is None; write a mapping"),
+        ("pipeline: ../delays.py", "there are no tests here; write `tests:`"),
+        ("tests: [{name: a, given: [{end: true}]}]", "a test that expects nothing; write `expect:`"),
+        ("tests: [{name: a, given: [{expect: {late: []}}]}]", "a step without rows, watermark"),
+        ("tests: [&a {name: a, given: [], expect: {late: []}}, *a]", "another test has the name 'a'"),
+        ("? [a]\n: b", "a name is a text"),
+    ],
+)
+def test_a_file_that_says_nothing_says_what_to_write(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(UnitTestError, match=r"delays\.yaml:\d+: ") as error:
+        read_tests(written(folder, text))
+    assert message in str(error.value)
+
+
+def test_a_pipeline_that_is_not_there_is_told(folder: Path) -> None:
+    with pytest.raises(
+        UnitTestError, match=r"there is no other\.py beside it or in the folder above; write `pipeline:"
+    ):
+        read_tests(written(folder, PASSES, "tests/other.yaml"))
+
+
+def test_tests_are_found_in_folders(folder: Path) -> None:
+    names = ["delays.test.yaml", "tests/delays.yml", "tests/test_delays.py", "deep_test.py"]
+    others = ["conf.yaml", "tests/data.yaml", ".hidden.test.txt"]
+    for name in [*names, *others]:
+        written(folder, "a: b", name)
+    (folder / ".venv").mkdir()
+    written(folder, "", ".venv/test_a.py")
+    found = find(folder)
+    assert {str(file.relative_to(folder)) for file in (*found.unit_tests, *found.python)} == {*names}
+    assert found.others == (folder / "tests/data.yaml",)
+    (folder / "empty").mkdir()
+    with pytest.raises(UnitTestError, match="there are no tests in"):
+        find(folder / "empty")
+
+
+def test_the_command_prints_a_line_for_each_test(folder: Path) -> None:
+    written(folder, PASSES)
+    done = call(folder)
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"passed  {folder}/tests/delays.yaml:3 on time (")
+    assert "1 passed" in done.stderr
+    assert call(folder, "--executor", "reference").exit_code == 0
+
+
+def test_a_failure_ends_with_1_and_a_mistake_with_10(folder: Path) -> None:
+    file = written(folder, PASSES.replace("worst: 5}", "worst: 6}"))
+    done = call(file)
+    assert done.exit_code == 1
+    assert "worst: 6 expected, 5 found" in done.stdout
+    written(folder, PASSES.replace("given", "giben"), "tests/wrong.test.yaml")
+    both = call(folder)
+    assert both.exit_code == 10
+    assert "error " in both.stdout
+    assert "failed " in both.stdout
+    assert "1 error, 1 failed" in both.stderr
+    assert call(folder / "none").exit_code == 10
+    assert call(folder / "delays.txt").exit_code == 10
+    assert call(file, "--executor", "spark").exit_code == 10
+
+
+def test_machines_get_json(folder: Path) -> None:
+    file = written(folder, PASSES)
+    (folder / "delays.py").write_text(PIPELINE.replace("hr.count()", "hr.cout()"))
+    done = call(file, "--format", "json")
+    assert done.exit_code == 10
+    told = json.loads(done.stdout)
+    assert told["counts"] == {"error": 1}
+    (test,) = told["tests"]
+    assert {"file", "line", "name", "verdict", "message", "seconds"} == {*test}
+    assert f"{folder}/delays.py:11" in test["message"]
+    assert f"{file}:1 names that pipeline" in test["message"]
+
+
+def test_tests_in_python_run_with_pytest(folder: Path) -> None:
+    file = written(
+        folder,
+        """
+        import pytest
+        from headrace.testing import assert_panes, load, rows, run, watermark
+
+        delays = load("../delays.py", beside=__file__)
+
+        def test_on_time():
+            result = run(delays, [rows({"origin": "JFK", "at": "13:05"}), watermark("14:00")])
+            assert_panes(result, [{"origin": "JFK", "flights": 1}])
+
+        def test_wrong():
+            assert_panes(run(delays, []), [{"origin": "JFK"}])
+
+        @pytest.mark.skip(reason="later")
+        def test_later():
+            raise AssertionError
+        """,
+        "tests/test_delays.py",
+    )
+    on_time, wrong, later = run_tests(find(file))
+    assert (on_time.verdict, on_time.name) == (Verdict.PASSED, "test_on_time")
+    assert wrong.verdict is Verdict.FAILED
+    assert "panes: 1 expected, none found" in wrong.message
+    assert later.verdict is Verdict.SKIPPED
+
+
+def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> None:
+    file = written(folder, "import nothing_of_that_name", "tests/test_delays.py")
+    with pytest.raises(UnitTestError, match="pytest did not run the tests") as error:
+        list(run_tests(find(file)))
+    assert "nothing_of_that_name" in str(error.value)
+
+
+def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(folder, "", "tests/test_delays.py")
+    monkeypatch.setattr("headrace.testing.suite.importlib.util.find_spec", lambda _: None)
+    with pytest.raises(UnitTestError, match="pip install pytest"):
+        list(run_tests(find(file)))
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_the_shipped_pipelines_pass_their_tests(executor: Any) -> None:
+    done = list(run_tests(find(SHIPPED), executor))
+    assert {tested.verdict for tested in done} == {Verdict.PASSED}, done
+    files = {Path(tested.file).stem for tested in done}
+    assert files >= {file.stem for file in SHIPPED.glob("[!_]*.py")}

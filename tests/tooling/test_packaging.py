@@ -1,0 +1,185 @@
+"""The wheel and the sdist: what is in them, and what the wheel does in an environment that has nothing else."""
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace.extras import EXTRAS
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SECONDS = 60
+PACKAGES = {"headrace", "headrace_snapshots", "headrace_airflow"}
+NOT_ASKED_FOR = {"pyspark", "apache-airflow", "great-expectations", "pandas", "minio", "matplotlib", "httpx", "grpcio"}
+
+pytestmark = pytest.mark.slow  # builds the distribution, and installs it from PyPI (or uv's cache)
+
+
+def uv(*arguments: str | Path) -> str:
+    """What uv says: that on PATH, or the one that setup has installed."""
+    found = shutil.which("uv") or str(REPOSITORY / ".headrace/uv/bin/uv")
+    done = subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, check=False, env=plain())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def plain(**more: str) -> dict[str, str]:
+    """The environment without what makes Python look into this repository."""
+    ours = ("PYTHONPATH", "VIRTUAL_ENV", "HEADRACE_", "AWS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | more
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    uv("build", "--out-dir", folder, REPOSITORY)
+    return folder
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The wheel without extras in an environment of its own, and a folder to work in."""
+
+    environment: Path
+    folder: Path
+
+    def headrace(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.environment / "bin" / "headrace", *arguments],
+            cwd=self.folder,
+            env=plain(HEADRACE_CACHE=str(self.folder / "cache"), HEADRACE_LOGS=str(self.folder / "logs"), **variables),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+
+    def refused(self, *arguments: str, **variables: str) -> str:
+        """The one message of a command that lacks an extra."""
+        done = self.headrace(*arguments, **variables)
+        assert done.returncode == 10, done.stderr
+        assert "(config.not_installed)" in done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+
+@pytest.fixture(scope="module", params=["highest", "lowest-direct"])
+def installed(
+    request: pytest.FixtureRequest, dist: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """With the newest of its dependencies, and with the oldest that it allows; an example is there."""
+    folder = tmp_path_factory.mktemp("installed")
+    (wheel,) = dist.glob("*.whl")
+    environment = folder / "venv"
+    uv("venv", "--quiet", environment)
+    uv("pip", "install", "--quiet", "--python", environment, "--resolution", request.param, wheel)
+    made = Installed(environment, folder)
+    done = made.headrace("new", "shop")
+    assert done.returncode == 0, done.stderr
+    yield made
+    shutil.rmtree(environment)
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_of_the_repository(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == PACKAGES
+    sources = {
+        str(file.relative_to(folder))
+        for folder in (REPOSITORY / place for place in ("jobs", "snapshots", "plugins"))
+        for package in PACKAGES
+        for file in (folder / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert sources == {name for name in names if ".dist-info" not in name}
+
+
+def test_the_sdist_holds_what_the_wheel_is_built_from(dist: Path) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
+    tops = {name.partition("/")[0] for name in names if "/" in name}
+    assert tops == {"jobs", "snapshots", "plugins"}
+    assert not [name for name in names if "pipelines" in name.split("/") or "tests" in name.split("/")]
+
+
+def test_nothing_is_installed_that_was_not_asked_for(installed: Installed) -> None:
+    there = {
+        each["name"] for each in json.loads(uv("pip", "list", "--format", "json", "--python", installed.environment))
+    }
+    assert "headrace" in there
+    assert there.isdisjoint(NOT_ASKED_FOR)
+
+
+def test_a_new_pipeline_runs_without_extras(installed: Installed) -> None:
+    where = ("shop/shop.py", "--root", (installed.folder / "shop/data").as_uri())
+    for arguments in (
+        ("check", "shop/shop.py"),
+        ("run", *where, "--executor", "local"),
+        ("log", *where),
+        ("pipelines",),
+    ):
+        done = installed.headrace(*arguments)
+        assert done.returncode == 0, done.stderr
+    done = installed.headrace("read", *where, "--where", "product = 'tea'", "--format", "json")
+    rows = json.loads(done.stdout)
+    assert {(row["window_start"], row["orders"], row["cents"]) for row in rows} == {
+        ("2025-01-01T09:00:00Z", 2, 1260),
+        ("2025-01-01T10:00:00Z", 2, 1680),
+        ("2025-01-01T12:00:00Z", 1, 420),
+    }
+
+
+def test_each_extra_that_is_missing_is_named_with_the_command(installed: Installed, tmp_path: Path) -> None:
+    root = (installed.folder / "shop/data").as_uri()
+    expecting = tmp_path / "shop.py"
+    text = (installed.folder / "shop" / "shop.py").read_text()
+    expects = 'expectations=[hr.expect("column_values_to_not_be_null", column="orders")],\n    description='
+    expecting.write_text(text.replace("description=", expects))
+    keys = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    told = {
+        "spark": installed.refused("run", "shop/shop.py", "--root", root),
+        "quality": installed.refused("run", str(expecting), "--root", root, "--executor", "local"),
+        "s3": installed.refused("log", "shop/shop.py", "--root", "s3://bucket/root", **keys),
+        "plots": installed.refused("plot", "shop/shop.py", "--root", root, "--out", "lateness.png"),
+        "airflow": airflow_error(installed),
+    }
+    assert told.keys() == EXTRAS.keys()
+    for extra, message in told.items():
+        assert f"pip install 'headrace[{extra}]'" in message
+    assert "--executor local" in told["spark"]
+    cases = str(REPOSITORY / "tests/conformance/cases/bundling.json")
+    assert "headrace[spark]" in installed.refused("conformance", cases, "--executor", "spark")
+
+
+def airflow_error(installed: Installed) -> str:
+    """What a file of DAGs meets where Airflow is not installed."""
+    command = [installed.environment / "bin" / "python", "-c", "import headrace_airflow.dags"]
+    done = subprocess.run(command, env=plain(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_what_a_task_of_airflow_runs_is_in_the_wheel(installed: Installed) -> None:
+    place = "from headrace import application; print(application.__path__[0])"
+    python = installed.environment / "bin" / "python"
+    done = subprocess.run([python, "-c", place], env=plain(), capture_output=True, text=True, check=True)
+    program = Path(done.stdout.strip()) / "submit.py"
+    arguments = ["process", "--pipeline", "shop/shop.py", "--root", (installed.folder / "shop/data").as_uri()]
+    run = subprocess.run(
+        [python, program, *arguments, "--run-id", "r1", "--executor", "local"],
+        cwd=installed.folder,
+        env=plain(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
