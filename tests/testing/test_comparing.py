@@ -71,7 +71,7 @@ def test_what_is_missing_and_what_is_too_much_is_told() -> None:
     ("expected", "message"),
     [
         ([{"flight": 1}], "current have no column 'flight'; did you mean 'flights'"),
-        (["JFK"], "current: 'JFK' is expected; write a dict"),
+        (["JFK"], r"assert_current\(expected\[0\]='JFK'\): write {"),
         ([{"timing": "soon"}], "expected timing is 'soon'; write one of EARLY, ON_TIME, LATE"),
         ([{"window": "13:00"}], r"expected window is '13:00'; write both ends"),
         ([{"window_start": 13}], "expected window_start is 13; write a time"),

@@ -283,7 +283,7 @@ def test_nothing_given_gives_nothing(executor: Any) -> None:
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        ([{"origin": "JFK"}], "step 0 is {'origin': 'JFK'}; write rows"),
+        ([{"origin": "JFK"}], r"run\(steps\[0\]={'origin': 'JFK'}\): write rows"),
         ([rows({"orgin": "JFK"})], "record 1 of input source has a column 'orgin'; its source has origin, at, delay"),
         ([rows({"at": datetime(2013, 1, 1)})], "column at is datetime.*which has no time zone"),
         ([processing_time("13:00"), processing_time("12:00")], "step 1 sets the processing time.*does not go back"),
@@ -309,7 +309,7 @@ def test_a_step_that_cannot_be_meant_says_what_to_write(steps: list[Step], messa
         (lambda: signal(""), "is not the name of a signal"),
         (lambda: together(rows(), "13:00"), r"together\(...\): '13:00' is not a step"),  # type: ignore[arg-type]
         (lambda: together(processing_time("13:00"), processing_time("14:00")), "one processing_time"),
-        (lambda: run("delays", []), "'delays' is not a Pipeline"),  # type: ignore[arg-type]
+        (lambda: run("delays", []), r"run\(pipeline='delays'\): write the pipeline to test"),  # type: ignore[arg-type]
         (lambda: run(delays(), [], executor="spark"), "executor='spark'.*write one of local, reference"),  # type: ignore[arg-type]
     ],
 )

@@ -1,7 +1,7 @@
 """What users pass, in the form that the model keeps.
 
-Each method of ``Arguments`` gives the value back, or raises one PipelineError that names the argument, shows what was
-given, and says what to write instead.
+Each method of ``Arguments`` gives the value back, or raises one error (a PipelineError, if no other is asked for) that
+names the argument, shows what was given, and says what to write instead.
 """
 
 import math
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace.errors import PipelineError
+from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import LONGEST, Duration, parse_duration
 from headrace.model.time import duration as of_timedelta
 
@@ -31,10 +31,11 @@ class Arguments:
     """The arguments of ``owner``, the class or function whose name the user wrote."""
 
     owner: str
+    error: type[FixConfigError] = PipelineError
 
-    def wrong(self, name: str, value: object, why: str) -> PipelineError:
+    def wrong(self, name: str, value: object, why: str) -> FixConfigError:
         """The error for argument ``name``; ``why`` says what is wrong with it, and what to write."""
-        return PipelineError(f"{self.owner}({name}={shown(value)}): {why}")
+        return self.error(f"{self.owner}({name}={shown(value)}): {why}")
 
     def duration(self, name: str, value: object, *, least: int | None = 0, is_capped: bool = False) -> Duration:
         """A length of time of at least ``least`` granules, or of either sign (None). One that is longer than the

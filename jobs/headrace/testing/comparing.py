@@ -45,7 +45,7 @@ def assert_rejected(result: Outcome, expected: Expected) -> None:
 
 def _assert(result: Outcome, view: str, expected: Expected) -> None:
     __tracebackhide__ = True
-    given = Arguments(f"assert_{view}")
+    given = Arguments(f"assert_{view}", UnitTestError)
     given.instance("result", result, Outcome, "the result of run(...)")
     given.several("expected", expected, Mapping, '{"origin": "EWR", "n": 3}')  # type: ignore[type-abstract]
     if text := difference(result, view, expected):

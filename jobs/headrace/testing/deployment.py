@@ -72,7 +72,7 @@ class Deployment:
         now = None if at is None else to_datetime(moment(at, "run(at=...)"))
         options = RunOptions(
             f"test-{self._runs}",
-            executor=Arguments("run").choice("executor", executor, Executor),
+            executor=Arguments("run", UnitTestError).choice("executor", executor, Executor),
             signals=tuple(map(parse_signal, signals)),
             files_per_epoch=files_per_epoch,
             mode=Mode.BATCH if batch else Mode.MICRO_BATCH,
@@ -100,7 +100,7 @@ class Deployment:
         from headrace_snapshots.store import open_store
 
         reader = PipelineReader(Catalog(open_store(self.root), pipeline.name), ViewColumns.of(pipeline))
-        kind = Arguments("read").choice("view", view, View)
+        kind = Arguments("read", UnitTestError).choice("view", view, View)
         found: list[Row] = reader.view(kind, at=at, where=where, columns=columns).to_arrow().to_pylist()
         return found
 

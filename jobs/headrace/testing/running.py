@@ -37,7 +37,7 @@ def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "loca
 
     Raises UnitTestError for a step that makes no sense, and what a run over such records would raise.
     """
-    given = Arguments("run")
+    given = Arguments("run", UnitTestError)
     given.instance("pipeline", pipeline, Pipeline, "the pipeline to test")
     given.several("steps", steps, Step, "rows(...), watermark(...) or another step")
     computes, clock, columns = _executor(pipeline, checked_executor(executor)), _Clock(pipeline), _columns(pipeline)

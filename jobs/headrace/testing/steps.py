@@ -37,7 +37,7 @@ def rows(*records: Record, of: str = OWN) -> Step:
     timestamps is on 1970-01-01 UTC. They are written in the format of the source, and judged as its files are. A text
     is a line as a file would hold it (of CSV: the columns in the order of the schema).
     """
-    Arguments("rows").text("of", of, "weather")
+    Arguments("rows", UnitTestError).text("of", of, "weather")
     for number, record in enumerate(records, 1):
         if not isinstance(record, Mapping | str):
             raise UnitTestError(f"rows(...): record {number} is {shown(record)}; write a dict of values by column")
@@ -49,7 +49,7 @@ def watermark(to: str | datetime, of: str | None = None) -> Step:
     is named ``of``, or of all. It does not go back. The watermark of the records that are read counts too, as always.
     """
     if of is not None:
-        Arguments("watermark").text("of", of, "weather")
+        Arguments("watermark", UnitTestError).text("of", of, "weather")
     return Step(watermarks={of: moment(to, "watermark(...)")})
 
 
@@ -68,7 +68,7 @@ def signal(name: str, key: Sequence[Any] | str | int | None = None) -> Step:
     if isinstance(key, str | int) and not isinstance(key, bool):
         key = (key,)
     if key is not None and not isinstance(key, list | tuple):
-        raise Arguments("signal").wrong("key", key, 'write the values of a key, such as ["EWR"]')
+        raise Arguments("signal", UnitTestError).wrong("key", key, 'write the values of a key, such as ["EWR"]')
     return Step(signals=(Signal(name, None if key is None else tuple(key)),))
 
 
