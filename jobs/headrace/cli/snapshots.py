@@ -7,6 +7,7 @@ import typer
 
 from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
 from headrace.cli.completion import complete_branch, complete_snapshot
+from headrace.cli.explaining import print_graph
 from headrace.cli.output import Format, notice, print_fields, print_json, print_table
 from headrace.runs.options import MAIN
 
@@ -25,11 +26,22 @@ def log(
     root: Root,
     limit: Annotated[int, typer.Option(min=1, help="Entries to print.")] = 20,
     before: Annotated[int | None, typer.Option(min=0, help="Only entries with a lower number.")] = None,
+    graph: Annotated[
+        bool,
+        typer.Option(
+            "--graph",
+            help="Draw snapshots and what each was made from; claims and publishes are left out. "
+            "o: no branch or tag leads there any more.",
+        ),
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print the catalog log, newest entry first: commits, publishes, rollbacks."""
+    """Print the catalog log, newest entry first: commits, publishes, rollbacks. Or draw its snapshots as a graph."""
     from headrace.cli.named import catalog_of
 
+    if graph:
+        print_graph(catalog_of(pipeline, root), limit, before, output)
+        return
     entries = list(islice(catalog_of(pipeline, root).history(before), limit))
     if output is Format.JSON:
         print_json([entry.to_json() for entry in entries])

@@ -7,6 +7,7 @@ from headrace.model.expr import Expr
 from headrace.pipeline.registry import UnknownPipelineError
 from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
 from headrace.read.columns import View, ViewColumns
+from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
 from headrace.read.roots import check_root
 from headrace.read.sources import OutputFiles, SnapshotRows
@@ -115,6 +116,12 @@ class PipelineReader:
         found = snapshot_at(self._catalog, at)
         source = SnapshotRows(self._catalog, found.manifest)
         return LazyView(f"snapshots of {self.name}", source, found.manifest, where=where, columns=columns)
+
+    def graph(self, *, limit: int = 20, before: int | None = None) -> SnapshotGraph:
+        """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
+        graph; ``str`` draws it.
+        """
+        return snapshot_graph(self._catalog, limit=Arguments("graph").whole("limit", limit, least=1), before=before)
 
     def view(
         self, view: View, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
