@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TypeVar
 
-from headrace.errors import RestoreError
-from headrace_snapshots import datafiles
+from headrace_snapshots import ancestry, datafiles
+from headrace_snapshots.ancestry import Link
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import CatalogLog, LostEntry
 from headrace_snapshots.protocol import (
     MAIN,
@@ -60,20 +61,6 @@ class Claim:
     branch: str
     generation: int
     snapshot_id: str | None
-
-
-@dataclass(frozen=True)
-class Link:
-    """A snapshot in a line of descent. When its manifest cannot be read, ``problem`` says why.
-
-    Then there is no ``manifest``, and ``epoch`` and ``parent`` are those that the log has of its commit.
-    """
-
-    snapshot_id: str
-    epoch: int
-    parent: str | None
-    manifest: Manifest | None = None
-    problem: RestoreError | None = None
 
 
 class Catalog:
@@ -160,20 +147,17 @@ class Catalog:
             raise RefusedError(f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}")
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Whether ``ancestor`` is ``descendant`` or came before it; a request for each epoch between them."""
-        floor = self.manifest(ancestor).epoch
-        for link in self.lineage(descendant):
-            if link.snapshot_id == ancestor or link.epoch <= floor:
-                return link.snapshot_id == ancestor
-        return False
+        """Whether ``ancestor`` is ``descendant`` or came before it; few requests however many epochs are between."""
+        epoch = self.manifest(ancestor).epoch
+        return ancestry.ancestor_at(self._link, self._link(descendant), epoch) == ancestor
+
+    def common_ancestor(self, one: str, other: str) -> Link | None:
+        """The newest snapshot that is, or came before, both; None if they began apart. Few requests, too."""
+        return ancestry.common_ancestor(self._link, self._link(one), self._link(other))
 
     def lineage(self, snapshot_id: str) -> Iterator[Link]:
         """``snapshot_id`` and what came before it, newest first, also past manifests that are missing or broken."""
-        current: str | None = snapshot_id
-        while current is not None:
-            link = self._link(current)
-            yield link
-            current = link.parent
+        return ancestry.lineage(self._link, snapshot_id)
 
     def _link(self, snapshot_id: str) -> Link:
         try:
@@ -244,9 +228,10 @@ class Catalog:
     def commit(self, claim: Claim, manifest: Manifest) -> Entry:
         """Store ``manifest`` and make it the head of the branch. Its data and index nodes must be stored already.
 
+        What is stored has the skips that follow from its parent's.
         Raises FencedError when another writer claimed or moved the branch, RefusedError when it does not fit the claim.
         """
-        self._check(claim, manifest)
+        manifest = replace(manifest, skips=self._skips(claim, manifest))
         self.store.write(self._manifest_path(manifest.snapshot_id), manifest.to_bytes())
         entry = self._append(
             Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
@@ -370,13 +355,17 @@ class Catalog:
             "nothing that it has not committed is visible"
         )
 
-    def _check(self, claim: Claim, manifest: Manifest) -> None:
-        """Whether ``manifest`` is one of this pipeline, under this claim, following its parent."""
+    def _skips(self, claim: Claim, manifest: Manifest) -> tuple[Skip, ...]:
+        """Those of ``manifest``, which must be one of this pipeline, under this claim, following its parent."""
         found = (manifest.pipeline, manifest.branch, manifest.generation)
         if found != (self.pipeline, claim.branch, claim.generation):
             raise RefusedError(f"manifest {manifest.snapshot_id} is of {found}, not of {self.pipeline} under {claim}")
-        if manifest.parent is not None and manifest.epoch != self.manifest(manifest.parent).epoch + 1:
+        if manifest.parent is None:
+            return ()
+        parent = self.manifest(manifest.parent)
+        if manifest.epoch != parent.epoch + 1:
             raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
+        return skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
 
     def _remember(self, manifest: Manifest) -> None:
         self._keep(self._manifests, manifest.snapshot_id, manifest)

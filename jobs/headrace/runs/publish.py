@@ -128,21 +128,11 @@ def total_counts(manifests: Iterable[Manifest]) -> dict[str, int]:
 
 def _became_visible(catalog: Catalog, until: str, since: str | None) -> Iterator[Manifest]:
     """The snapshots up to ``until`` that are neither ``since`` nor before it, newest first."""
-    seen = _lineage(catalog, since)
-    last = next(seen, None)
-    for manifest in catalog.ancestry(until):
-        while last is not None and last.epoch > manifest.epoch:
-            last = next(seen, None)
-        if last is not None and last.snapshot_id == manifest.snapshot_id:
-            return
-        yield manifest
-
-
-def _lineage(catalog: Catalog, snapshot_id: str | None) -> Iterator[Link]:
-    """As far as the catalog knows it: the snapshot may be one of a root that was emptied since."""
-    if snapshot_id is not None:
-        with suppress(MissingSnapshotError, BrokenObjectError):
-            yield from catalog.lineage(snapshot_id)
+    seen: Link | None = None
+    if since is not None:
+        with suppress(MissingSnapshotError, BrokenObjectError):  # it may be one of a root that was emptied since
+            seen = catalog.common_ancestor(since, until)
+    return catalog.ancestry(until, until=None if seen is None else seen.snapshot_id)
 
 
 def reference(outcome: AuditOutcome) -> AuditReference:

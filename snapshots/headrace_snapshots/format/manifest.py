@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headrace_snapshots.format.codec import JSON, Fields, decode, encode
 from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.skips import Skip
 
 KIND = "manifest"
 
@@ -18,7 +19,8 @@ class Manifest:
     columns of what readers see; ``tables`` are layered
     tables, oldest layer first; ``logs`` are file logs; ``counts`` are rows by what became of them, of this epoch
     alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
-    ``code`` are digests of users' own code (Spark functions, own objects) by its name.
+    ``code`` are digests of users' own code (Spark functions, own objects) by its name. ``skips`` are ancestors, newest
+    first, by which others are found fast; the catalog gives them at the commit, and older manifests have none.
     """
 
     snapshot_id: str
@@ -37,10 +39,11 @@ class Manifest:
     timings: Mapping[str, float] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=dict)
+    skips: tuple[Skip, ...] = ()
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        return {
+        own = {
             "snapshot_id": self.snapshot_id,
             "pipeline": self.pipeline,
             "fingerprint": self.fingerprint,
@@ -58,6 +61,7 @@ class Manifest:
             "requests": dict(self.requests),
             "code": dict(self.code),
         }
+        return {**own, "skips": [skip.to_json() for skip in self.skips]} if self.skips else own
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Manifest":
@@ -79,6 +83,7 @@ class Manifest:
             timings=fields.mapping("timings", Fields.number),
             requests=fields.mapping("requests", Fields.integer),
             code=fields.mapping("code", Fields.text),
+            skips=fields.items("skips", Skip.from_json) if "skips" in fields.value else (),
         )
 
     def to_bytes(self) -> bytes:

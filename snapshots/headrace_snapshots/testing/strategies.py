@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from headrace_snapshots.format.filelog import FileLog, FileRecord, append
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.skips import Skip
 
 names = st.text(min_size=1, max_size=12)
 counts = st.integers(0, 10**12)
@@ -67,4 +68,5 @@ def manifests(draw: st.DrawFn) -> Manifest:
         counts=draw(st.dictionaries(names, st.integers(), max_size=2)),
         timings=draw(st.dictionaries(names, st.floats(0, 1e6), max_size=2)),
         requests=draw(st.dictionaries(names, counts, max_size=2)),
+        skips=draw(st.lists(st.builds(Skip, names, counts), max_size=3).map(tuple)),
     )

@@ -1,0 +1,39 @@
+"""Skip pointers: the few ancestors that a manifest names beside its parent, so that any other one is found in a number
+of requests that grows with the logarithm of the epochs to it.
+
+They are the roots of the trees of a skew-binary random-access list (Myers, *An applicative random-access stack*, 1983):
+each skips a whole tree, and the two newest trees become one whenever they are equally large. So a manifest names at
+most log2(epochs) + 1 of them, and the parent's say what a new snapshot's are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace_snapshots.format.codec import JSON, Fields
+
+
+@dataclass(frozen=True)
+class Skip:
+    """An ancestor of a snapshot, and its epoch."""
+
+    snapshot_id: str
+    epoch: int
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"snapshot_id": self.snapshot_id, "epoch": self.epoch}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Skip":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(fields.text("snapshot_id"), fields.integer("epoch"))
+
+
+def skips_after(parent: Skip, skips: Sequence[Skip]) -> tuple[Skip, ...]:
+    """The skips of a child of ``parent``, whose own are ``skips``; newest first.
+
+    A parent that was written before there were skips has none: those of its descendants end at it.
+    """
+    if len(skips) > 1 and parent.epoch - skips[0].epoch == skips[0].epoch - skips[1].epoch:
+        return tuple(skips[1:])
+    return (parent, *skips)

@@ -1,0 +1,63 @@
+"""A deployment that an older version wrote (tests/golden) is read, and a run goes on from it."""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.read.deployment import PipelineReader
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+LANDED = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="10m")
+CLICKS = hr.Pipeline(
+    "clicks",
+    LANDED,
+    key="user",
+    what={"clicks": hr.count(), "amount": col("amount").sum()},
+    where=hr.FixedWindows("1h"),
+    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    how=hr.retracting(allowed_lateness="1d"),
+    executor="local",
+)
+FIRST, LAST = datetime(2026, 1, 1, 0, tzinfo=UTC), datetime(2026, 1, 3, 9, tzinfo=UTC)
+OLD = [("ann", FIRST, 2, 6), ("bob", FIRST, 1, 7)]
+
+
+@pytest.fixture(params=["format-1"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    shutil.copytree(GOLDEN / request.param / "root", tmp_path / "root")
+    return tmp_path / "root"
+
+
+def rows(reader: PipelineReader) -> list[tuple[object, ...]]:
+    found = reader.current(columns=["user", "window_start", "clicks", "amount"]).to_arrow().to_pylist()
+    return [tuple(row.values()) for row in found]
+
+
+def test_its_views_are_read(root: Path) -> None:
+    reader = hr.open(root.as_uri())["clicks"]
+    assert rows(reader) == [*OLD, ("ann", LAST, 1, 4), ("bob", LAST, 1, 2)]
+    assert reader.panes().count() == 10
+    assert reader.late().to_arrow()["user"].to_pylist() == ["eve"]
+    assert reader.rejected().to_arrow()["raw"].to_pylist() == ["not a record"]
+    assert reader.snapshots().to_arrow()["epoch"].to_pylist() == [0, 1, 2]
+
+
+def test_a_run_goes_on_from_its_state(root: Path) -> None:
+    stored = hr.open(root.as_uri())["clicks"].current().manifest
+    assert stored is not None
+    assert fingerprint(CLICKS) == stored.fingerprint
+    (root / "landing" / "clicks" / "d.jsonl").write_text(
+        '{"user": "ann", "at": "2026-01-03T09:40:00Z", "amount": 10}\n'
+    )
+    result = process(CLICKS, root.as_uri(), RunOptions("after", publish=True))
+    assert result.epochs == (3,)
+    assert result.rows["input_files"] == 1
+    reader = hr.open(root.as_uri())["clicks"]
+    assert rows(reader) == [*OLD, ("ann", LAST, 2, 14), ("bob", LAST, 1, 2)]

@@ -1,0 +1,141 @@
+"""Searches among ancestors: what they find is what walking by parents finds, in far fewer requests."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from catalog_helpers import commit_some
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_snapshots.ancestry import Link, ancestor_at, common_ancestor, lineage
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.skips import Skip, skips_after
+from headrace_snapshots.store import MemoryStore
+
+EPOCHS = 2_000
+LOGARITHMIC = 2 * math.ceil(math.log2(EPOCHS))
+"""Manifests that a search reads at most: two on each level of the trees."""
+
+BEGINNING = Manifest("0", "p", "f", "main", 0, None, 0, "2026-01-01T00:00:00Z", {})
+
+
+def child(parent: Manifest, snapshot_id: str) -> Manifest:
+    """The epoch after ``parent``."""
+    skips = skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
+    return replace(parent, snapshot_id=snapshot_id, epoch=parent.epoch + 1, parent=parent.snapshot_id, skips=skips)
+
+
+def link_of(manifest: Manifest, *, is_broken: bool = False) -> Link:
+    problem = BrokenObjectError("cut off") if is_broken else None
+    return Link(manifest.snapshot_id, manifest.epoch, manifest.parent, None if is_broken else manifest, problem)
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> dict[str, Link]:
+    """Snapshots with one beginning or two, most in long lines; the oldest were written before there were skips, and
+    some are broken.
+    """
+    made = [BEGINNING]
+    first_with_skips = draw(st.integers(0, 40))
+    for number in range(1, draw(st.integers(2, 120))):
+        if number == 60 and draw(st.booleans()):
+            made.append(replace(BEGINNING, snapshot_id="60"))
+            continue
+        parent = made[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(made) - 1))]
+        new = child(parent, str(number))
+        made.append(new if new.epoch >= first_with_skips else replace(new, skips=()))
+    broken = draw(st.sets(st.integers(0, len(made) - 1), max_size=10))
+    return {each.snapshot_id: link_of(each, is_broken=number in broken) for number, each in enumerate(made)}
+
+
+@given(forests(), st.data())
+def test_a_search_finds_what_the_walk_by_parents_finds(links: dict[str, Link], data: st.DataObject) -> None:
+    one, other = (links[data.draw(st.sampled_from(sorted(links)))] for _ in range(2))
+    line = {link.epoch: link.snapshot_id for link in lineage(links.__getitem__, one.snapshot_id)}
+    beside = [link.snapshot_id for link in lineage(links.__getitem__, other.snapshot_id)]
+    for epoch in range(max(line) + 3):
+        assert ancestor_at(links.__getitem__, one, epoch) == line.get(epoch)
+    shared = next((links[each] for each in beside if each in line.values()), None)
+    assert common_ancestor(links.__getitem__, one, other) == shared
+
+
+def test_skips_are_few_and_each_leads_to_an_ancestor() -> None:
+    manifest, ids = BEGINNING, ["0"]
+    for number in range(1, EPOCHS):
+        manifest = child(manifest, f"s{number}")
+        ids.append(manifest.snapshot_id)
+        assert len(manifest.skips) <= math.log2(number + 1) + 1
+        assert all(newer.epoch > older.epoch for newer, older in pairwise(manifest.skips))
+        assert all(ids[skip.epoch] == skip.snapshot_id for skip in manifest.skips)
+
+
+@pytest.fixture(scope="module")
+def long() -> tuple[MemoryStore, list[str]]:
+    """A catalog of many epochs on main, and of a branch that left it a hundred epochs ago."""
+    store = MemoryStore()
+    catalog = Catalog(store, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), EPOCHS)
+    catalog.fork("side", ids[-100])
+    commit_some(catalog, catalog.claim("side", "run"), 100)
+    return store, ids
+
+
+def test_ancestors_cost_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None:
+    store, ids = long
+    side = Catalog(store, "p").head().refs["side"]
+    for epoch in (0, 1, 2, 500, 976, 1023, 1024, 1500, 1899, 1900, 1998, 1999):
+        before = store.requests.snapshot()
+        newcomer = Catalog(store, "p")
+        assert newcomer.is_ancestor(ids[epoch], ids[-1])
+        assert not newcomer.is_ancestor(side, ids[epoch])
+        assert newcomer.is_ancestor(ids[epoch], side) == (epoch <= EPOCHS - 100)
+        assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC + 3, epoch
+    before = store.requests.snapshot()
+    shared = Catalog(store, "p").common_ancestor(side, ids[-1])
+    assert shared is not None
+    assert shared.snapshot_id == ids[-100]
+    assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC
+
+
+def test_rollback_and_publish_cost_a_logarithm_of_the_epochs_between(long: tuple[MemoryStore, list[str]]) -> None:
+    store, ids = long
+    the_log = 9  # the hint, the entry that it names, the last one
+    before = store.requests.snapshot()
+    Catalog(store, "p").publish(ids[-1], None)
+    Catalog(store, "p").rollback("main", ids[3], "far back")
+    assert Catalog(store, "p").head().refs["published"] == ids[3]
+    made = store.requests.since(before)
+    assert made["get"] <= 3 * (LOGARITHMIC + the_log)
+    assert made["create"] == 2
+    with pytest.raises(RefusedError, match="not an ancestor"):
+        Catalog(store, "p").rollback("main", ids[-1], "forward")
+
+
+@pytest.mark.parametrize("written_before", [0, 10, 30])
+@pytest.mark.parametrize("is_there", [True, False], ids=["broken", "missing"])
+def test_what_is_broken_on_the_way_is_passed(memory: MemoryStore, written_before: int, is_there: bool) -> None:
+    """``written_before``: so many manifests are as they were written before there were skips."""
+    catalog = Catalog(memory, "p")
+    claim = catalog.claim("main", "run")
+    ids = commit_some(catalog, claim, written_before)
+    for snapshot_id in ids:
+        path = f"p/manifests/{snapshot_id}.json"
+        memory.write(path, replace(catalog.manifest(snapshot_id), skips=()).to_bytes())
+    ids += commit_some(Catalog(memory, "p"), claim, 31 - written_before)
+    for gone in ids[5:26]:
+        path = f"p/manifests/{gone}.json"
+        if is_there:
+            memory.write(path, memory.read(path)[:-40])
+        else:
+            memory.delete(path)
+    newcomer = Catalog(memory, "p")
+    assert all(newcomer.is_ancestor(each, ids[-1]) for each in (*ids[:5], *ids[26:]))
+    assert not newcomer.is_ancestor(ids[-1], ids[3])
+    assert [link.epoch for link in newcomer.lineage(ids[-1])] == [*range(30, -1, -1)]
+    newcomer.rollback("main", ids[2], "past what is broken")
+    assert newcomer.head().refs["main"] == ids[2]

@@ -1,0 +1,60 @@
+"""Control objects that older versions wrote (tests/golden) are read for ever, every field of them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.filelog import IndexNode
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import LocalStore
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+ROOT = GOLDEN / "format-1" / "root"
+CONTROL = sorted(path for path in GOLDEN.rglob("*.json") if path.parent.name in {"log", "manifests", "objects"})
+READERS: dict[str, Callable[[bytes, str], Manifest | Entry]] = {
+    "manifest": Manifest.from_bytes,
+    "entry": Entry.from_bytes,
+}
+
+
+def test_nothing_that_was_written_is_ever_changed() -> None:
+    """SHA256SUMS gets a line for a new file; none is ever changed."""
+    there = [path for path in GOLDEN.rglob("*") if path.is_file() and path.parent != GOLDEN]
+    found = {str(path.relative_to(GOLDEN)): hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+    lines = (GOLDEN / "SHA256SUMS").read_text().splitlines()
+    assert found == {name: digest for digest, name in (line.split("  ") for line in lines)}
+
+
+@pytest.mark.parametrize("path", CONTROL, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_every_field_of_every_object_is_read(path: Path) -> None:
+    stored = json.loads(path.read_bytes())
+    if stored["kind"] == "index":
+        node = IndexNode.from_bytes(path.read_bytes(), path.name, "f2badee43048445443b7d8fe6e1c3423")
+        assert (node.ref.files, node.ref.first_epoch, node.ref.last_epoch) == (64, 0, 63)
+        return
+    read = READERS[stored["kind"]](path.read_bytes(), path.name).to_json()
+    assert {name: read[name] for name in stored["content"]} == stored["content"]
+
+
+def test_the_line_of_snapshots_without_skips_is_walked() -> None:
+    catalog = Catalog(LocalStore(ROOT), "clicks")
+    main = catalog.head().refs["main"]
+    line = list(catalog.lineage(main))
+    assert [(link.epoch, link.problem) for link in line] == [(2, None), (1, None), (0, None)]
+    assert not any(link.manifest.skips for link in line if link.manifest)
+    assert all(catalog.is_ancestor(link.snapshot_id, main) for link in line)
+
+
+def test_skips_are_read() -> None:
+    path = GOLDEN / "format-1" / "objects" / "manifest-with-skips.json"
+    skips = Manifest.from_bytes(path.read_bytes(), path.name).skips
+    assert [(skip.epoch, skip.snapshot_id) for skip in skips] == [
+        (66, "0000000000000042"),
+        (63, "000000000000003f"),
+        (0, "0000000000000000"),
+    ]
