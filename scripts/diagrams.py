@@ -11,6 +11,8 @@ from headrace_snapshots.protocol import barriers, coordinator
 from headrace_snapshots.protocol.barriers import TASK_TABLE, PartState
 from headrace_snapshots.protocol.coordinator import COORDINATOR_TABLE, RunState, SnapshotState
 from headrace_snapshots.protocol.table import Row
+from headrace_snapshots.simulation import processes
+from headrace_snapshots.simulation.detection import BEHAVIOURS
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "protocol.md"
 
@@ -23,6 +25,13 @@ whose rows are read from the top: the first whose condition holds decides. `head
 pipelines do not: there one driver starts the tasks of an epoch and sees all of them end.
 """
 
+_BREAK = "\n\n"
+_DETECT = """`headrace simulate --detect PROPERTY` runs processes over any graph, judges every recorded state, and holds
+the run to the theorem: the recorded state lies on a run of the same events, what was found in it holds at the end of
+the snapshot, and what held at the beginning was found. Where channels are not first in, first out (`--without fifo`)
+nobody can rely on any of that.
+"""
+
 
 def page() -> str:
     """The whole page."""
@@ -30,6 +39,7 @@ def page() -> str:
     parts += _role("A task's part of a snapshot", barriers.__doc__, TASK_TABLE.rows, [PartState.EXPECTED])
     first = [RunState.RUNNING, SnapshotState.BEGUN]
     parts += _role("The coordinator, and a snapshot", coordinator.__doc__, COORDINATOR_TABLE.rows, first)
+    parts.append(_detection())
     return "\n".join(parts)
 
 
@@ -45,6 +55,15 @@ def _role(title: str, theory: str | None, rows: Iterable[Row[Any, Any]], first: 
     yield from (_line(row) for row in rows)
     yield ""
     yield from _glossary(rows)
+
+
+def _detection() -> str:
+    theory = f"```text\n{(processes.__doc__ or '').strip()}\n```\n"
+    kinds = [
+        f"- **{kind}**: {' '.join((inspect.getdoc(doing) or '').partition(_BREAK)[0].split())}"
+        for kind, doing in BEHAVIOURS.items()
+    ]
+    return "\n".join(["## Stable properties\n", theory, _DETECT, *kinds, ""])
 
 
 def _arrows(rows: Iterable[Row[Any, Any]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.commands import app
 from headrace.cli.exit_codes import DONE, FAILED_CASES
+from headrace.cli.simulating import SimulationOptionError
 
 
 @pytest.mark.parametrize("protocol", ["aligned", "unaligned", "chandy-lamport", "synchronous", "at-least-once"])
@@ -34,3 +35,32 @@ def test_json_of_a_graph_from_a_file(tmp_path: Path) -> None:
     assert found["holds"] is True
     assert (found["totals"]["tasks"], found["totals"]["back_edges"]) == (3, 1)
     assert [each["name"] for each in found["properties"]][:2] == ["termination", "feasibility"]
+
+
+@pytest.mark.parametrize("kind", ["termination", "deadlock", "token-loss"])
+def test_a_stable_property_is_detected(kind: str) -> None:
+    arguments = ["simulate", "--detect", kind, "--tasks", "12", "--seed", "7"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == DONE, done.output
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(f"{kind}, 12 processes, seed 7: detected by ")
+    assert last.endswith("at last of 12 processes; all properties hold")
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
+    assert (found["detected"][-1], found["totals"]["processes"], found["holds"]) == (12, 12, True)
+
+
+def test_detection_needs_channels_that_are_first_in_first_out() -> None:
+    arguments = ["--detect", "token-loss", "--tasks", "9", "--without", "fifo"]
+    done = CliRunner().invoke(app, ["simulate", *arguments])
+    assert done.exit_code == FAILED_CASES
+    assert "FAILED: reachability, stability" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "other", [["--protocol", "aligned"], ["--task-losses", "1"], ["--without", "back-edges"], ["--detect", "deadlocks"]]
+)
+def test_options_that_do_not_go_together_are_an_error(other: list[str]) -> None:
+    done = CliRunner().invoke(app, ["simulate", "--detect", "deadlock", *other])
+    assert done.exit_code not in {DONE, FAILED_CASES}
+    assert SimulationOptionError.code in done.output
+    assert "--detect is" in done.output

@@ -1,8 +1,11 @@
-"""``headrace simulate``: a seeded run of the barrier protocol over a graph of simulated tasks, and what held of it."""
+"""``headrace simulate``: a seeded run of the barrier protocol over a graph of simulated tasks, and what held of it; or
+stable properties of processes, detected on Chandy and Lamport's snapshots.
+"""
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -14,10 +17,13 @@ from headrace.errors import FixConfigError
 if TYPE_CHECKING:
     from headrace_snapshots.protocol.barriers import Protocol
     from headrace_snapshots.protocol.graph import Graph
-    from headrace_snapshots.simulation import Report
+    from headrace_snapshots.simulation import Detection, Processes, Property, StableProperty
 
 PROTOCOLS = "aligned|unaligned|chandy-lamport|synchronous|at-least-once"
 ASSUMPTIONS = "fifo|barriers-arrive|fixed-graph|back-edges"
+STABLE = "termination|deadlock|token-loss"
+EVENTS_OF_A_PROCESS = 2
+"""A snapshot of processes is due after so many events for each of them."""
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -36,7 +42,9 @@ def simulate(
     graph: Annotated[
         Path | None, typer.Option(help='A graph: {"tasks": ["a", "b"], "channels": [["a", "b"]]}.', show_default=False)
     ] = None,
-    protocol: Annotated[str, typer.Option(metavar=f"[{PROTOCOLS}]", help="How snapshots are taken.")] = "aligned",
+    protocol: Annotated[
+        str | None, typer.Option(metavar=f"[{PROTOCOLS}]", help="How snapshots are taken.", show_default="aligned")
+    ] = None,
     loops: Annotated[int, typer.Option(min=0, help="Channels of a random graph that lead back.")] = 0,
     records: Annotated[int, typer.Option(min=0, help="Records from each source.")] = 20,
     rate_ms: Annotated[float, typer.Option(min=0.001, help="Milliseconds between two records of a source.")] = 1,
@@ -53,6 +61,14 @@ def simulate(
         str | None,
         typer.Option(metavar=f"[{ASSUMPTIONS}]", help="Take an assumption of the protocols away: what fails then?"),
     ] = None,
+    detect: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"[{STABLE}]",
+            help="Detect a stable property of processes instead, on Chandy and Lamport's snapshots. Their events come "
+            "in any order, at no time; --records is what each process has to do.",
+        ),
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Simulate the barrier protocol: snapshots, losses and recoveries of many tasks, every property checked.
@@ -60,10 +76,20 @@ def simulate(
     The last line sums up; the exit code is 1 if a property failed.
     """
     from headrace_snapshots.protocol.barriers import Protocol
-    from headrace_snapshots.simulation import Assumption, Settings
+    from headrace_snapshots.simulation import Assumption, Processes, Settings, StableProperty, behaviour
     from headrace_snapshots.simulation import simulate as run
 
-    chosen = _one_of(Protocol, "protocol", protocol)
+    assumption = None if without is None else _one_of(Assumption, "without", without)
+    if detect is not None:
+        if protocol not in {None, Protocol.CHANDY_LAMPORT} or task_losses or coordinator_losses or lost_messages:
+            raise SimulationOptionError("--detect is with --protocol chandy-lamport and without losses")
+        if assumption not in {None, Assumption.FIFO}:
+            raise SimulationOptionError(f"--detect is --without fifo or nothing, not --without {assumption}")
+        kind = _one_of(StableProperty, "detect", detect)
+        processes = behaviour(kind, _graph(graph, tasks, loops, seed, Protocol.CHANDY_LAMPORT), records)
+        every = EVENTS_OF_A_PROCESS * processes.graph.tasks
+        _detect(kind, seed, Processes(processes, seed, every, is_fifo=assumption is None), output)
+    chosen = _one_of(Protocol, "protocol", protocol or Protocol.ALIGNED)
     report = run(
         Settings(
             _graph(graph, tasks, loops, seed, chosen),
@@ -78,14 +104,32 @@ def simulate(
             task_losses=task_losses,
             coordinator_losses=coordinator_losses,
             lost_messages=lost_messages,
-            without=None if without is None else _one_of(Assumption, "without", without),
+            without=assumption,
         )
     )
     if output is Format.JSON:
-        print_json(_in_json(report))
+        print_json(_in_json(report.totals, report.properties))
     else:
-        _print(report, chosen, seed)
+        totals = report.totals
+        outcome = f"{totals['complete']} of {totals['begun']} snapshots complete, {totals['restores']} restores"
+        _print(totals, report.properties, f"{chosen}, {totals['tasks']:,} tasks, seed {seed}", outcome)
     raise typer.Exit(DONE if report.holds else FAILED_CASES)
+
+
+def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: Format) -> NoReturn:
+    """Run them, say what came out, and exit."""
+    from headrace_snapshots.simulation import detect
+
+    found: Detection = detect(processes)
+    if output is Format.JSON:
+        print_json({"detected": [*found.detected], **_in_json(found.totals, found.properties)})
+    else:
+        totals = found.totals
+        outcome = f"detected by {totals['detected']} of {totals['complete']} snapshots"
+        if totals["detected"]:
+            outcome += f", at last of {totals['processes_at_last']:,} processes"
+        _print(totals, found.properties, f"{kind}, {totals['processes']:,} processes, seed {seed}", outcome)
+    raise typer.Exit(DONE if found.holds else FAILED_CASES)
 
 
 def _graph(file: Path | None, tasks: int, loops: int, seed: int, protocol: "Protocol") -> "Graph":
@@ -117,21 +161,15 @@ def _microseconds(milliseconds: float) -> int:
     return round(milliseconds * 1000)
 
 
-def _in_json(report: "Report") -> dict[str, Any]:
-    found = [{"name": each.name, "holds": each.holds, "problems": [*each.problems]} for each in report.properties]
-    return {"totals": dict(report.totals), "properties": found, "holds": report.holds}
+def _in_json(totals: Mapping[str, int], properties: Sequence["Property"]) -> dict[str, Any]:
+    found = [{"name": each.name, "holds": each.holds, "problems": [*each.problems]} for each in properties]
+    return {"totals": dict(totals), "properties": found, "holds": all(each.holds for each in properties)}
 
 
-def _print(report: "Report", protocol: "Protocol", seed: int) -> None:
-    totals = report.totals
-    print_fields({name.replace("_", " "): number for name, number in totals.items()}, f"{protocol}, seed {seed}")
-    for each in report.properties:
+def _print(totals: Mapping[str, int], properties: Sequence["Property"], title: str, outcome: str) -> None:
+    print_fields({name.replace("_", " "): number for name, number in totals.items()}, title)
+    for each in properties:
         print_lines([f"{'holds ' if each.holds else 'FAILED'} {each.name}", *(f"    {said}" for said in each.problems)])
-    failed = [each.name for each in report.properties if not each.holds]
-    outcome = f"FAILED: {', '.join(failed)}" if failed else "all properties hold"
-    print_lines(
-        [
-            f"{protocol}, {totals['tasks']:,} tasks, seed {seed}: {totals['complete']} of {totals['begun']} snapshots "
-            f"complete, {totals['restores']} restores; {outcome}"
-        ]
-    )
+    failed = [each.name for each in properties if not each.holds]
+    verdict = f"FAILED: {', '.join(failed)}" if failed else "all properties hold"
+    print_lines([f"{title}: {outcome}; {verdict}"])

@@ -1,18 +1,27 @@
-"""Seeded runs of the barrier protocol in a simulated world, from 5 to 10,000 tasks; for tests of one's own too."""
+"""Seeded runs of the barrier protocol in a simulated world, from 5 to 10,000 tasks, and of processes whose stable
+properties are detected on snapshots; for tests of one's own too.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace_snapshots.simulation.detection import Detection, StableProperty, behaviour, detect
 from headrace_snapshots.simulation.graphs import graph_in, random_dataflow, random_processes
+from headrace_snapshots.simulation.processes import Processes
 from headrace_snapshots.simulation.properties import Property, properties, totals
 from headrace_snapshots.simulation.settings import Assumption, Settings
 from headrace_snapshots.simulation.world import World
 
 __all__ = [
     "Assumption",
+    "Detection",
+    "Processes",
     "Property",
     "Report",
     "Settings",
+    "StableProperty",
+    "behaviour",
+    "detect",
     "graph_in",
     "random_dataflow",
     "random_processes",

@@ -21,7 +21,7 @@ class Property:
         return not self.problems
 
 
-_SHOWN = 5
+SHOWN = 5
 
 
 def properties(world: World) -> list[Property]:
@@ -40,7 +40,7 @@ def properties(world: World) -> list[Property]:
 
 
 def _property(name: str, problems: Iterator[str]) -> Property:
-    found = [problem for _, problem in zip(range(_SHOWN), problems, strict=False)]
+    found = [problem for _, problem in zip(range(SHOWN), problems, strict=False)]
     return Property(name, found)
 
 
@@ -102,7 +102,7 @@ def _name(snapshot: SnapshotId) -> str:
 
 
 def _some(numbers: Sequence[int]) -> str:
-    return f"{numbers[:_SHOWN]}{' and more' if len(numbers) > _SHOWN else ''}"
+    return f"{numbers[:SHOWN]}{' and more' if len(numbers) > SHOWN else ''}"
 
 
 def logged(parts: Sequence[Part]) -> int:

@@ -1,0 +1,154 @@
+"""Stable properties, detected on the recorded states of snapshots, and what the theorem says of them, checked."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Final
+
+from headrace_snapshots.protocol.graph import Graph
+from headrace_snapshots.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
+from headrace_snapshots.simulation.processes import Behaviour, Event, GlobalState, Processes, Snapshot
+from headrace_snapshots.simulation.properties import SHOWN, Property
+
+
+class StableProperty(StrEnum):
+    """What is detected."""
+
+    TERMINATION = "termination"
+    DEADLOCK = "deadlock"
+    TOKEN_LOSS = "token-loss"  # noqa: S105
+
+
+BEHAVIOURS: Final[Mapping[StableProperty, type]] = {
+    StableProperty.TERMINATION: DiffusingComputation,
+    StableProperty.DEADLOCK: WaitForGraph,
+    StableProperty.TOKEN_LOSS: TokenPassing,
+}
+"""Whose property it is."""
+
+
+def behaviour(kind: StableProperty, graph: Graph, work: int) -> Behaviour:
+    """Processes over ``graph`` with that property, with about so much to do for each of them; the token is lost after
+    half of its way.
+    """
+    match kind:
+        case StableProperty.TERMINATION:
+            return DiffusingComputation(graph, work * graph.tasks)
+        case StableProperty.DEADLOCK:
+            return WaitForGraph(both_ways(graph), work)
+        case StableProperty.TOKEN_LOSS:
+            return TokenPassing(graph, passes=work * graph.tasks, after=work * graph.tasks // 2)
+
+
+@dataclass(frozen=True)
+class Detection:
+    """``detected``: of how many processes each snapshot found the property; ``properties``: what must be so."""
+
+    detected: Sequence[int]
+    totals: Mapping[str, int]
+    properties: Sequence[Property]
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything was so."""
+        return all(each.holds for each in self.properties)
+
+
+def detect(processes: Processes) -> Detection:
+    """Run, and judge what every snapshot recorded."""
+    processes.run()
+    found = [_judged(processes.behaviour, snapshot) for snapshot in processes.snapshots]
+    detected = [len(judged.recorded) for judged in found]
+    return Detection(
+        detected,
+        {
+            "processes": processes.graph.tasks,
+            "channels": len(processes.graph.channels),
+            "events": len(processes.events),
+            "begun": processes.begun,
+            "complete": len(found),
+            "detected": sum(map(bool, detected)),
+            "processes_at_last": detected[-1] if detected else 0,
+            "logged": sum(len(log) for each in processes.snapshots for log in each.recorded.channels),
+        },
+        [
+            _property("completion", [] if found else ["no snapshot became complete"]),
+            _property("reachability", (problem for each in found for problem in _unreachable(each.snapshot))),
+            _property("stability", (problem for each in found for problem in each.without_stability())),
+            _property("detection", (problem for each in found for problem in each.missed())),
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A snapshot, and of which processes the property held."""
+
+    snapshot: Snapshot
+    start: frozenset[int]
+    recorded: frozenset[int]
+    end: frozenset[int]
+
+    @property
+    def _name(self) -> str:
+        return f"the snapshot begun after event {self.snapshot.begun_at}"
+
+    def without_stability(self) -> Iterator[str]:
+        """What was found in the recorded state holds at the end."""
+        if gone := sorted(self.recorded - self.end):
+            yield f"{self._name} found it of processes {gone[:SHOWN]}, of which it did not hold at its end"
+
+    def missed(self) -> Iterator[str]:
+        """What held at the beginning is found in the recorded state."""
+        if missed := sorted(self.start - self.recorded):
+            yield f"{self._name} did not find it of processes {missed[:SHOWN]}, of which it held at its beginning"
+
+
+def _judged(behaviour: Behaviour, snapshot: Snapshot) -> _Judged:
+    states = (snapshot.start, snapshot.recorded, snapshot.end)
+    return _Judged(snapshot, *map(behaviour.holds_of, states))
+
+
+def _property(name: str, problems: Iterable[str]) -> Property:
+    return Property(name, [*islice(problems, SHOWN)])
+
+
+class _ImpossibleError(Exception):
+    """An event does not fit where it is."""
+
+
+def _unreachable(snapshot: Snapshot) -> Iterator[str]:
+    """The events before their processes recorded, then the others: a run from start to end through the recorded state
+    (Chandy and Lamport, theorem 1).
+    """
+    before = [event for number, event in enumerate(snapshot.events) if number < snapshot.recorded_at[event.process]]
+    behind = [event for number, event in enumerate(snapshot.events) if number >= snapshot.recorded_at[event.process]]
+    name = f"the snapshot begun after event {snapshot.begun_at}"
+    try:
+        if _after(snapshot.start, before) != snapshot.recorded:
+            yield f"{name}: what it recorded is not what is there after the {len(before)} events before it"
+        elif _after(snapshot.recorded, behind) != snapshot.end:
+            yield f"{name}: the {len(behind)} events behind what it recorded do not lead to its end"
+    except _ImpossibleError as problem:
+        yield f"{name}: {problem}"
+
+
+def _after(state: GlobalState, events: Iterable[Event]) -> GlobalState:
+    """The global state behind ``events``. Raises _ImpossibleError."""
+    states: list[Any] = [*state.states]
+    channels = [*map(deque, state.channels)]
+    for process, before, received, step in events:
+        if states[process] != before:
+            raise _ImpossibleError(f"process {process} is in state {states[process]}, and its event begins in {before}")
+        if received is not None:
+            channel, message = received
+            if not channels[channel] or channels[channel].popleft() != message:
+                raise _ImpossibleError(
+                    f"process {process} receives {message!r}, which is not next in channel {channel}"
+                )
+        states[process] = step.state
+        for channel, message in step.sent:
+            channels[channel].append(message)
+    return GlobalState(tuple(states), tuple(map(tuple, channels)))
