@@ -329,12 +329,12 @@ def test_pipelines_says_how_far_each_is(
 
 
 def test_an_error_is_one_message_an_exit_code_and_json_for_machines(deployment: Deployment) -> None:
-    text = headrace(deployment, "read", deployment.reference, "--view", "state")
+    text = headrace(deployment, "read", deployment.reference, "--view", "states")
     assert text.exit_code == 10
     assert text.stdout == ""
-    assert "there is no view 'state'; there are current, panes, late, rejected (config.query)" in text.stderr
+    assert "there is no view 'states'; there are current, panes, late, rejected, state (config.query)" in text.stderr
     assert "Traceback" not in text.stderr
-    machine = headrace(deployment, "read", deployment.reference, "--view", "state", "--format", "json")
+    machine = headrace(deployment, "read", deployment.reference, "--view", "states", "--format", "json")
     assert machine.exit_code == 10
     assert json.loads(machine.stdout)["error"]["code"] == "config.query"
 

@@ -131,7 +131,7 @@ WRONG: list[tuple[str, ...]] = [
     ("recover", "PIPELINE", "../../etc/passwd"),
     ("recover", "PIPELINE", ""),
     ("read", "PIPELINE", "--branch", "nowhere"),
-    ("read", "PIPELINE", "--view", "state"),
+    ("read", "PIPELINE", "--view", "states"),
     ("read", "PIPELINE", "--branch", "main", "--where", "clicks >"),
     ("read", "PIPELINE", "--limit", "-1"),
     ("files", "PIPELINE", "--view", ""),

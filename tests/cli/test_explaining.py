@@ -7,7 +7,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headrace.cli.commands import app
-from tests.cli.deployments import Deployment, pane
+from headrace.pipeline.registry import resolve
+from headrace.testing.deployment import Deployment as Live
+from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
 
 @pytest.fixture
@@ -36,3 +38,35 @@ def test_log_draws_the_snapshots(written: Deployment) -> None:
         len(json.loads(headrace(written, "log", "--graph", "--limit", "1", "--format", "json").stdout)["snapshots"])
         == 1
     )
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    """A click at 10:10 that fired early, and one of each of two users at 12:05; main ends after them."""
+    (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
+    found, clicks = Live(tmp_path / "root"), resolve(str(tmp_path / "clicks.py"))
+    for records in ([("ann", "10:10")], [("ann", "12:05"), ("bob", "12:05")]):
+        found.land(clicks, *({"user": user, "at": f"2026-03-01T{at}:00Z", "amount": 1} for user, at in records))
+        found.run(clicks, at="2026-03-01T13:00:00Z")
+    return found
+
+
+def shown(live: Live, command: str, *arguments: str) -> Result:
+    reference = str(live.folder.parent / "clicks.py")
+    return CliRunner().invoke(app, [command, reference, *arguments, "--root", live.root], env={"COLUMNS": "10000"})
+
+
+def test_read_shows_the_state_of_open_windows_and_says_what_it_is(live: Live) -> None:
+    told = shown(live, "read", "--view", "state", "--where", "\"user\" = 'bob'")
+    assert told.exit_code == 0, told.output
+    assert "early: 1 more element (0 of 1 so far)" in told.stdout
+    assert "None of it is a result" in told.stderr
+    rows = json.loads(shown(live, "read", "--view", "state", "--format", "json").stdout)
+    assert [(row["user"], row["window_start"], row["_panes"]) for row in rows] == [
+        ("ann", "2026-03-01T10:00:00Z", 2),
+        ("ann", "2026-03-01T12:00:00Z", 1),
+        ("bob", "2026-03-01T12:00:00Z", 1),
+    ]
+    assert shown(live, "read", "--view", "state", "--stage", "2").exit_code == 10
+    assert shown(live, "read", "--stage", "1").exit_code == 10
+    assert "engine's own" in shown(live, "files", "--view", "state").stderr

@@ -134,7 +134,7 @@ def test_unknown_branches_and_views_are_clear_errors(deployment: Deployment) -> 
     with pytest.raises(UnknownBranchError, match=r"no branch, tag or snapshot 'mian'; its branches and tags are main,"):
         read(deployment.pipeline, deployment.root, "current", "mian")
     with pytest.raises(QueryError, match="there are current, panes, late, rejected"):
-        viewed(deployment.pipeline, deployment.root, "state", "main", tell=print)
+        viewed(deployment.pipeline, deployment.root, "states", "main", tell=print)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "deleted"])

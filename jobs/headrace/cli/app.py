@@ -58,7 +58,13 @@ Root = Annotated[
     ),
 ]
 Output = Annotated[Format, typer.Option("--format", help="Tables for people, or JSON for machines.")]
-ViewOption = Annotated[str, typer.Option("--view", help="current, panes, late or rejected.")]
+ViewOption = Annotated[str, typer.Option("--view", help="current, panes, late, rejected, or state (open windows).")]
+StageOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Of a chain of aggregations the one of that number; by default the last.", show_default=False
+    ),
+]
 Branch = Annotated[str, typer.Option(help="published, main, or another branch or tag.", autocompletion=complete_branch)]
 RefArgument = Annotated[
     str,

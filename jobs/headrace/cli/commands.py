@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import pipelines, running, simulating, snapshots, testing
-from headrace.cli.app import Branch, Output, PipelineArgument, Root, ViewOption, app, command
+from headrace.cli.app import Branch, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
 from headrace.cli.output import Format, notice, print_fields, print_json, print_json_rows, print_lines, print_table
 from headrace.runs.options import MAIN, PUBLISHED
 
@@ -35,6 +35,7 @@ def read(
     limit: Annotated[
         int | None, typer.Option(min=0, help=f"How many rows; by default {SHOWN_ROWS} in a table, all in JSON.")
     ] = None,
+    stage: StageOption = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the rows of a view: what a pipeline has found."""
@@ -44,12 +45,12 @@ def read(
     from headrace.pipeline.registry import resolve
 
     found = resolve(pipeline)
-    rows = viewed(found, existing(root), view, branch, where=where, tell=notice)
+    rows = viewed(found, existing(root), view, branch, where=where, stage=stage, tell=notice)
     if output is Format.JSON:
         print_json_rows(rows.batches(order=order, limit=limit))
         return
     shown, number = rows.first(SHOWN_ROWS if limit is None else limit, order=order)
-    first = [*found.key, WINDOW_START, WINDOW_END]
+    first = [*found.stages[-1 if stage is None else stage - 1].key_types, WINDOW_START, WINDOW_END]
     quiet = {*PANE_COLUMNS} - {*SHOWN_OF_A_PANE}
     columns = sorted((n for n in shown.schema.names if n not in quiet), key=lambda n: n not in first)
     print_table(columns, ([row[name] for name in columns] for row in shown.to_pylist()))
@@ -69,7 +70,13 @@ def files(
     from headrace.cli.named import existing
     from headrace.cli.viewed import viewed
     from headrace.pipeline.registry import resolve
+    from headrace.read.conditions import QueryError
+    from headrace.read.open_windows import STATE
 
+    if view == STATE:
+        raise QueryError(
+            f"the files of {STATE} are the engine's own; `headrace read --view {STATE}` shows what they hold"
+        )
     paths = viewed(resolve(pipeline), existing(root), view, branch, tell=notice).files()
     if output is Format.JSON:
         print_json(paths)

@@ -8,6 +8,7 @@ from headrace.read.columns import View, ViewColumns
 from headrace.read.conditions import QueryError
 from headrace.read.deployment import PipelineReader
 from headrace.read.lazy import LazyView
+from headrace.read.open_windows import STATE
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
@@ -19,15 +20,23 @@ def viewed(
     branch: str,
     *,
     where: str | None = None,
+    stage: int | None = None,
     tell: Callable[[str], None],
 ) -> LazyView:
-    """The ``view`` of ``pipeline`` at ``branch``, with the definition's columns while there is no snapshot.
+    """The ``view`` of ``pipeline`` at ``branch``, with the definition's columns while there is no snapshot;
+    of ``state`` that of the aggregation ``stage``.
 
-    ``tell`` hears if the definition is not the one that made the snapshot. Raises QueryError, UnknownBranchError.
+    ``tell`` hears if the definition is not the one that made the snapshot. Raises QueryError, UnknownBranchError,
+    StateDefinitionError.
     """
-    if view not in list(View):
-        raise QueryError(f"there is no view {view!r}; there are {', '.join(View)}")
+    if view not in {*View, STATE}:
+        raise QueryError(f"there is no view {view!r}; there are {', '.join((*View, STATE))}")
     reader = PipelineReader(Catalog(open_store(root), pipeline.name), ViewColumns.of(pipeline))
+    if view == STATE:
+        tell("state: windows that are still open. None of it is a result; all of it may still change")
+        return reader.state(pipeline=pipeline, stage=stage, at=branch, where=where)
+    if stage is not None:
+        raise QueryError(f"stage={stage} is for the view {STATE}: {view} is of the last aggregation")
     found = reader.view(View(view), at=branch, where=where)
     if found.manifest is not None and (changed := changed_since(pipeline, found.manifest)):
         tell(f"{changed}. The backfill DAG makes them anew from all input")

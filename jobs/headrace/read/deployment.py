@@ -4,13 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.model.arguments import Arguments
 from headrace.model.expr import Expr
+from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import UnknownPipelineError
 from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
 from headrace.read.columns import View, ViewColumns
 from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
+from headrace.read.open_windows import STATE, OpenWindows
 from headrace.read.roots import check_root
 from headrace.read.sources import OutputFiles, SnapshotRows
+from headrace.read.state import StageState, check_number, definition_of
 from headrace.sources.looking import children
 from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
 from headrace_snapshots.store import ObjectStore, open_store
@@ -116,6 +119,30 @@ class PipelineReader:
         found = snapshot_at(self._catalog, at)
         source = SnapshotRows(self._catalog, found.manifest)
         return LazyView(f"snapshots of {self.name}", source, found.manifest, where=where, columns=columns)
+
+    def state(
+        self,
+        *,
+        pipeline: Pipeline | None = None,
+        stage: int | None = None,
+        at: At | None = None,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> LazyView:
+        """The windows that are still open: what each holds so far, has emitted, and waits for (``open_windows``).
+
+        No result: until a pane says it, all of it may still change. State means something only to the definition that
+        made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
+        without it you read the last, as in all other views. Raises StateDefinitionError.
+        """
+        definition = definition_of(self._catalog, pipeline)
+        number = len(definition.stages) if stage is None else stage
+        check_number(definition, number)
+        found = snapshot_at(self._catalog, at)
+        manifest = found.manifest
+        state = None if manifest is None else StageState(self._catalog, manifest, definition, number)
+        source = OpenWindows(self._catalog, definition, number, state, found.ref)
+        return LazyView(f"{STATE} of {self.name}", source, manifest, where=where, columns=columns)
 
     def graph(self, *, limit: int = 20, before: int | None = None) -> SnapshotGraph:
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a

@@ -134,7 +134,7 @@ class DataNode(GatheringNode):
 
     def __init__(self, path: str, trigger: DataDriven, schema: Schema) -> None:
         self._totals: list[tuple[Field, Expr | None]] = []
-        self._results = {
+        self.results = {  # what the predicate is about, over the totals
             name: self._result(f"{path}_{i}", aggregate, schema)
             for i, (name, aggregate) in enumerate(trigger.what.items())
         }
@@ -188,7 +188,7 @@ class DataNode(GatheringNode):
         return result
 
     def ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        values = {name: program.let("value", substitute(result, state)) for name, result in self._results.items()}
+        values = {name: program.let("value", substitute(result, state)) for name, result in self.results.items()}
         return program.let("ready", coalesce(substitute(self._ready_if, values), False))
 
 
