@@ -254,9 +254,23 @@ MUTATIONS = (
     ),
     Mutation(
         "elements are late at the expiry of their window",
-        "kernel/delta.py",
-        "is_late = watermark > stage.expiries(windows.end)",
-        "is_late = watermark >= stage.expiries(windows.end)",
+        "kernel/stage.py",
+        "return watermark > np.minimum(",
+        "return watermark >= np.minimum(",
+        Test("tests.kernel.test_differential", "test_plain", ("sliding_accumulating",)),
+    ),
+    Mutation(
+        "elements that are late for one of their windows count in it",
+        "kernel/slices.py",
+        "windows = windows.where(~stage.expired(windows.end, watermark))",
+        "",
+        Test("tests.kernel.test_differential", "test_plain", ("sliding_accumulating",)),
+    ),
+    Mutation(
+        "a slice ends where a window begins alone",
+        "kernel/windows.py",
+        "return at - since + np.where(since < rest, 0, rest)",
+        "return at - since",
         Test("tests.kernel.test_differential", "test_plain", ("sliding_accumulating",)),
     ),
     Mutation(

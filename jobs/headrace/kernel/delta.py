@@ -14,6 +14,7 @@ from headrace.kernel.elements import Columns
 from headrace.kernel.folds import extreme, fold
 from headrace.kernel.groups import Ints, to_lists, valid
 from headrace.kernel.keys import grouped, hashes
+from headrace.kernel.slices import InSlices, InWindows, in_windows
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
 from headrace.kernel.windows import Assigned, assigned
 from headrace.model.accumulation import TimestampCombiner
@@ -103,13 +104,17 @@ def aggregate(
     the own window of an element (semantics 3.1a).
     """
     fates = _fates(judged)
-    windows = _assigned(stage, judged, fates)
-    is_late = watermark > stage.expiries(windows.end)
+    found = _placed(stage, judged, fates)
+    windows = found.windows
+    is_late = stage.expired(windows.end, watermark)
     accepted = ~is_late
-    accounting = _account(judged, fates, windows, is_late)
-    late = windows.where(is_late) if is_late.any() else None
+    accounting = _account(judged, fates, found, is_late)
+    late = found.each(is_late) if is_late.any() else None
     if not accepted.any():
         return AggregatedBundle(None, accounting, late)
+    if isinstance(found, InSlices):
+        of_slices = _Bundle(stage, judged, found.in_one_each(accepted), output_watermark, place).delta()
+        return AggregatedBundle(in_windows(stage, of_slices, watermark), accounting, late)
     taken = windows if accepted.all() else windows.where(accepted)
     return AggregatedBundle(_Bundle(stage, judged, taken, output_watermark, place).delta(), accounting, late)
 
@@ -126,31 +131,33 @@ def _fates(judged: Columns) -> NDArray[np.int8]:
     return fates
 
 
-def _assigned(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> Assigned:
+def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> InWindows | InSlices:
     times = judged[c.EVENT_TIME]
     if (fates != Fate.ACCEPTED).any():
         times = pc.if_else(pa.array(fates == Fate.ACCEPTED), times, None)
+    if stage.slides is not None:
+        return InSlices.of(stage.slides, times)
     keys = {name: judged[name] for name in stage.keys}
-    return assigned(stage.where, times, keys, stage.stage.key_types, judged.get(c.RECORD))
+    windows = assigned(stage.where, times, keys, stage.stage.key_types, judged.get(c.RECORD))
+    return InWindows(windows, len(times))
 
 
-def _account(judged: Columns, fates: NDArray[np.int8], windows: Assigned, is_late: NDArray[np.bool_]) -> Accounting:
+def _account(
+    judged: Columns, fates: NDArray[np.int8], found: InWindows | InSlices, is_late: NDArray[np.bool_]
+) -> Accounting:
     rows = {Fate(code): int(count) for code, count in enumerate(np.bincount(fates, minlength=len(Fate))) if count}
-    found = np.zeros(len(fates), np.bool_)
-    found[windows.row] = True
-    nowhere = rows.pop(Fate.ACCEPTED, 0) - int(found.sum())
-    withdrawn = np.zeros(len(windows.row), np.bool_)
-    if c.SIGN in judged:
-        withdrawn = judged[c.SIGN].to_numpy()[windows.row] < 0
-    kinds = {
-        Fate.ACCEPTED: ~is_late,
-        Fate.LATE: is_late & ~withdrawn,
-        Fate.LATE_RETRACTION: is_late & withdrawn,
+    accepted = found.standing(None)
+    nowhere = rows.pop(Fate.ACCEPTED, 0) - int(accepted.sum())
+    withdrawn = judged[c.SIGN].to_numpy() < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
+    came, went = found.number(~withdrawn), found.number(withdrawn)
+    numbers = {
+        Fate.ACCEPTED: (came + went) * ~is_late,
+        Fate.LATE: came * is_late,
+        Fate.LATE_RETRACTION: went * is_late,
     }
-    for fate, where in kinds.items():
-        count = int((where & windows.is_first).sum())
-        if count or where.any():
-            rows[fate] = count
+    for fate, number in numbers.items():
+        if number.any():
+            rows[fate] = int(number[found.windows.is_first].sum())
     if nowhere:
         rows[Fate.NOWHERE] = nowhere
     judged_times = judged[c.EVENT_TIME]
@@ -159,14 +166,15 @@ def _account(judged: Columns, fates: NDArray[np.int8], windows: Assigned, is_lat
     latest = pc.max(judged_times).as_py()
     low = high = None
     if not is_late.all():
-        accepted = windows.row[~is_late] if is_late.any() else windows.row
         times = judged[c.EVENT_TIME]
-        ends = pc.min_max(times if len(accepted) == len(times) else times.take(pa.array(accepted))).as_py()
+        if is_late.any():
+            accepted = found.standing(~is_late)
+        ends = pc.min_max(times if accepted.all() else times.filter(pa.array(accepted))).as_py()
         low, high = Instant(ends["min"]), Instant(ends["max"])
     return Accounting(
         rows=rows,
-        late=int(kinds[Fate.LATE].sum()),
-        late_retractions=int(kinds[Fate.LATE_RETRACTION].sum()),
+        late=int(numbers[Fate.LATE].sum()),
+        late_retractions=int(numbers[Fate.LATE_RETRACTION].sum()),
         max_event_time=None if latest is None else Instant(latest),
         min_accepted=low,
         max_accepted=high,
@@ -182,26 +190,26 @@ class _Bundle:
         self.stage, self.windows, self.behind, self.place = stage, windows, output_watermark, place
         everything = len(windows.row) == len(judged[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
         rows = None if everything else pa.array(windows.row)
-        self._judged = {name: column if rows is None else column.take(rows) for name, column in judged.items()}
-        keys = [self._judged[name] for name in stage.keys]
-        hashed = hashes(keys, len(windows.row))
+        keys = {name: judged[name] if rows is None else judged[name].take(rows) for name in stage.keys}
+        hashed = hashes(list(keys.values()), len(windows.row))
         start, end = windows.start, windows.end
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
             gap = int(stage.where.gap)
-            at = self._judged[c.EVENT_TIME].to_numpy()
+            at = judged[c.EVENT_TIME].to_numpy()[windows.row]
             start = at - at % gap
             end = start
-        self.groups = grouped(hashed, keys, start, end)
-        self._hashed = hashed
-        self._in_groups: dict[str, pa.Array] = {}
+        self.groups = grouped(hashed, list(keys.values()), start, end)
+        first = pa.array(self.groups.first_rows)
+        self._identity = {c.HASH: pa.array(hashed).take(first), **{name: of.take(first) for name, of in keys.items()}}
+        self._judged, self._in_groups = judged, dict[str, pa.Array]()
+        order = self.groups.order
+        self._order = order if everything else windows.row if order is None else windows.row[order]
 
     def delta(self) -> pa.RecordBatch:
         stage, groups = self.stage, self.groups
         first = groups.first_rows
-        columns: dict[str, pa.Array] = {c.HASH: pa.array(self._hashed[first])}
-        columns |= {name: self._judged[name].take(pa.array(first)) for name in stage.keys}
-        columns |= self._extent(first)
+        columns = {**self._identity, **self._extent(first)}
         columns[c.COUNT] = pa.array(groups.sizes)
         columns |= {part.name: self._part(part) for part in stage.parts}
         columns |= {measure.name: self._measure(measure) for measure in stage.trigger.measures}
@@ -213,7 +221,8 @@ class _Bundle:
 
     def _arranged(self, name: str) -> pa.Array:
         if name not in self._in_groups:
-            self._in_groups[name] = self.groups.arranged(self._judged[name])
+            column, order = self._judged[name], self._order
+            self._in_groups[name] = column if order is None else column.take(pa.array(order))
         return self._in_groups[name]
 
     def _extent(self, first: Ints) -> dict[str, pa.Array]:
@@ -265,7 +274,8 @@ class _Bundle:
             return {}
         if stage.stamps_merged:  # no window is the one that it will be
             return {c.TIMES: to_lists(self._arranged(c.EVENT_TIME), self.groups)}
-        stamps = self._judged[c.EVENT_TIME] if self.windows.stamp is None else pa.array(self.windows.stamp)
-        stamps = pc.add(self.groups.arranged(stamps), stage.output_shift)
+        own = self.windows.stamp
+        stamps = self._arranged(c.EVENT_TIME) if own is None else self.groups.arranged(pa.array(own))
+        stamps = pc.add(stamps, stage.output_shift)
         held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)
         return {c.HELD: extreme(held, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}

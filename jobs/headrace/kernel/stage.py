@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import KEPT_AT, Accumulator, BagPart, CountPart, KeptPart, Part, compile_aggregates
 from headrace.kernel.groups import Ints
@@ -14,7 +15,7 @@ from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expr import Column, DataType, Expr, to_json
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.typing import type_of
-from headrace.model.windows import CustomWindows, ShiftedOutputTime, WindowFn
+from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
 from headrace.pipeline.graph import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
@@ -72,12 +73,22 @@ class CompiledStage:
             return NEVER
         return Instant(min(end + lateness - 1, GLOBAL_WINDOW_END - 1))
 
-    def expiries(self, ends: Ints) -> Ints:
-        """``expiry`` of each of ``ends``."""
+    def expired(self, ends: Ints, watermark: Instant) -> NDArray[np.bool_]:
+        """Which windows, that end at ``ends``, have expired at ``watermark``."""
         lateness = self.how.allowed_lateness
         if lateness is None:
-            return np.full(len(ends), NEVER, np.int64)
-        return np.minimum(ends + (lateness - 1), GLOBAL_WINDOW_END - 1)
+            return np.zeros(len(ends), np.bool_)
+        return watermark > np.minimum(ends + (lateness - 1), GLOBAL_WINDOW_END - 1)
+
+    @cached_property
+    def slides(self) -> SlidingWindows | None:
+        """The windows if elements are aggregated by slice before each is in several windows (``kernel.slices``): where
+        these overlap, the order of arrival does not count, and what elements come to is smaller than they are.
+        """
+        where = self.where
+        if not isinstance(where, SlidingWindows) or where.size <= where.period or self.is_ordered:
+            return None
+        return where if all(part.condenses for part in self.parts) else None
 
     @property
     def may_finish(self) -> bool:

@@ -122,6 +122,15 @@ def _sliding(where: SlidingWindows, row: Ints, at: Ints) -> Assigned:
     return Assigned(row, start, start + size, place == 0)
 
 
+def slice_starts(where: SlidingWindows, at: Ints) -> Ints:
+    """Where the slice of each time begins. Times of one slice are in the same windows, and so is its start: a slice
+    ends where a window begins or ends.
+    """
+    period, rest = int(where.period), int(where.size) % int(where.period)
+    since = (at - int(where.offset)) % period
+    return at - since + np.where(since < rest, 0, rest)
+
+
 def output_times(where: WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
     """The timestamps that elements at ``times`` lend the panes of their windows."""
     match where:

@@ -3,6 +3,7 @@ back otherwise.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ class BagPart(Part):
     """Distinct values in order, with how often each is there: never 0, and less than that of a value that is withdrawn
     before it came. ``is_timed``: a value goes with its event time.
     """
+
+    condenses: ClassVar[bool] = False
 
     is_timed: bool = False
 

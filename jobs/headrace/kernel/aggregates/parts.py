@@ -8,7 +8,7 @@ not looked at), those of one group in their order of arrival; a group may be emp
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +62,11 @@ class Known:
 
 @dataclass(frozen=True)
 class Part(ABC):
-    """One stored column of an accumulator; ``input`` None counts elements instead of values."""
+    """One stored column of an accumulator; ``input`` None counts elements instead of values. ``condenses``: of many
+    elements it is smaller than they are.
+    """
+
+    condenses: ClassVar[bool] = True
 
     name: str
     type: pa.DataType

@@ -1,0 +1,205 @@
+"""Sliding windows that are aggregated by slice first give what their elements give one by one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from headrace import (
+    AfterAny,
+    AfterBytes,
+    AfterPattern,
+    DataDriven,
+    DataType,
+    Default,
+    FixedWindows,
+    How,
+    Pipeline,
+    Repeatedly,
+    SlidingWindows,
+    Trigger,
+    accumulating,
+    col,
+    count,
+    discarding,
+    retracting,
+)
+from headrace.distribute.local.values import element_rows
+from headrace.kernel.delta import AggregatedBundle, aggregate
+from headrace.kernel.elements import judge
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.windows import assigned, slice_starts
+from headrace.model.combiners import Aggregate
+from headrace.model.time import Instant
+from headrace.model.windows import ShiftedOutputTime
+from headrace.reference import run_pipeline
+from tests.building import lengths
+from tests.kernel import plain_scenarios as plain
+from tests.kernel.differential import check, run_on_kernel
+from tests.kernel.further_scenarios import build, downstream
+from tests.own_combiners import Longest, Span
+from tests.own_triggers import Jump
+from tests.reference.scenarios import ROWS, Scenario, scenarios
+from tests.reference.strategies import examples
+
+SLIDING = st.builds(SlidingWindows, lengths(1, 40), lengths(1, 12), lengths(-5, 15))
+MOMENTS = st.integers(-50, 100) | st.integers(-(2**61) + 100, 2**61 - 2000)
+
+SMALL: Mapping[str, Aggregate] = {
+    "n": count(),
+    "total": col("value").sum(),
+    "low": col("value").min(),
+    "last": col("value").last(),
+    "two": col("value").top(2),
+    "around": col("value").approx_distinct(),
+    "variance": col("value").variance(),
+    "span": col("value").combine(Span()),
+    "word": col("user").combine(Longest()),
+}
+OWN_SUM = DataDriven({"n": count(), "most": col("value").max()}, (col("n") > 2) & (col("most") > 5))
+HOWS: Mapping[str, tuple[Trigger, How]] = {
+    "plain": (Default(), accumulating("4us")),
+    "measured": (Repeatedly(AfterAny(AfterBytes(60), OWN_SUM)), discarding("9us")),
+    "earliest": (Default(), accumulating("4us", timestamp="earliest")),
+    "latest": (Default(), accumulating(None, timestamp="latest")),
+}
+
+
+OVERLAPPING = SlidingWindows("10us", "5us")
+PIPELINE = replace(build(OVERLAPPING, *HOWS["plain"]), what=SMALL)
+
+
+def both(made: Pipeline, rows: list[Any], watermark: int, behind: int, number: int = 0) -> list[AggregatedBundle]:
+    """What ``rows`` are as a bundle of a stage, by slice and one by one."""
+    found = []
+    for by_slice in (True, False):
+        stage = CompiledStage(made.stages[number])
+        if by_slice:
+            assert stage.slides is not None
+        else:
+            vars(stage)["slides"] = None
+        judged = judge(stage, element_rows(stage.stage.schema, rows))
+        found.append(aggregate(stage, judged, Instant(watermark), Instant(behind)))
+    return found
+
+
+def check_same(by_slice: AggregatedBundle, one_by_one: AggregatedBundle) -> None:
+    assert by_slice.accounting == one_by_one.accounting
+    assert (by_slice.late is None) == (one_by_one.late is None)
+    if by_slice.late is not None and one_by_one.late is not None:
+        for name in ("row", "start", "end", "is_first"):
+            np.testing.assert_array_equal(getattr(by_slice.late, name), getattr(one_by_one.late, name))
+    if by_slice.delta is None or one_by_one.delta is None:
+        assert by_slice.delta is one_by_one.delta is None
+        return
+    by_slice.delta.validate(full=True)
+    assert by_slice.delta.schema == one_by_one.delta.schema
+    assert by_slice.delta.to_pylist() == one_by_one.delta.to_pylist()
+
+
+@examples(300)
+@given(SLIDING, st.lists(MOMENTS, max_size=8))
+def test_times_of_a_slice_are_in_the_windows_of_its_start(where: SlidingWindows, times: list[int]) -> None:
+    at = np.array(times, np.int64)
+    starts = slice_starts(where, at)
+    assert (starts <= at).all()
+    own, of_start = (assigned(where, pa.array(each), {}, {}) for each in (at, starts))
+    for name in ("row", "start", "end", "is_first"):
+        np.testing.assert_array_equal(getattr(own, name), getattr(of_start, name))
+
+
+ELEMENTS = st.lists(
+    st.tuples(
+        st.fixed_dictionaries(
+            {"user": st.sampled_from(["ann", "bob", "eve"]), "value": st.none() | st.integers(-9, 9)}
+        ),
+        st.integers(0, 60),
+        st.just(1),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@pytest.mark.parametrize("name", HOWS)
+@given(SLIDING.filter(lambda where: where.size > where.period), ELEMENTS, st.integers(-20, 90), st.integers(-5, 70))
+@settings(examples(80), suppress_health_check=list(HealthCheck))
+def test_a_delta_is_the_same_by_slice(
+    name: str, where: SlidingWindows, rows: list[Any], watermark: int, behind: int
+) -> None:
+    when, how = HOWS[name]
+    made = replace(build(ShiftedOutputTime(where, "3us"), when, how), what=SMALL)
+    check_same(*both(made, rows, watermark, behind))
+
+
+@given(SLIDING.filter(lambda where: where.size > where.period), st.data(), st.integers(-20, 90))
+@settings(examples(60), suppress_health_check=list(HealthCheck))
+def test_so_is_one_with_retractions(where: SlidingWindows, data: st.DataObject, watermark: int) -> None:
+    above = build(FixedWindows("10us"), Default(), retracting("25us"))
+    below = replace(
+        downstream(Default(), retracting("25us")), where=where, what={"n": count(), "t": col("total").sum()}
+    )
+    made = replace(above, then=(below,))
+    schema = made.stages[1].schema
+    names = [name for name, kind in schema.items() if kind is DataType.INT]
+    element = st.tuples(
+        st.fixed_dictionaries({"user": st.sampled_from(["ann", "bob"]), **dict.fromkeys(names, st.integers(-9, 9))}),
+        st.integers(0, 60),
+        st.sampled_from([1, 1, -1]),
+    )
+    check_same(*both(made, data.draw(st.lists(element, min_size=1, max_size=40)), watermark, 0, number=1))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"what": {"all": col("value").collect()}},
+        {"how": accumulating("4us", keep_last=3)},
+        {"when": Repeatedly(AfterPattern("ab", {"a": col("value") > 1, "b": col("value") > 2}))},
+        {"when": Repeatedly(Jump(3))},
+        {"where": SlidingWindows("10us", "10us")},
+        {"where": FixedWindows("10us")},
+    ],
+    ids=["bag", "keep_last", "pattern", "own_trigger", "apart", "fixed"],
+)
+def test_what_slices_would_not_help_is_not_sliced(parts: dict[str, Any]) -> None:
+    assert CompiledStage(PIPELINE.stages[0]).slides == OVERLAPPING
+    assert CompiledStage(replace(PIPELINE, **parts).stages[0]).slides is None
+
+
+def test_the_span_of_what_is_accepted_leaves_out_what_is_filtered() -> None:
+    """As many windows as rows: one row is in two windows, and another is filtered out."""
+    made = replace(PIPELINE, filter=col("value") > 0)
+    rows = [({"user": "ann", "value": value}, at, 1) for value, at in ((1, 20), (0, 90))]
+    for found in both(made, rows, 0, 0):
+        assert (found.accounting.min_accepted, found.accounting.max_accepted) == (20, 20)
+
+
+@given(scenarios(), SLIDING, st.lists(st.lists(ROWS, max_size=40), min_size=1, max_size=3))
+@settings(examples(100), suppress_health_check=list(HealthCheck))
+def test_random_sliding_windows_give_what_the_reference_gives(
+    scenario: Scenario, where: SlidingWindows, bundles: list[list[Any]]
+) -> None:
+    made = replace(scenario.pipeline, where=where, deduplicate=None)
+    note(f"{made!r}")
+    old = scenario.epochs[0]
+    epochs = [
+        replace(old, processing_time=Instant(old.processing_time + i), records=rows, is_last=i == len(bundles) - 1)
+        for i, rows in enumerate(bundles)
+    ]
+    expected = run_pipeline(made, epochs)
+    for found, reference in zip(run_on_kernel(made, epochs), expected, strict=True):
+        check(found, reference)
+
+
+def test_float_sums_are_those_of_the_reference() -> None:
+    made = plain.build(SlidingWindows("12us", "5us", "1us"), Default(), accumulating("4us"))
+    made = replace(made, what={"share": (col("value") / 7).sum(), "mean": (col("value") / 7).mean()})
+    epochs = plain.random_epochs(5)
+    for found, reference in zip(run_on_kernel(made, epochs), run_pipeline(made, epochs), strict=True):
+        check(found, reference)
