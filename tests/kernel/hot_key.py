@@ -1,14 +1,15 @@
-"""Epochs in which one key has half of all rows, in a process of its own: ``python one_hot_key.py CASE ROOT``.
-
-Prints the most memory that the process had before and after, and what the panes of that key hold.
+"""Epochs in which one key has half of all rows: what is made of them, and their memory in a process of its own
+(``python -m tests.kernel.hot_key CASE ROOT``), which prints the most that it had before and after as JSON.
 """
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from headrace import (
     AfterPattern,
@@ -29,6 +30,7 @@ from headrace import (
     discarding,
 )
 from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.tasks.engine import TasksEngine
 from headrace.model.time import Duration, Instant, parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.inputs import OWN, EventTime
@@ -37,10 +39,12 @@ from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.state.files import read_rows
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store
 
 START = parse("2026-01-01T00:00:00Z")
 HOUR = Duration(3_600_000_000)
+EPOCHS = 2
 PATTERN = AfterPattern("ab*c", {"a": col("v") % 97 == 0, "b": col("v") % 2 == 0, "c": col("v") % 3 == 0})
 SCHEMA = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "w": DataType.INT}
 
@@ -51,10 +55,10 @@ CASES: dict[str, tuple[Trigger, How, dict[str, Aggregate]]] = {
 }
 
 
-def main(case: str, root: str) -> Iterator[tuple[str, int]]:
+def pipeline(case: str) -> Pipeline:
     when, how, what = CASES[case]
-    pipeline = Pipeline(
-        name="hot",
+    return Pipeline(
+        name=case,
         input=Input(
             FileSource("landing", FileFormat.PARQUET, SCHEMA), EventTime(col("at"), BoundedOutOfOrderness(HOUR))
         ),
@@ -64,34 +68,64 @@ def main(case: str, root: str) -> Iterator[tuple[str, int]]:
         how=how,
         what=what,
     )
-    store = open_store(root)
-    landing = Landing(pipeline, store)
-    engine, files = (
-        LocalEngine(pipeline, store, landing, attempts_of(Catalog(store, pipeline.name))),
-        landing.new_files({})[OWN],
+
+
+def table(rows: int, epoch: int) -> pa.Table:
+    """Every second row is of the user ``hot``, of whom only the first row has a right side."""
+    number = np.arange(rows, dtype=np.int64)
+    own = np.where(number % 2 == 0, 0, 1 + number % 1000)
+    users = np.where(own == 0, "hot", np.char.add("user ", own.astype(str)))
+    right = (number == 0) | ((own > 0) & (number % 4 == 1))
+    return pa.table(
+        {
+            "user": users,
+            "at": pa.array(START + (number * HOUR // rows)).cast(pa.timestamp("us", "UTC")),
+            "v": pa.array(number + epoch * rows, mask=right & (number > 0)),
+            "w": pa.array(number, mask=~right | (epoch > 0) & (own == 0)),
+        }
     )
-    yield "before", peak()
-    panes = []
+
+
+def land(root: Path, rows: int) -> tuple[int, list[int]]:
+    """Write the files of all epochs. How many bytes they are as Arrow columns; how many values the hot key has in all,
+    and their sum.
+    """
+    (root / "landing").mkdir(parents=True)
+    tables = [table(rows, epoch) for epoch in range(EPOCHS)]
+    for epoch, content in enumerate(tables):
+        pq.write_table(content, root / "landing" / f"{epoch}.parquet", row_group_size=rows // 4)
+    values = pa.concat_tables(tables).filter(pc.field("user") == "hot")["v"]
+    return sum(content.nbytes for content in tables), [len(values), pc.sum(values).as_py()]
+
+
+def hot_values(engine: TasksEngine) -> list[int]:
+    """How many values of the hot key the panes of all epochs hold, and their sum."""
+    files = engine.landing.new_files({})[OWN]
+    panes: list[DataFile] = []
     for file in files:
         computed = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
         panes += engine.write(computed, {}).panes
-    yield "after", peak()
-    rows = read_rows(store, panes, engine.work.stages[0].pane_schema)
+    rows = read_rows(engine.store, panes, engine.work.stages[0].pane_schema)
     hot = rows.filter(pc.equal(rows.column("user"), "hot"))
-    if case == "pattern":
-        yield "elements", pc.sum(hot.column("n")).as_py()
-        yield "sum", pc.sum(hot.column("total")).as_py()
-    else:
-        values = pc.list_flatten(hot.column(list(what)[-1]))
-        yield "elements", len(values)
-        yield "sum", pc.sum(values.field(0) if case == "join" else values).as_py()
+    if "total" in hot.schema.names:
+        return [pc.sum(hot.column(name)).as_py() for name in ("n", "total")]
+    values = pc.list_flatten(hot.column(list(engine.pipeline.what)[-1]))
+    return [len(values), pc.sum(values if pa.types.is_integer(values.type) else values.field(0)).as_py()]
 
 
-def peak() -> int:
-    """The most bytes of memory that this program had (``ru_maxrss`` begins with that of whoever started it)."""
-    status = Path("/proc/self/status").read_text()
+def main(case: str, root: str) -> None:
+    made, store = pipeline(case), open_store(root)
+    engine = LocalEngine(made, store, Landing(made, store), attempts_of(Catalog(store, made.name)))
+    before = most_bytes()
+    values = hot_values(engine)
+    print(json.dumps({"values": values, "bytes": most_bytes() - before}))
+
+
+def most_bytes(pid: int | str = "self") -> int:
+    """The most bytes of memory that a program had (``ru_maxrss`` begins with that of whoever started it)."""
+    status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 if __name__ == "__main__":
-    print(json.dumps(dict(main(sys.argv[1], sys.argv[2]))))
+    main(*sys.argv[1:])

@@ -1,0 +1,56 @@
+"""Epochs in which one key has half of all rows, on a Spark of its own: ``python -m tests.spark.hot_keys SMALL LARGE``.
+
+Each case runs in the root SMALL first, so that workers have all that they need whatever the input; then in LARGE.
+Prints for each case what became of LARGE, and by how many bytes the workers of Python grew at most, as JSON.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import psutil
+
+from headrace.distribute.spark.engine import SparkEngine
+from headrace.distribute.spark.session import spark_session
+from headrace.distribute.spark.types import SparkSession
+from headrace.runs.commits import attempts_of
+from headrace.sources.landing import Landing
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from tests.kernel.hot_key import CASES, hot_values, most_bytes, pipeline
+
+
+def main(small: str, large: str) -> None:
+    spark = spark_session("hot keys", cores=2, conf={"spark.log.level": "ERROR"})
+    told = {}
+    for case in CASES:
+        values_of(spark, case, small)
+        before = {worker.pid: begin(worker) for worker in workers()}
+        values = values_of(spark, case, large)
+        grown = {worker.pid: most_bytes(worker.pid) for worker in workers()}
+        if not before.keys() <= grown.keys():
+            raise RuntimeError("a worker has ended, and what it had with it")
+        told[case] = {"values": values, "bytes": max(most - before.get(pid, 0) for pid, most in grown.items())}
+    spark.stop()
+    print(json.dumps(told))
+
+
+def values_of(spark: SparkSession, case: str, root: str) -> list[int]:
+    made, store = pipeline(case), open_store(root)
+    return hot_values(SparkEngine(spark, made, store, Landing(made, store), attempts_of(Catalog(store, made.name))))
+
+
+def workers() -> list[psutil.Process]:
+    """The Python processes of this application that run tasks: all that the daemon has forked."""
+    below = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("python")]
+    return [each for each in below if each.parent() in below]
+
+
+def begin(worker: psutil.Process) -> int:
+    """The bytes that a worker has, from which its most bytes begin again."""
+    Path(f"/proc/{worker.pid}/clear_refs").write_text("5")
+    return most_bytes(worker.pid)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
