@@ -193,6 +193,16 @@ REACHED = (
     "headrace.read.deployment.Deployment",
     "headrace.read.deployment.PipelineReader",
     "headrace.read.lazy.LazyView",
+    "headrace.read.differences.SnapshotDiff",
+    "headrace.read.differences.InputDiff",
+    "headrace.read.differences.StageDiff",
+    "headrace.read.differences.LogDiff",
+    "headrace.read.differences.OutputDiff",
+    "headrace.read.differences.ColumnsDiff",
+    "headrace.read.differences.SnapshotName",
+    "headrace.read.differences.Pair",
+    "headrace.read.row_changes.RowCounts",
+    "headrace.read.row_changes.RowChange",
 )
 """Classes that users get and never name."""
 

@@ -95,7 +95,7 @@ class Deployment:
         prefix = self.catalog.data_prefix(epoch, snapshot)
         added = {name: self.write(f"{prefix}/{name}-0.parquet", name, rows[name], epoch) for name in rows}
         logs = {} if self.head is None else dict(self.head.logs)
-        for name in ("panes", "late", "rejected"):
+        for name in ("panes", "late", "rejected", "inputs"):
             log = logs.get(name, FileLog())
             logs[name] = self.catalog.append_record(log, FileRecord(epoch, (added[name],))) if name in added else log
         layers = () if self.head is None else self.head.tables["current"]

@@ -142,6 +142,9 @@ WRONG: list[tuple[str, ...]] = [
     ("show", "a\nb", "--pipeline", "PIPELINE"),
     ("show", "", "--pipeline", "PIPELINE"),
     ("show", "x" * 5000, "--pipeline", "PIPELINE"),
+    ("diff", "PIPELINE", "nowhere", "main"),
+    ("diff", "PIPELINE", "main", "2020-01-01T00:00:00Z"),
+    ("diff", "PIPELINE", "main", "main", "--limit", "-1"),
     ("rollback", "PIPELINE", "nowhere"),
     ("rollback", "PIPELINE", "main"),
     ("rollback", "PIPELINE", "beginning", "--branch", "nowhere"),
@@ -209,7 +212,14 @@ def test_a_root_that_is_a_file_is_named(deployment: Deployment, tmp_path: Path) 
 
 def required(name: str) -> list[str]:
     """The other arguments that a command cannot do without."""
-    words = {"rollback": ["x"], "release": ["x", "--message", "m"], "tag": ["x"], "drop": ["x"], "recover": ["x"]}
+    words = {
+        "diff": ["x", "y"],
+        "rollback": ["x"],
+        "release": ["x", "--message", "m"],
+        "tag": ["x"],
+        "drop": ["x"],
+        "recover": ["x"],
+    }
     return words.get(name, [])
 
 

@@ -164,3 +164,21 @@ def test_a_clock_that_passes_the_end_of_the_calendar_is_refused(live: Live) -> N
     done = live.headrace("run", "--mode", "replay", "--branch", "late", *clock, "--executor", "local")
     assert done.exit_code == 10, done.output
     assert "passes the year 9999" in done.stderr
+
+
+def test_diff_says_what_readers_would_see_change(live: Live) -> None:
+    before = live.refs["published"]
+    live.land("c.jsonl", 0)
+    live.run("run")
+    told = live.headrace("diff", before, "published")
+    assert told.exit_code == 0, told.output
+    assert "landing/clicks/c.jsonl" in told.stdout
+    assert "1 of 1 rows that readers see change" in told.stderr
+    found = json.loads(live.headrace("diff", before, "published", "--format", "json").stdout)
+    assert found["output"]["rows"] == {**found["output"]["rows"], "added": 0, "removed": 0, "changed": 1}
+    (row,) = found["output"]["first"]
+    assert (row["kind"], row["key"]["window_start"]) == ("changed", "2026-01-01T00:00:00Z")
+    assert (row["before"]["clicks"], row["after"]["clicks"]) == (1, 2)
+    nothing = json.loads(live.headrace("diff", "main", "published", "--format", "json").stdout)
+    assert nothing["output"]["first"] == []
+    assert nothing["before"] == nothing["after"]

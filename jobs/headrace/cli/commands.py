@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import pipelines, running, simulating, snapshots, testing
+from headrace.cli import moving, pipelines, running, simulating, snapshots, testing
 from headrace.cli.app import Branch, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
 from headrace.cli.output import Format, notice, print_fields, print_json, print_json_rows, print_lines, print_table
 from headrace.runs.options import MAIN, PUBLISHED
 
-__all__ = ["app", "main", "pipelines", "running", "simulating", "snapshots", "testing"]
+__all__ = ["app", "main", "moving", "pipelines", "running", "simulating", "snapshots", "testing"]
 
 SHOWN_ROWS = 20
 SHOWN_OF_A_PANE = ("window_start", "window_end", "timing", "pane_index", "is_retraction", "epoch")

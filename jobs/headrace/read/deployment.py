@@ -8,6 +8,8 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import UnknownPipelineError
 from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
 from headrace.read.columns import View, ViewColumns
+from headrace.read.diff import diff
+from headrace.read.differences import SnapshotDiff
 from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
 from headrace.read.open_windows import STATE, OpenWindows
@@ -149,6 +151,15 @@ class PipelineReader:
         graph; ``str`` draws it.
         """
         return snapshot_graph(self._catalog, limit=Arguments("graph").whole("limit", limit, least=1), before=before)
+
+    def diff(self, before: At, after: At, *, limit: int = 20) -> SnapshotDiff:
+        """What differs between two snapshots, each named as ``at`` is: rows of ``current`` that a reader would see
+        change, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
+        the first ``limit`` given.
+        """
+        limit = Arguments("diff").whole("limit", limit, least=0)
+        sides = (snapshot_at(self._catalog, at).manifest for at in (before, after))
+        return diff(self._catalog, *sides, limit=limit)
 
     def view(
         self, view: View, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None

@@ -6,24 +6,43 @@ import duckdb
 import pyarrow as pa
 
 from headrace.read.columns import ViewColumns
-from headrace.read.database import identifier, quoted
+from headrace.read.database import identifier, literal, quoted
 
 _NEWEST = '"_headrace_newest"'
-_PLACE = "{{'epoch': {0}epoch, 'sequence': {0}sequence}}"
+PLACE = ("epoch", "sequence")
+GONE = "is_retraction"
 
 
-def newest_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str:
-    """A query of ``columns`` of the live records among ``rows`` (SQL), which it reads twice.
+def newest_of(
+    rows: str, columns: Sequence[str], identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE
+) -> str:
+    """A query of ``columns`` of the live records among ``rows`` (SQL), which it reads twice: of those of one identity
+    that of the greatest ``place``, unless it is ``gone`` (SQL).
 
     The first time finds where the newest record of each ``identity`` is, so that no wide row waits for another.
     """
-    same = " and ".join(f"r.{name} is not distinct from n.{name}" for name in map(identifier, identity))
+    same = f"{same_identity('r', 'n', identity)} and {_struct(place, 'r.')} = n.{_NEWEST}"
     taken = ", ".join(f"r.{identifier(name)}" for name in columns)
     return (
         f"select {taken} from {rows} r semi join "
-        f"(select {quoted(identity)}, max({_PLACE.format('')}) as {_NEWEST} from {rows} group by {quoted(identity)}) n "
-        f"on {same} and {_PLACE.format('r.')} = n.{_NEWEST} where not r.is_retraction"
+        f"(select {quoted(identity)}, max({_struct(place)}) as {_NEWEST} from {rows} group by {quoted(identity)}) n "
+        f"on {same} where not ({gone})"
     )
+
+
+def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE) -> str:
+    """A query of how many rows ``newest_of`` finds, which reads ``rows`` once and little of them."""
+    newest = f"max({{'place': {_struct(place)}, 'gone': {gone}}}) as newest"
+    return f"select count(*) from (select {newest} from {rows} group by {quoted(identity)}) where not newest.gone"
+
+
+def same_identity(left: str, right: str, identity: Sequence[str]) -> str:
+    """That a row of ``left`` has the identity of one of ``right`` (SQL)."""
+    return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(identifier, identity))
+
+
+def _struct(names: Sequence[str], of: str = "") -> str:
+    return "{" + ", ".join(f"{literal(name)}: {of}{identifier(name)}" for name in names) + "}"
 
 
 def newest_rows(rows: pa.Table, columns: ViewColumns) -> pa.Table:

@@ -30,6 +30,22 @@ class Mark:
         return cls(offsets.text("mark"), offsets.integer("recent"))
 
 
+@dataclass(frozen=True)
+class InputRead:
+    """What was read of an input since the beginning: files and their bytes; and its ``watermark``, as ISO 8601."""
+
+    files: int
+    bytes: int
+    watermark: str
+
+    @classmethod
+    def of_input(cls, inputs: Fields, name: str) -> "InputRead":
+        """That of the stored progress of input ``name``. Raises MalformedError."""
+        fields = inputs.fields(name)
+        offsets = fields.fields("offsets")
+        return cls(offsets.integer("files"), offsets.integer("bytes"), fields.text("watermark"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredProgress(EpochClocks):
     """What a manifest says by itself, without the names of files: clocks, and the mark of each input.
@@ -52,6 +68,12 @@ class StoredProgress(EpochClocks):
                 signals_of=fields.optional_text("signals_of"),
                 **clocks_from_json(fields),
             )
+
+
+def inputs_read(manifest: Manifest) -> Mapping[str, InputRead]:
+    """What a manifest says of each of its inputs. Raises BrokenObjectError."""
+    with _readable(manifest) as fields:
+        return fields.mapping("inputs", InputRead.of_input)
 
 
 def progress_to_json(

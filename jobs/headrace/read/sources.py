@@ -104,20 +104,14 @@ class OutputFiles:
 
     def bring(self, folder: Path) -> list[Path]:
         """Copies, or links where the root is local."""
-        paths = [folder / f"{number:06}.parquet" for number in range(len(self._files))]
-        with (
-            ways_out(self.catalog, self.ref or ""),
-            ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool,
-        ):
-            for _ in pool.map(partial(put_under, self.catalog.store), self._files, paths):
-                pass
-        return paths
+        with ways_out(self.catalog, self.ref or ""):
+            return brought(self.catalog, self._files, folder)
 
     def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
         """``current`` is folded as it is read."""
         if not files:
             return connection.from_arrow(self.columns.empty_table())
-        rows = f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
+        rows = parquet(files)
         if self.identity is None:
             return connection.sql(f"select {quoted(self.columns.names)} from {rows}")
         return connection.sql(newest_of(rows, self.columns.names, self.identity))
@@ -207,6 +201,23 @@ class SnapshotRows:
                 "fingerprint": manifest.fingerprint,
                 "counts": [*manifest.counts.items()],
             }
+
+
+def brought(catalog: Catalog, files: Sequence[DataFile], folder: Path) -> list[Path]:
+    """Where under ``folder`` each of ``files`` can be read, verified: copies, or links where the root is local.
+
+    Raises BrokenObjectError.
+    """
+    paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
+    with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
+        for _ in pool.map(partial(put_under, catalog.store), files, paths):
+            pass
+    return paths
+
+
+def parquet(files: Sequence[Path]) -> str:
+    """The rows of ``files``, of which there is one at least (SQL)."""
+    return f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
 
 
 def escaped(path: str) -> str:
