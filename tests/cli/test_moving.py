@@ -109,16 +109,25 @@ def test_recover_goes_back_and_reads_the_rest_again(live: Live) -> None:
 
 def test_backfill_makes_a_branch_main_and_published(live: Live) -> None:
     before = live.refs
-    text = live.headrace("backfill", "--executor", "local", "--no-cut-over", "--files-per-epoch", "1")
+    text = live.headrace("backfill", "--executor", "local", "--files-per-epoch", "1")
     assert text.exit_code == 0, text.output
     (branch,) = live.refs.keys() - before
     assert {name: live.refs[name] for name in before} == before, "main and its readers are where they were"
-    assert f"--branch {branch} --executor local" in text.stderr
-    result = live.run("backfill", "--branch", branch)
+    assert f"--branch {branch} --executor local --promote" in text.stderr
+    result = live.run("backfill", "--branch", branch, "--promote")
     assert result["action"] == "cut_over"
     assert result["epochs"] == [0, 1]
     assert live.refs == dict.fromkeys(("main", "published"), result["snapshot"])
     assert result["snapshot"] not in before.values()
+
+
+def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
+    first = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"])][-1]
+    range_ = ("--from", "2026-01-01T01:00:00Z", "--to", "2026-01-02")
+    done = live.run("backfill", *range_, "--branch", "fix")
+    assert (done["forked_from"], done["epochs"], done["rows"]["records"]) == (first, [1], 1)
+    assert live.run("backfill", *range_, "--branch", "fix", "--promote")["epochs"] == [1]
+    assert live.refs == dict.fromkeys(("main", "published"), done["snapshot"])
 
 
 def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +144,7 @@ def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch:
             raise
 
     monkeypatch.setattr(cli_run, "cut_over", meanwhile)
-    result = live.run("backfill")
+    result = live.run("backfill", "--promote")
     assert len(tries) == 1
     assert result["rows"]["records"] == 3
 
@@ -145,9 +154,9 @@ def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest
         raise BranchBehindError("main went on")
 
     monkeypatch.setattr(cli_run, "cut_over", behind)
-    done = live.headrace("backfill", "--branch", "again", "--executor", "local")
+    done = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
     assert done.exit_code == 30
-    there = f"{live.reference} --root {live.root} --branch again --executor local"
+    there = f"{live.reference} --root {live.root} --branch again --executor local --promote"
     assert f"to go on where it stopped: headrace backfill {there}" in done.stderr.splitlines()
 
 

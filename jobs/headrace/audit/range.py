@@ -1,12 +1,43 @@
-"""What an audit may look at: the files that epochs between two snapshots wrote."""
+"""What an audit is about: the snapshots that readers have not seen, and the files that their epochs wrote."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.pipeline.expectations import View
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What a branch has and readers have not: the snapshots after ``after`` (None: the beginning) up to ``until``."""
+
+    after: str | None
+    until: str
+
+    def __str__(self) -> str:
+        return f"({self.after or 'the beginning'}, {self.until}]"
+
+
+def unseen(catalog: Catalog, branch: str) -> Unseen | None:
+    """What an audit of ``branch`` is about, as the catalog has it now; None when that is nothing.
+
+    Of main, all beyond ``published``; of another branch, all beyond what it and ``published`` have in common, which was
+    audited when it was published.
+    """
+    refs = catalog.head().refs
+    head, published = refs.get(branch), refs.get(PUBLISHED)
+    if head is None:
+        return None
+    after = published if branch == MAIN else seen(catalog, head, published)
+    return None if after == head else Unseen(after, head)
+
+
+def seen(catalog: Catalog, head: str, published: str | None) -> str | None:
+    """The newest snapshot in the line of ``head`` that readers of ``published`` have seen; None: nothing of it."""
+    common = None if published is None else catalog.common_ancestor(published, head)
+    return None if common is None else common.snapshot_id
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def run_action(action: Action, reference: str, root: str, options: RunOptions, o
 
 
 def run_backfill(reference: str, root: str, options: RunOptions, output: Format, *, cuts_over: bool) -> None:
-    """Replay everything on a branch and, if it ``cuts_over``, make that main and published.
+    """Backfill a branch and, if it ``cuts_over``, make that main and published.
 
     If main went on meanwhile, the branch catches up once.
     """
@@ -51,11 +51,15 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
                     run_recorded("backfill", pipeline, root, replace(options, run_id=new_run_id()), watcher)
                     result = cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
     except HeadraceError as error:
-        error.add_note(f"to go on where it stopped: {Where(reference, root).command('backfill', *_on(options))}")
+        promote = ("--promote",) if cuts_over else ()
+        error.add_note(
+            f"to go on where it stopped: {Where(reference, root).command('backfill', *_on(options), *promote)}"
+        )
         raise
     _print_ending(result, Where(reference, root), output)
     if not cuts_over:
-        notice(f"to make it main and published: {Where(reference, root).command('backfill', *_on(options))}")
+        again = Where(reference, root).command("backfill", *_on(options), "--promote")
+        notice(f"to make it main and published: {again}")
 
 
 def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:

@@ -90,11 +90,20 @@ def run(
     run_action("process", pipeline, root, options, output)
 
 
-@command("headrace backfill delays.py --root file:///tmp/hr --executor local")
+@command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")
 def backfill(
     pipeline: PipelineArgument,
     *,
     root: Root,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Compute windows from here on anew: a day in UTC, or a time with its zone. By default all.",
+            show_default=False,
+        ),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="And those before this.", show_default=False)] = None,
     branch: Annotated[
         str | None,
         typer.Option(
@@ -103,31 +112,32 @@ def backfill(
             show_default=False,
         ),
     ] = None,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="Make the branch main and published when its audit succeeds.")
+    ] = False,
     files_per_epoch: FilesPerEpoch = None,
     bytes_per_epoch: BytesPerEpoch = None,
     executor: ExecutorOption = None,
-    cut_over: Annotated[
-        bool,
-        typer.Option("--cut-over/--no-cut-over", help="Make the branch main and published when its audit succeeds."),
-    ] = True,
     output: Output = Format.TEXT,
 ) -> None:
-    """Replay all input into a branch with the pipeline as it is now, audit it, and make it main and published.
+    """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
-    Main and its readers go on undisturbed until then. With --no-cut-over the branch stays beside them, to be looked at;
-    the same command with --branch goes on with it, and cuts over.
+    For a range of event time the branch is forked from the newest published snapshot that has nothing of the range
+    yet, and reads what came after it. Main and its readers go on undisturbed. Without --promote the branch stays
+    beside them, to be looked at; the same command with --branch goes on with it.
     """
     from headrace.cli.run import new_run_id, run_backfill
-    from headrace.runs.options import RunOptions
+    from headrace.runs.options import RunOptions, parse_span
 
     options = RunOptions(
         new_run_id(),
         branch=MAIN if branch is None else branch,
+        span=parse_span(start, end),
         files_per_epoch=files_per_epoch,
         bytes_per_epoch=bytes_per_epoch,
         executor=executor,
     )
-    run_backfill(pipeline, root, options, output, cuts_over=cut_over)
+    run_backfill(pipeline, root, options, output, cuts_over=promote)
 
 
 @command("headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local")

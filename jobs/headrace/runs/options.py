@@ -2,13 +2,15 @@
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from enum import StrEnum
 
 from headrace.errors import FixConfigError
-from headrace.model.time import Duration, Instant, instant, parse_duration
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, instant, parse_duration
 from headrace.model.triggers import Signal
+from headrace.model.windows import Window
 from headrace.pipeline.executors import Executor
 
 MAIN, PUBLISHED = "main", "published"
@@ -88,6 +90,32 @@ def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
         raise RunOptionsError(f"step {step!r} of a clock: {error}; write a length of time such as 5m") from None
 
 
+def parse_span(start: str | None, end: str | None) -> Window | None:
+    """A range of event time as people write it: from ``start`` up to, but without, ``end``, days or times with their
+    zone in ISO 8601; a day begins at midnight UTC. None on either side: there is no bound; on both: no range.
+
+    Raises RunOptionsError.
+    """
+    if start is None and end is None:
+        return None
+    first = MIN_INSTANT if start is None else _moment(start)
+    last = GLOBAL_WINDOW_END if end is None else _moment(end)
+    if first >= last:
+        raise RunOptionsError(f"the range from {start} to {end} is empty: its end must be later than its start")
+    return Window(first, last)
+
+
+def _moment(text: str) -> Instant:
+    with suppress(ValueError):
+        return instant(datetime.combine(date.fromisoformat(text), time(), UTC))
+    try:
+        return instant(datetime.fromisoformat(text))
+    except ValueError as error:
+        raise RunOptionsError(
+            f"{text!r} in a range: write a day like 2026-01-01, or a time with its zone like 2026-01-01T06:00:00Z"
+        ) from error
+
+
 class Mode(StrEnum):
     """How input is cut into epochs, and under which clock; the pipeline is the same, and for input within its bound so
     are final panes.
@@ -105,7 +133,8 @@ class RunOptions:
     ``run_id`` names the result object, so it is new for every attempt; ``request`` names what every attempt of it is
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
     for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
-    where a recovery moves ``main`` back to. ``full_sweep`` lists the whole landing prefix instead of only its newest
+    where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes anew, None for
+    all. ``full_sweep`` lists the whole landing prefix instead of only its newest
     part. ``executor`` is where epochs are computed, None for the pipeline's own; ``because`` says why, where whoever
     starts the run chose it. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes to +inf:
     every window gives one pane and closes.
@@ -125,6 +154,7 @@ class RunOptions:
     branch: str = MAIN
     publish: bool = False
     snapshot: str | None = None
+    span: Window | None = None
     full_sweep: bool = False
     mode: Mode = Mode.MICRO_BATCH
     signals: tuple[Signal, ...] = ()

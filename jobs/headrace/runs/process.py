@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from headrace.audit.range import audited_files
+from headrace.audit.range import audited_files, unseen
 from headrace.audit.run import expectations_checked, run_audit
 from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.errors import FixConfigError
@@ -27,7 +27,7 @@ from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors.choice import Work, check_installed, choose, input_bytes, work_of_audit, work_of_run
 from headrace.runs.executors.interface import ExecutorSide
 from headrace.runs.noticed import noticed
-from headrace.runs.options import MAIN, Mode, RunOptions, RunOptionsError
+from headrace.runs.options import Mode, RunOptions, RunOptionsError
 from headrace.runs.publish import PUBLISHED, publish_range, reference, total_counts
 from headrace.runs.replay import Replay, begun, next_number, open_replay
 from headrace.runs.report import Listener, Silent, number_of
@@ -323,19 +323,18 @@ class _Run:
         )
 
     def audited(self) -> AuditOutcome | None:
-        """The audit of (published, head of the branch]; run now if it is not stored. None if there is nothing to
-        audit.
+        """The audit of what the branch has and readers have not; run now if it is not stored. None if there is nothing
+        to audit.
         """
-        refs = self.catalog.head().refs
-        head = refs.get(self.options.branch)
-        published = refs.get(PUBLISHED) if self.options.branch == MAIN else None
-        if head is None or head == published:
+        found = unseen(self.catalog, self.options.branch)
+        if found is None:
             return None
+        published, head = found.after, found.until
         stored = self._stored_audit(published, head)
         if stored is not None and stored.covers(self.pipeline.expectations):
             return stored
         if count := len(self.pipeline.expectations):
-            self.listener.noted(f"auditing ({published or 'the beginning'}, {head}]: {number_of(count, 'expectation')}")
+            self.listener.noted(f"auditing {found}: {number_of(count, 'expectation')}")
         with ways_out(self.catalog, self.options.branch):
             self._choose(lambda: work_of_audit(self.catalog, published, head))
             with self.side.errors():

@@ -46,7 +46,7 @@ class BelowPublishedError(RestoreError):
 
 
 class InputGoneError(FixDataError):
-    """A fall-back or a replay would read input again that is not there any more, or not as it was."""
+    """A fall-back, a replay or a backfill would read input again that is not there any more, or not as it was."""
 
     code = "data.input_gone"
 

@@ -69,7 +69,8 @@ class RunResult:
     ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
     ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
-    that many came too late. ``executor`` is the one that the run took and why, None if it came to none.
+    that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
+    is the snapshot that the branch of a backfill goes on from, None if from nothing.
     """
 
     run_id: str
@@ -89,6 +90,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     branch: str = MAIN
     executor: Choice | None = None
+    forked_from: str | None = None
 
 
 def to_json(result: RunResult) -> bytes:

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.audit.range import audited_files
+from headrace.audit.range import audited_files, unseen
 from headrace.extras import require
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.read.progress import progress_of, unread_files
-from headrace.runs.options import MAIN, PUBLISHED
 from headrace.runs.results import Action
 from headrace.sizes import shown, size_in
 from headrace.sources.landing import ByInput, Landing
@@ -100,14 +99,15 @@ def fitting(pipeline: Pipeline, work: Work, bounds: Bounds) -> Choice:
 def work_of(
     action: Action, pipeline: Pipeline, root: str, *, branch: str, snapshot: str | None, full_sweep: bool
 ) -> Work:
-    """What a run of ``action`` has before it, as it stands now. ``snapshot`` is where a recovery goes back to."""
+    """What a run of ``action`` has before it, as it stands now. ``snapshot`` is where a recovery goes back to, or a
+    backfill that has not begun is forked.
+    """
     store = open_store(root)
     catalog = Catalog(store, pipeline.name)
-    refs = catalog.head().refs
-    head = refs.get(branch)
+    head = catalog.head().refs.get(branch)
     match action:
-        case "audit" if head is not None:
-            return work_of_audit(catalog, refs.get(PUBLISHED) if branch == MAIN else None, head)
+        case "audit" if (found := unseen(catalog, branch)) is not None:
+            return work_of_audit(catalog, found.after, found.until)
         case "recover" | "backfill":  # which sweep whatever was asked for
             return work_of_run(catalog, Landing(pipeline, store), snapshot or head, full_sweep=True)
         case _:

@@ -1,0 +1,90 @@
+"""Which event times a range of results depends on, against windows as the reference assigns and merges them."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import Aggregation, CalendarWindows, GlobalWindows, Sessions, SlidingWindows, col, discarding
+from headrace.model.time import Duration, Instant, instant
+from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn
+from headrace.pipeline.reach import reach
+from headrace.reference.windows import assign
+from tests.building import changed
+from tests.own_windows import Validity
+from tests.process.clicks import clicks
+
+HOUR = 3_600_000_000
+lengths = st.integers(1, 12).map(Duration)
+windows = st.one_of(
+    st.builds(FixedWindows, lengths, lengths),
+    st.builds(SlidingWindows, lengths, lengths, lengths),
+    st.builds(Sessions, lengths, st.booleans()),
+)
+spans = st.tuples(st.integers(-30, 30), st.integers(1, 20)).map(lambda s: Window(Instant(s[0]), Instant(s[0] + s[1])))
+
+
+def touches(window: Window, span: Window) -> bool:
+    return window.start < span.end and window.end > span.start
+
+
+@given(windows, spans)
+def test_every_element_of_a_window_that_touches_the_range_is_within_reach(where: WindowFn, span: Window) -> None:
+    found = reach(clicks(where), span)
+    assert found is not None
+    for at in range(-80, 80):
+        if any(touches(window, span) for window in assign(where, Instant(at))):
+            assert found.start <= at < found.end
+
+
+@given(
+    st.one_of(st.builds(FixedWindows, lengths, lengths), st.builds(SlidingWindows, lengths, lengths, lengths)), spans
+)
+def test_the_reach_ends_where_windows_that_touch_the_range_do(where: WindowFn, span: Window) -> None:
+    found = reach(clicks(where), span)
+    touching = {w for at in range(-80, 80) for w in assign(where, Instant(at)) if touches(w, span)}
+    if touching:
+        assert found == Window(min(w.start for w in touching), max(w.end for w in touching))
+
+
+@given(windows, windows, spans, st.integers(0, 9))
+def test_panes_of_a_first_stage_are_elements_of_the_second(
+    first: WindowFn, second: WindowFn, span: Window, shift: int
+) -> None:
+    then = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
+    shifted = ShiftedOutputTime(first, Duration(shift))
+    found = reach(changed(clicks(shifted), how=discarding(), then=[then]), span)
+    assert found is not None
+    inside = {at for at in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(at)))}
+    for at in range(-80, 80):
+        for window in assign(first, Instant(at)):
+            if inside.intersection(range(window.start, window.end + shift)):  # whatever its panes are stamped with
+                assert found.start <= at < found.end
+
+
+def test_a_window_whose_start_depends_on_the_key_may_be_any_that_is_near() -> None:
+    where = FixedWindows(Duration(10), phase=col("user").crc32() % 10)
+    assert reach(clicks(where), Window(Instant(100), Instant(105))) == Window(Instant(91), Instant(114))
+
+
+def test_days_of_a_calendar_are_whole() -> None:
+    span = Window(instant(datetime(2026, 3, 29, 5, tzinfo=UTC)), instant(datetime(2026, 3, 29, 6, tzinfo=UTC)))
+    found = reach(clicks(CalendarWindows("day", "Europe/Berlin")), span)
+    assert found is not None
+    assert found.start == instant(datetime(2026, 3, 28, 23, tzinfo=UTC))
+    assert found.end - found.start == 23 * HOUR, "clocks are set forward"
+
+
+def test_a_range_may_be_open() -> None:
+    everything = reach(clicks(GlobalWindows()), Window(Instant(0), Instant(1)))
+    assert everything is not None
+    for where in (FixedWindows("1h"), SlidingWindows("2h", "1h"), Sessions("1h"), CalendarWindows("day")):
+        assert reach(clicks(where), everything) == everything
+
+
+@pytest.mark.parametrize("then", [False, True])
+def test_windows_of_a_users_own_reach_nobody_knows_where(then: bool) -> None:
+    own = clicks(Validity(5))
+    later = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=FixedWindows("1h"))
+    assert reach(changed(own, then=[later]) if then else own, Window(Instant(0), Instant(1))) is None

@@ -1,0 +1,290 @@
+"""Backfills of a range of event time: where they fork, what they read again, what they refuse. On files, no Spark."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Aggregation, CalendarWindows, FixedWindows, Pipeline, Sessions, SlidingWindows, col
+from headrace.model.time import instant
+from headrace.model.windows import Window, WindowFn
+from headrace.pipeline.executors import Executor
+from headrace.pipeline.inputs import arrival_time
+from headrace.runs.backfill import BranchBehindError, ForkGivenUpError, backfill, cut_over
+from headrace.runs.options import RunOptions, RunOptionsError, parse_span
+from headrace.runs.process import process
+from headrace.runs.publish import AuditMissingError
+from headrace.runs.report import Silent
+from headrace.runs.restoring import InputGoneError
+from headrace.runs.results import RunResult
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.building import changed
+from tests.own_windows import Validity
+from tests.process.clicks import CLICKS, START, clicks, land, records
+from tests.reading import read
+
+FILES = 8  # the clicks of file n are in [n h, n h + 89 min]
+FROM_3_H = "America/Argentina/Buenos_Aires"  # where days begin at 03:00 UTC
+LATER = Aggregation(
+    key="user", what={"clicks": col("clicks").sum(), "spent": col("spent").sum()}, where=FixedWindows("3h")
+)
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def noted(self, what: str) -> None:
+        self.notes.append(what)
+
+
+class Live:
+    """A pipeline that has read its files one by one, an epoch each, and published them."""
+
+    def __init__(self, folder: Path, pipeline: Pipeline = CLICKS, files: int = FILES) -> None:
+        self.folder, self.pipeline, self.root = folder, pipeline, folder.as_uri()
+        self.catalog = Catalog(open_store(self.root), pipeline.name)
+        self.heard = Heard()
+        self._runs = 0
+        land(folder, 0, files)
+        self.process()
+
+    def process(self, *, publish: bool = True) -> RunResult:
+        return process(self.pipeline, self.root, replace(self._options(), publish=publish))
+
+    def backfill(self, first: float | None, last: float | None, branch: str = "fix", **more: Any) -> RunResult:
+        """Of the windows between two hours behind START."""
+        options = replace(self._options(), branch=branch, span=None if first is None else span(first, last), **more)
+        return backfill(self.pipeline, self.root, options, listener=self.heard)
+
+    def cut_over(self, branch: str = "fix") -> RunResult:
+        return cut_over(self.pipeline.name, self.root, branch)
+
+    @property
+    def refs(self) -> dict[str, str]:
+        return dict(self.catalog.head().refs)
+
+    def epoch(self, number: int) -> str:
+        """The snapshot of an epoch of main."""
+        return next(m.snapshot_id for m in self.catalog.ancestry(self.refs["main"]) if m.epoch == number)
+
+    def correct(self, file: int) -> None:
+        """Land other content under the name of a file."""
+        lines = [json.dumps({**record, "price": 1000}) for record in records(file)]
+        (self.folder / "landing" / "clicks" / f"part-{file:05d}.jsonl").write_text("\n".join(lines) + "\n")
+
+    def current(self, branch: str = "published") -> list[tuple[Any, ...]]:
+        return results(self.pipeline, self.root, branch)
+
+    def _options(self) -> RunOptions:
+        self._runs += 1
+        return RunOptions(f"run-{self._runs}", executor=Executor.LOCAL)
+
+
+def span(first: float, last: float | None) -> Window:
+    found = parse_span(*(None if h is None else (START + timedelta(hours=h)).isoformat() for h in (first, last)))
+    assert found is not None
+    return found
+
+
+def results(pipeline: Pipeline, root: str, branch: str) -> list[tuple[Any, ...]]:
+    """What readers of ``current`` get, without what tells how it came about."""
+    rows: Sequence[dict[str, Any]] = read(pipeline, root, "current", branch).to_pylist()
+    return sorted((r["user"], r["window_start"], r["window_end"], r["clicks"], r["spent"]) for r in rows)
+
+
+def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
+    """The results of all that has landed in one run from nothing."""
+    (folder / "landing").mkdir(parents=True)
+    (folder / "landing" / "clicks").symlink_to(live.folder / "landing" / "clicks")
+    options = RunOptions("anew", executor=Executor.LOCAL, files_per_epoch=3)
+    process(live.pipeline, folder.as_uri(), options)
+    return results(live.pipeline, folder.as_uri(), "main")
+
+
+@pytest.mark.parametrize(
+    ("where", "then", "fork"),
+    [
+        (FixedWindows("1h"), (), 2),  # [4 h, 5 h): file 3 reaches to 4 h 29
+        (FixedWindows("1h", offset="30m"), (), 2),  # from 3 h 30 on
+        (SlidingWindows("2h", "1h"), (), 1),  # from 3 h on: file 2 reaches to 3 h 29
+        (Sessions("30m"), (), 2),  # from 3 h 30 on
+        (Sessions("31m"), (), 1),
+        (CalendarWindows("day", FROM_3_H), (), 1),  # from 3 h on
+        (FixedWindows("1h"), (LATER,), 1),  # from 3 h on
+        (CalendarWindows("day"), (), None),
+    ],
+    ids=str,
+)
+def test_a_range_is_computed_anew_from_the_newest_snapshot_without_it(
+    tmp_path: Path, where: WindowFn, then: tuple[Aggregation, ...], fork: int | None
+) -> None:
+    live = Live(tmp_path / "live", changed(clicks(where), then=then))
+    live.correct(5)
+    begin = None if fork is None else live.epoch(fork)
+    done = live.backfill(4, 5)
+    assert done.forked_from == begin
+    assert done.rows["input_files"] == FILES - (0 if fork is None else fork + 1)
+    assert len(done.epochs) == 1, "large epochs"
+    assert any("the backfill begins with" in note for note in live.heard.notes)
+    before = live.refs
+    became = live.cut_over()
+    assert became.rows["input_files"] == done.rows["input_files"], "what readers had before is not announced again"
+    assert live.refs == dict.fromkeys(("main", "published"), before["fix"])
+    assert live.current() == anew(live, tmp_path / "anew")
+    land(live.folder, FILES, FILES + 1)
+    assert live.process().rows["input_files"] == 1
+    assert live.current() == anew(live, tmp_path / "later")
+    check_catalog(live.catalog.store, live.pipeline.name)
+
+
+def test_the_live_lane_goes_on_meanwhile_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
+    live = Live(tmp_path / "live")
+    live.backfill(4, 5)
+    land(live.folder, FILES, FILES + 2)
+    assert len(live.process().epochs) == 2
+    before = live.refs
+    with pytest.raises(BranchBehindError, match=r"2 files .*part-00008"):
+        live.cut_over()
+    assert live.refs == before
+    assert live.backfill(4, 5).rows["input_files"] == 2, "it goes on where it stopped"
+    live.cut_over()
+    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.process().epochs == ()
+
+
+def test_a_cut_over_of_a_range_that_was_done_is_told_again(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=4)
+    live.backfill(3, None)
+    told = live.cut_over()
+    assert (told.epochs, told.rows["input_files"]) == ((2,), 2)  # those of the range and later
+    again = live.cut_over()
+    assert replace(again, started_at=told.started_at, finished_at=told.finished_at) == told
+
+
+def test_input_that_is_gone_is_named_before_anything_moves(tmp_path: Path) -> None:
+    live = Live(tmp_path)
+    folder = live.folder / "landing" / "clicks"
+    for file in (0, 5):
+        (folder / f"part-{file:05d}.jsonl").rename(tmp_path / f"{file}")
+    before = live.catalog.head()
+    with pytest.raises(InputGoneError, match=r"from snapshot .* \(epoch 2\) on .* 1 files are gone: .*part-00005"):
+        live.backfill(4, 5)
+    with pytest.raises(InputGoneError, match=r"from the beginning on .* 2 files are gone"):
+        live.backfill(None, None)
+    assert live.catalog.head() == before
+    (tmp_path / "5").rename(folder / "part-00005.jsonl")
+    live.backfill(4, 5)
+    (folder / "part-00007.jsonl").unlink()  # that the branch has read by now
+    live.backfill(4, 5)
+    live.cut_over()
+
+
+def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=4)
+    live.pipeline = changed(live.pipeline, where=FixedWindows("2h"))
+    assert live.backfill(3, 4).forked_from is None
+    assert "the backfill begins with nothing: the pipeline has changed since snapshot" in " ".join(live.heard.notes)
+    assert live.cut_over().rows["input_files"] == 4
+
+
+def test_windows_of_a_users_own_are_computed_from_nothing(tmp_path: Path) -> None:
+    live = Live(tmp_path, clicks(Validity(1_000_000)), files=2)
+    assert live.backfill(1, 2).forked_from is None
+    assert any("does not say how far its windows reach" in note for note in live.heard.notes)
+
+
+def test_a_range_of_arrival_times_is_refused(tmp_path: Path) -> None:
+    live = Live(tmp_path, changed(CLICKS, event_time=arrival_time()), files=1)
+    with pytest.raises(RunOptionsError, match="time of arrival"):
+        live.backfill(0, 1)
+    assert live.refs.keys() == {"main", "published"}
+
+
+def test_what_was_never_audited_is_no_place_to_fork(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=3)
+    published = live.refs["published"]
+    land(live.folder, 3, 6)
+    live.process(publish=False)
+    done = live.backfill(20, None)
+    assert done.forked_from == published, "though nothing on main has anything of the range"
+    assert done.audit is not None
+    assert (done.audit.from_snapshot, done.rows["input_files"]) == (published, 3)
+    live.catalog.rollback("main", live.epoch(1), "readers go back too")
+    with pytest.raises(AuditMissingError):
+        live.cut_over()
+    live.backfill(None, None)  # which audits what readers do not see any more, too
+    with pytest.raises(ForkGivenUpError, match=published):
+        live.cut_over()
+
+
+def test_the_audit_of_a_branch_goes_back_to_what_readers_have_seen(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=3)
+    land(live.folder, 3, 4)
+    live.process(publish=False)
+    for found in [*live.catalog.store.list("clicks/audits/")]:
+        live.catalog.store.delete(found.path)
+    live.catalog.fork("trial", live.refs["main"])
+    with pytest.raises(AuditMissingError):
+        live.cut_over("trial")
+    assert live.backfill(None, None, branch="trial").audit is not None
+    assert live.cut_over("trial").epochs == (3,)
+
+
+def test_a_branch_does_not_bring_back_what_main_has_given_up(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=5)
+    live.backfill(3, 4, branch="one")
+    live.backfill(4, 5, branch="two")
+    live.cut_over("one")  # of which "two" knows nothing
+    before = live.refs
+    with pytest.raises(AuditMissingError, match="two"):
+        live.cut_over("two")
+    live.backfill(None, None, branch="two")
+    with pytest.raises(ForkGivenUpError, match="branch two"):
+        live.cut_over("two")
+    assert live.refs == before
+
+
+def test_a_branch_that_has_begun_later_is_not_taken_for_an_earlier_range(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=5)
+    live.backfill(4, 5)
+    with pytest.raises(RunOptionsError, match=r"branch fix .* has some of the range already"):
+        live.backfill(2, 3)
+    assert live.backfill(4.5, 5).epochs == ()
+
+
+def test_where_there_is_nothing_to_compute_nothing_changes(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=2)
+    before = live.refs
+    done = live.backfill(100, 200)
+    assert (done.forked_from, done.epochs) == (before["published"], ())
+    assert live.cut_over().epochs == ()
+    assert live.refs == before
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [
+        ("2026-01-02", "2026-01-02", "is empty"),
+        ("2026-01-02", "2026-01-01T23:00:00Z", "is empty"),
+        ("2026-01-02T00:00:00", None, "with its zone"),
+        ("yesterday", None, "write a day"),
+        (None, "2026-13-01", "write a day"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(first: str | None, last: str | None, said: str) -> None:
+    with pytest.raises(RunOptionsError, match=said):
+        parse_span(first, last)
+
+
+def test_a_range_is_days_in_utc_or_times_with_their_zone() -> None:
+    found = parse_span("2026-01-02", "2026-01-03T01:00:00+01:00")
+    days = (datetime.fromisoformat(f"2026-01-0{day}T00:00:00Z") for day in (2, 3))
+    assert found == Window(*map(instant, days))
+    assert parse_span(None, None) is None
