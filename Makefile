@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive diagrams figures test test-unit test-topology fuzz mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-topology fuzz mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -51,11 +51,16 @@ minio-stop: $(READY) ## Stop the MinIO that `make minio` started
 archive: $(READY) ## Build the class-data archive that halves the start of Spark's JVM, if setup could not
 	$(BIN)/python -m scripts.spark_archive
 
-diagrams: $(READY) ## Write docs/protocol.md, the states of the barrier protocol, from its tables
+diagrams: $(READY) ## Write docs/protocol.md and its diagrams, the states of the barrier protocol, from its tables
 	$(BIN)/python -m scripts.diagrams
 
-figures: $(READY) ## Run the pipelines of the Dataflow paper's figures on Spark and draw docs/figures (ARGS="--executor reference": without Spark)
+figures: $(READY) ## Draw docs/figures: the Dataflow paper's from pipelines on Spark (ARGS="--executor reference": without), those of the ABS paper from the simulator (10 min)
 	$(BIN)/python -m scripts.figures $(ARGS)
+	$(BIN)/python -m scripts.abs_figures
+
+bench-abs: $(READY) ## What snapshots cost the engine: 100 million rows in 1 to 100 epochs, into docs/figures (ARGS="--rows 1000000000 --epochs 10 20 50 100": the paper's billion)
+	$(BIN)/python -m benchmarks.abs --out docs/figures/abs_measured.json $(ARGS)
+	$(BIN)/python -m scripts.abs_figures --draw-only
 
 test: $(READY) ## All tests (ARGS="..." goes to pytest)
 	$(BIN)/pytest -m "not topology" $(or $(ARGS),$(BESIDE))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def options(run: Run) -> RunOptions:
-    """One epoch per file; batch mode against a query over all files."""
+    """So many files an epoch; batch mode against a query over all files."""
     executor = Executor(run.executor)
     if run.against.is_batch:
         return RunOptions("measured", executor=executor, mode=Mode.BATCH)
-    return RunOptions("measured", executor=executor, files_per_epoch=1)
+    return RunOptions("measured", executor=executor, files_per_epoch=run.files_per_epoch)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.payments import PAYMENTS
-from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, SIZE, Side, Workload
+from benchmarks.workloads import BOUND, BUSY, GAP, GROUPS, LATENESS, PERIOD, REGIONS, SIZE, Side, Workload
 from headrace import (
     Aggregation,
     Default,
@@ -73,10 +73,25 @@ def _two_stage(daily: Pipeline) -> Pipeline:
     return replace(_fixed(daily), how=_updating(retracting), then=(busy,))
 
 
+def _shuffles(daily: Pipeline) -> Pipeline:
+    groups, regions = (
+        Aggregation(
+            key={name: col(above) % lit(number)},
+            where=FixedWindows(SIZE),
+            when=Default(),
+            how=_updating(retracting),
+            what={"payments": col("payments").sum(), "amount": col("amount").sum()},
+        )
+        for name, above, number in (("group", "user", GROUPS), ("region", "group", REGIONS))
+    )
+    return replace(_fixed(daily), when=Default(), how=_updating(retracting), then=(groups, regions))
+
+
 _PIPELINES: Mapping[Workload, Callable[[Pipeline], Pipeline]] = {
     Workload.TUMBLING: _fixed,
     Workload.SLIDING: _sliding,
     Workload.SESSIONS: _sessions,
     Workload.TWO_STAGE: _two_stage,
     Workload.LIVE_KEYS: lambda daily: daily,
+    Workload.SHUFFLES: _shuffles,
 }

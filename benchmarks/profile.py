@@ -27,7 +27,7 @@ from benchmarks.ours import Commits
 from benchmarks.pipelines import pipeline
 from benchmarks.runs import timed
 from benchmarks.throughput import common_arguments
-from benchmarks.workloads import Side, Workload
+from benchmarks.workloads import COMPARED, Side, Workload
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
 from headrace.runs.options import Mode, RunOptions
@@ -85,7 +85,7 @@ def rules(jvm: Any) -> str:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", type=Workload, choices=list(Workload)[:4], default=Workload.TUMBLING)
+    parser.add_argument("--workload", type=Workload, choices=COMPARED, default=Workload.TUMBLING)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=5)

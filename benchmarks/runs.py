@@ -16,10 +16,10 @@ from benchmarks.workloads import Side, Workload
 class Run:
     """One run of one side in a process of its own.
 
-    ``source`` holds the files, one epoch each; ``prepare`` files that are taken in before anything is measured (in the
-    same application); ``work`` is a folder of the side's own, where a later run goes on from what an earlier one left.
-    ``executor`` is ours, by its name. ``event_log``: a folder for Spark's event log. ``launched``: when the process was
-    asked for, in seconds of ``time.time()``.
+    ``source`` holds the files, of which ours takes ``files_per_epoch`` into an epoch; ``prepare`` files that are taken
+    in before anything is measured (in the same application); ``work`` is a folder of the side's own, where a later run
+    goes on from what an earlier one left. ``executor`` is ours, by its name. ``event_log``: a folder for Spark's event
+    log. ``launched``: when the process was asked for, in seconds of ``time.time()``.
     """
 
     side: Side
@@ -30,6 +30,7 @@ class Run:
     cores: int
     memory: str
     executor: str = "spark"
+    files_per_epoch: int = 1
     prepare: Path | None = None
     event_log: Path | None = None
     launched: float = 0.0

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import data
 from benchmarks.comparison import FOLDER, compare, machine, show, workplace
 from benchmarks.runs import Run
-from benchmarks.workloads import Side, Workload
+from benchmarks.workloads import COMPARED, Side, Workload
 from headrace.pipeline.executors import Executor
 
 
@@ -50,8 +50,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    workloads = [workload for workload in Workload if workload is not Workload.LIVE_KEYS]
-    parser.add_argument("--workload", type=Workload, choices=workloads, default=Workload.TUMBLING)
+    parser.add_argument("--workload", type=Workload, choices=COMPARED, default=Workload.TUMBLING)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--epochs", type=int, default=10, help="files, and so micro-batches")

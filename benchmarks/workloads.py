@@ -20,7 +20,8 @@ BUSY = 5
 
 class Workload(StrEnum):
     """What is computed per user: sums per fixed window, per sliding window, per session; or, per window, busy users;
-    or per day, so that every user stays open.
+    or per day, so that every user stays open; or, per window, sums by user, then by group, then by region, each of the
+    one before.
     """
 
     TUMBLING = "tumbling"
@@ -28,6 +29,14 @@ class Workload(StrEnum):
     SESSIONS = "sessions"
     TWO_STAGE = "two_stage"
     LIVE_KEYS = "live_keys"
+    SHUFFLES = "shuffles"
+
+
+COMPARED = (Workload.TUMBLING, Workload.SLIDING, Workload.SESSIONS, Workload.TWO_STAGE)
+"""Those that peers compute, too, in whole drains."""
+
+GROUPS, REGIONS = 10_000, 100
+"""How many groups and regions ``shuffles`` has, at most."""
 
 
 class Side(StrEnum):
@@ -45,11 +54,8 @@ class Side(StrEnum):
 
 
 RESULTS: Mapping[Workload, tuple[str, ...]] = {
+    **dict.fromkeys(Workload, ("user", "window_start", "window_end", "payments", "amount")),
     Workload.TWO_STAGE: ("window_start", "window_end", "users"),
-    **{
-        workload: ("user", "window_start", "window_end", "payments", "amount")
-        for workload in Workload
-        if workload is not Workload.TWO_STAGE
-    },
+    Workload.SHUFFLES: ("region", "window_start", "window_end", "payments", "amount"),
 }
 """Columns of the results by which both sides are compared."""

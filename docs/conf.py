@@ -42,7 +42,6 @@ def setup(app: object) -> None:
     app.connect("source-read", filled)  # type: ignore[attr-defined]
     app.connect("autodoc-process-docstring", linked)  # type: ignore[attr-defined]
     app.add_lexer("transcript", _transcript())  # type: ignore[attr-defined]
-    app.add_lexer("mermaid", _transcript())  # type: ignore[attr-defined]
 
 
 def _transcript() -> type:

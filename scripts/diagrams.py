@@ -1,8 +1,9 @@
-"""``make diagrams``: docs/protocol.md, the barrier protocol as its tables say it: diagrams of states, and every row."""
+"""``make diagrams``: docs/protocol.md, the barrier protocol as its tables say it: every row, and diagrams of states."""
 
 import inspect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from headrace_snapshots.protocol.coordinator import COORDINATOR_TABLE, RunState,
 from headrace_snapshots.protocol.table import Row
 from headrace_snapshots.simulation import processes
 from headrace_snapshots.simulation.detection import BEHAVIOURS
+from scripts.state_diagrams import Arrow, Layout, Place, state_diagram
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "protocol.md"
+FIGURES = FILE.parent / "figures"
 
 _HEAD = """# The barrier protocol
 
@@ -33,28 +36,100 @@ nobody can rely on any of that.
 """
 
 
+@dataclass(frozen=True)
+class _Diagram:
+    """A file beside the page, and the states that it shows of a table."""
+
+    file: str
+    rows: Sequence[Row[Any, Any]]
+    layout: Layout
+
+
+def _places(places: Mapping[StrEnum, Place]) -> dict[str, Place]:
+    return {state.value: place for state, place in places.items()}
+
+
+def _ways(numbers: Mapping[tuple[StrEnum, StrEnum], float]) -> dict[Arrow, float]:
+    return {(start.value, end.value): number for (start, end), number in numbers.items()}
+
+
+_P, _R, _S = PartState, RunState, SnapshotState
+TASK = _Diagram(
+    "protocol_task.svg",
+    TASK_TABLE.rows,
+    Layout(
+        "A task's part of a snapshot",
+        _places(
+            {
+                _P.EXPECTED: (1.3, 2.1),
+                _P.ALIGNING: (3.9, 3.25),
+                _P.LOGGING: (3.9, 0.95),
+                _P.STOPPED: (6.5, 2.1),
+                _P.CLOSED: (9.4, 2.1),
+            }
+        ),
+        bends=_ways({(_P.EXPECTED, _P.CLOSED): -0.5, (_P.ALIGNING, _P.CLOSED): -0.15, (_P.LOGGING, _P.CLOSED): 0.15}),
+        labels=_ways({(_P.EXPECTED, _P.STOPPED): 0.28, (_P.ALIGNING, _P.LOGGING): 0.65}),
+        headroom=0.9,
+    ),
+)
+RUN = _Diagram(
+    "protocol_coordinator.svg",
+    COORDINATOR_TABLE.rows,
+    Layout(
+        "The coordinator",
+        _places({_R.RUNNING: (1.3, 1.8), _R.SETTLING: (4.1, 1.8), _R.RESTORING: (6.9, 1.8), _R.FENCED: (1.3, 0.5)}),
+        bends=_ways({(_R.RUNNING, _R.RESTORING): -0.25, (_R.RESTORING, _R.RUNNING): 0.5}),
+        headroom=1.2,
+    ),
+)
+SNAPSHOT = _Diagram(
+    "protocol_snapshot.svg",
+    COORDINATOR_TABLE.rows,
+    Layout(
+        "A snapshot",
+        _places(
+            {
+                _S.BEGUN: (1.3, 1.4),
+                _S.WHOLE: (4.4, 1.4),
+                _S.COMMITTING: (6.9, 1.4),
+                _S.COMPLETE: (9.4, 1.4),
+                _S.ABANDONED: (4.4, 0.5),
+            }
+        ),
+    ),
+)
+
+
 def page() -> str:
     """The whole page."""
     parts = [_HEAD]
-    parts += _role("A task's part of a snapshot", barriers.__doc__, TASK_TABLE.rows, [PartState.EXPECTED])
-    first = [RunState.RUNNING, SnapshotState.BEGUN]
-    parts += _role("The coordinator, and a snapshot", coordinator.__doc__, COORDINATOR_TABLE.rows, first)
+    parts += _role("A task's part of a snapshot", barriers.__doc__, [TASK])
+    parts += _role("The coordinator, and a snapshot", coordinator.__doc__, [RUN, SNAPSHOT])
     parts.append(_detection())
     return "\n".join(parts)
 
 
-def _role(title: str, theory: str | None, rows: Iterable[Row[Any, Any]], first: Iterable[StrEnum]) -> Iterator[str]:
-    rows = list(rows)
+def drawn() -> dict[str, str]:
+    """The diagrams by file, as SVG."""
+    return {each.file: state_diagram(each.layout, _arrows(each)) for each in (TASK, RUN, SNAPSHOT)}
+
+
+def _role(title: str, theory: str | None, diagrams: Sequence[_Diagram]) -> Iterator[str]:
+    rows = diagrams[0].rows
     yield f"## {title}\n"
     yield f"```text\n{(theory or '').strip()}\n```\n"
-    yield "```mermaid\nstateDiagram-v2"
-    yield from (f"    [*] --> {_id(state)}" for state in first)
-    yield from _arrows(rows)
-    yield "```\n"
+    yield from (f"![{_told(each)}]({FIGURES.name}/{each.file})\n" for each in diagrams)
     yield "| in state | on | when | then | does |\n|---|---|---|---|---|"
     yield from (_line(row) for row in rows)
     yield ""
     yield from _glossary(rows)
+
+
+def _told(diagram: _Diagram) -> str:
+    """For those who do not see it."""
+    ways = (f"{start} to {end}" for start, end in _arrows(diagram))
+    return f"States, beginning with {next(iter(diagram.layout.places))}: {', '.join(ways)}"
 
 
 def _detection() -> str:
@@ -66,17 +141,17 @@ def _detection() -> str:
     return "\n".join(["## Stable properties\n", theory, _DETECT, *kinds, ""])
 
 
-def _arrows(rows: Iterable[Row[Any, Any]]) -> Iterator[str]:
+def _arrows(diagram: _Diagram) -> dict[Arrow, list[str]]:
     """The rows that lead from one state to another; those with the same ends are one arrow."""
-    labels: dict[tuple[StrEnum, StrEnum], list[str]] = defaultdict(list)
-    for row in rows:
+    events: dict[Arrow, list[str]] = defaultdict(list)
+    kinds = {type(state) for row in diagram.rows for state in row.states if state.value in diagram.layout.places}
+    for row in diagram.rows:
         for state in row.states:
-            if row.then is not None and row.then is not state:
+            if type(state) in kinds and row.then is not None and row.then is not state:
                 label = row.event.value + (f" [{_words(row.when)}]" if row.when else "")
-                if label not in labels[state, row.then]:
-                    labels[state, row.then].append(label)
-    for (start, end), events in labels.items():
-        yield f"    {_id(start)} --> {_id(end)}: {', '.join(events)}"
+                if label not in events[state.value, row.then.value]:
+                    events[state.value, row.then.value].append(label)
+    return events
 
 
 def _line(row: Row[Any, Any]) -> str:
@@ -97,9 +172,12 @@ def _words(function: Any) -> str:
     return str(function.__name__).replace("_", " ")
 
 
-def _id(state: StrEnum) -> str:
-    return state.value.replace(" ", "_")
+def main() -> None:
+    """Write page and diagrams."""
+    FILE.write_text(page(), encoding="utf-8")
+    for name, diagram in drawn().items():
+        (FIGURES / name).write_text(diagram, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    FILE.write_text(page(), encoding="utf-8")
+    main()

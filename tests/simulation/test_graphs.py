@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_snapshots.protocol.graph import Graph, GraphError
-from headrace_snapshots.simulation import graph_in, random_dataflow, random_processes
+from headrace_snapshots.simulation import graph_in, random_dataflow, random_processes, shuffled_operators
+from headrace_snapshots.simulation.workload import Workload
 
 
 def has_loop(graph: Graph, without: frozenset[int]) -> bool:
@@ -48,6 +49,34 @@ def test_a_task_that_no_barrier_reaches_is_named() -> None:
 def test_tasks_that_there_are_not_are_named(channels: tuple[tuple[int, int], ...], starts: tuple[int, ...]) -> None:
     with pytest.raises(GraphError, match="the graph has tasks 0 to 1"):
         Graph(2, channels, starts)
+
+
+def test_operators_are_joined_by_three_full_shuffles_and_two_ways_on_one_node() -> None:
+    graph = shuffled_operators(10)
+    assert (graph.tasks, len(graph.channels)) == (60, 3 * 10 * 10 + 2 * 10)
+    assert graph.starts == tuple(range(10))
+    assert [len(graph.inputs[task]) for task in (0, 10, 20, 30, 40, 50)] == [0, 10, 1, 10, 1, 10]
+
+
+@pytest.mark.parametrize(("nodes", "fan_out"), [(1, 4), (3, 4), (4, 4), (10, 4), (200, 5)])
+def test_a_smaller_fan_out_joins_everybody_with_as_many_others(nodes: int, fan_out: int) -> None:
+    graph = shuffled_operators(nodes, fan_out)
+    most = min(nodes, fan_out)
+    assert [len(graph.inputs[task]) for task in range(nodes, 2 * nodes)] == [most] * nodes
+    ways = {0}
+    for _ in range(5):
+        ways = {graph.channels[channel][1] for task in ways for channel in graph.outputs[task]}
+    assert len(ways) == min(nodes, fan_out**3)
+
+
+@pytest.mark.parametrize("nodes", [10, 32, 40])
+def test_a_shuffle_gives_every_task_about_as_many_records(nodes: int) -> None:
+    graph, each = shuffled_operators(nodes), 200
+    counts = [count for count, _ in Workload(graph, graph.back_edges, each).finish()]
+    for operator in range(6):
+        some = counts[operator * nodes : (operator + 1) * nodes]
+        assert sum(some) == nodes * each
+        assert max(abs(count - each) for count in some) < 6 * each**0.5
 
 
 def test_a_file_names_tasks_or_counts_them(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The roles of task and coordinator, told one event after the other; and every row of their tables is used."""
 
+import re
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -50,7 +51,7 @@ from headrace_snapshots.protocol.coordinator import (
 )
 from headrace_snapshots.protocol.table import ProtocolError, Table
 from headrace_snapshots.simulation import Settings, random_dataflow, simulate
-from scripts.diagrams import FILE, page
+from scripts.diagrams import FIGURES, FILE, drawn, page
 
 A, B, LOOP = 0, 1, 2
 FIRST, SECOND = SnapshotId(0, 0), SnapshotId(0, 1)
@@ -233,3 +234,11 @@ def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytes
 
 def test_the_page_of_the_protocol_is_that_of_its_tables() -> None:
     assert FILE.read_text(encoding="utf-8") == page(), "make diagrams writes it"
+    for name, diagram in drawn().items():
+        assert (FIGURES / name).read_text(encoding="utf-8") == diagram, "make diagrams writes it"
+
+
+def test_every_state_has_its_place_in_a_diagram() -> None:
+    states = {state.value for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows for state in row.states}
+    shown = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
+    assert states <= shown

@@ -79,6 +79,26 @@ def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None:
+    out = tmp_path / "abs_measured.json"
+    shape = ["--rows", "3000", "--keys", "100", "--files", "4", "--epochs", "1", "4", "--out", str(out)]
+    report = json.loads(run("abs", *shape, "--format", "json", folder=tmp_path))
+    assert json.loads(out.read_text()) == report
+    assert report["agrees"] is True
+    assert [each["epochs"] for each in report["runs"]] == [1, 4]
+    assert report["runs"][0]["overhead"] == 0
+    first, cut = (each["seconds"] for each in report["runs"])
+    assert report["runs"][1]["overhead"] == pytest.approx(cut / first - 1, abs=0.01)
+
+
+def test_epochs_of_different_sizes_are_an_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.abs", "--files", "10", "--epochs", "1", "4", "--folder", str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 2
+    assert "10 files cannot be cut into 4 epochs" in done.stderr
+
+
+@pytest.mark.slow
 def test_the_command_from_its_start_to_its_commit(tmp_path: Path) -> None:
     shape = ["--executors", "local", "--rows", "50"]
     report = json.loads(run("cold_start", *shape, "--format", "json", folder=tmp_path))

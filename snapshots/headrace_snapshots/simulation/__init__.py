@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace_snapshots.simulation.detection import Detection, StableProperty, behaviour, detect
-from headrace_snapshots.simulation.graphs import graph_in, random_dataflow, random_processes
+from headrace_snapshots.simulation.graphs import graph_in, random_dataflow, random_processes, shuffled_operators
 from headrace_snapshots.simulation.processes import Processes
 from headrace_snapshots.simulation.properties import Property, properties, totals
 from headrace_snapshots.simulation.settings import Assumption, Settings
@@ -25,6 +25,8 @@ __all__ = [
     "graph_in",
     "random_dataflow",
     "random_processes",
+    "run_totals",
+    "shuffled_operators",
     "simulate",
 ]
 
@@ -40,6 +42,13 @@ class Report:
     def holds(self) -> bool:
         """Whether every property held."""
         return all(each.holds for each in self.properties)
+
+
+def run_totals(settings: Settings) -> Mapping[str, int]:
+    """What happened in a run, in numbers, without a look at the properties, which takes longer than the run."""
+    world = World(settings)
+    world.run()
+    return totals(world)
 
 
 def simulate(settings: Settings) -> Report:

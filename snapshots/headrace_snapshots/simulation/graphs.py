@@ -1,4 +1,4 @@
-"""Graphs to simulate: random ones from a seed, and those of a file."""
+"""Graphs to simulate: random ones from a seed, the one of the paper's evaluation, and those of a file."""
 
 import json
 from pathlib import Path
@@ -37,6 +37,30 @@ def random_processes(tasks: int, random: Random) -> Graph:
     channels = [(ring[n - 1], ring[n]) for n in range(tasks)]
     channels += [(random.randrange(tasks), random.randrange(tasks)) for _ in range(tasks)]
     return Graph(tasks, tuple(channels), tuple(random.sample(range(tasks), random.randint(1, min(3, tasks)))))
+
+
+OPERATORS = 6
+
+
+def shuffled_operators(nodes: int, fan_out: int | None = None) -> Graph:
+    """Six operators with a task on each node, as in the evaluation of Carbone et al. (arXiv:1506.08603, figure 5).
+
+    Between every second pair of them, three times in all, there is a full shuffle (each task sends to all of the next
+    operator), else a task sends to the one on its own node. With ``fan_out`` it sends to so many in a shuffle: first to
+    its neighbours, then to ones farther away, so that the three together mix ``fan_out``³ nodes.
+    """
+    to = min(nodes, fan_out or nodes)
+    channels = []
+    for operator in range(OPERATORS - 1):
+        step = to ** (operator // 2) if to < nodes else 1
+        offsets = [0] if operator % 2 else [number * step for number in range(to)]
+        for node in range(nodes):
+            start, ends = (
+                operator * nodes + node,
+                ((operator + 1) * nodes + (node + offset) % nodes for offset in offsets),
+            )
+            channels += [(start, end) for end in ends]
+    return Graph(OPERATORS * nodes, tuple(channels))
 
 
 def graph_in(file: Path) -> Graph:

@@ -76,6 +76,7 @@ class Workload:
     def process(self, task: int, state: TaskState, record: int, laps: int) -> tuple[int, int] | None:
         """Count a record, and say over which channel it goes on, and its laps then; None: it ends here."""
         mixed = (record * 0x9E3779B97F4A7C15 + task * 0xBF58476D1CE4E5B9 + laps * 0x94D049BB133111EB) & _MASK
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK  # else low bits, which choose, are uneven
         mixed ^= mixed >> 31
         state.count += 1
         state.total = (state.total + mixed) & _MASK
