@@ -15,10 +15,10 @@ from benchmarks.ours import folded
 from benchmarks.payments import PAYMENTS
 from benchmarks.runs import Results
 from benchmarks.workloads import Workload
-from headrace.read.branches import manifest_of
-from headrace.runs.options import MAIN
+from headrace.read.at import snapshot_at
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
 COMMAND = Path(sys.executable).with_name("headrace")
@@ -35,7 +35,7 @@ class Deployment:
     landed: list[Path] = field(default_factory=list)
 
     def land(self, files: Iterable[Path]) -> None:
-        """Put files where the pipeline reads, behind those that are there."""
+        """Put files where the pipeline reads, after those that are there."""
         store = open_store(self.root)
         for file in files:
             store.write(f"{PAYMENTS.source.path}/part-{len(self.landed):05d}.parquet", file.read_bytes())
@@ -43,7 +43,7 @@ class Deployment:
 
     def head(self) -> Manifest:
         """The newest snapshot."""
-        manifest = manifest_of(Catalog(open_store(self.root), PAYMENTS.name), MAIN)
+        manifest = snapshot_at(Catalog(open_store(self.root), PAYMENTS.name), MAIN).manifest
         assert manifest is not None
         return manifest
 

@@ -13,10 +13,12 @@ from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
-from headrace.runs.options import MAIN, Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.report import Silent
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession

@@ -280,7 +280,7 @@ def _land(root: str) -> None:
 
 def _rows(one: Container, **variables: str) -> list[dict[str, Any]]:
     """All that was processed, published or not, in an order of its own."""
-    told = one.run("headrace", "read", PIPELINE, "--branch", "main", "--format", "json", **variables)
+    told = one.run("headrace", "read", PIPELINE, "--at", "main", "--format", "json", **variables)
     rows: list[dict[str, Any]] = json.loads(told)
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 

@@ -239,14 +239,14 @@ MUTATIONS = (
         Case("retractions", "derived_retract_early_on_time_late"),
     ),
     Mutation(
-        "retractions come behind what replaces them",
+        "retractions come after what replaces them",
         "kernel/emission.py",
         "np.full(len(rows), np.iinfo(np.int64).max)",
         "np.full(len(rows), -1)",
         Test("tests.kernel.test_differential", "test_plain", ("fixed_retracting",)),
     ),
     Mutation(
-        "elements behind the output watermark lend their timestamp",
+        "elements behind the output watermark give their timestamp",
         "kernel/delta.py",
         "held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)",
         "held = stamps",

@@ -99,7 +99,7 @@ MINUTES = tuple(clock(f"12:0{minute}:00") for minute in range(6, 10))
 
 
 TITLES = {
-    5: ("the input", "ten values of one key; the 9 comes behind the watermark"),
+    5: ("the input", "ten values of one key; the 9 comes after the watermark has passed it"),
     6: ("classic batch", "one global window; the watermark stays at the left until all input is read"),
     7: ("global window, AtPeriod, accumulating", "every minute, the sum of everything so far"),
     8: ("global window, AtPeriod, discarding", "every minute, the sum of what is new"),

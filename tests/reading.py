@@ -5,7 +5,8 @@ import pyarrow as pa
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import View, ViewColumns
 from headrace.read.deployment import PipelineReader
-from headrace_snapshots.catalog import PUBLISHED, Catalog
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store
 
 

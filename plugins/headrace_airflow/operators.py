@@ -19,12 +19,12 @@ from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_
 from headrace.errors import FixConfigError
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.registry import Registered
-from headrace.runs.options import MAIN
 from headrace.runs.results import Action, RunResult, read, redacted
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
 from headrace_airflow.processes import Ended, OwnProcess
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 SUBMIT = Path(application.__file__).with_name("submit.py")

@@ -99,7 +99,7 @@ class OwnProcess:
     def _followed(self, pid: int, output: int, tell: Callable[[str], None]) -> str:
         """Tell each line until the process has ended and said all; the last. Kill the group once it takes too much.
 
-        It never waits for long: a signal that comes just before a call that waits is heard behind it. (A limit of the
+        It never waits for long: a signal that comes just before a call that waits is seen after it. (A limit of the
         kernel's for a process counts what is reserved and never used, and native code that gets no more may hang.)
         """
         said, rest, is_open = "", b"", True

@@ -5,10 +5,10 @@ from typing import Any, Final
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from headrace.runs.options import MAIN
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.operators import Summary, announce, run_id_of
 from headrace_airflow.settings import root
+from headrace_snapshots.refs import MAIN
 
 _EVENTS: Final = 20
 """Events to look through for one that names a snapshot: people make events by hand, which name none."""
@@ -18,7 +18,7 @@ class PublishOperator(BaseOperator):
     """Publish what is audited, and announce what readers see unless the newest event of the asset says so already.
 
     Only the catalog and the events count, not what other tasks of this DAG run did. So what became visible in another
-    way is announced too: by a release, by a run from the command line, by an attempt that died before its event, behind
+    way is announced too: by a release, by a run from the command line, by an attempt that died before its event, after
     a task that somebody marked as successful. Skipped, and so without an event, on a branch other than main.
     """
 

@@ -23,9 +23,6 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import CatalogLog, LostEntry
 from headrace_snapshots.protocol import (
-    MAIN,
-    PUBLISHED,
-    TAGS,
     Append,
     ClaimBranch,
     Commit,
@@ -45,9 +42,10 @@ from headrace_snapshots.protocol import (
     Tag,
     decide,
 )
+from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
-__all__ = ["MAIN", "PUBLISHED", "TAGS", "Catalog", "Claim", "Head", "Link", "LostEntry"]
+__all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _CACHED = 256
 _FENCE_SEARCH = 20

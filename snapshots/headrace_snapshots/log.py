@@ -1,6 +1,6 @@
 """The catalog log on a store: finding its end in a few requests whatever its length, and appending exactly once.
 
-Knows entries and their numbers, and nothing of what they mean. The end is found by listing what is behind a known
+Knows entries and their numbers, and nothing of what they mean. The end is found by listing what comes after a known
 entry, so that every gap shows: an entry is there for ever, unless a later one says in its ``base`` that it is not
 needed any more.
 """
@@ -17,7 +17,7 @@ from headrace.errors import RetryError
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, decode, encode
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.protocol import MAIN, PUBLISHED
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import (
     ObjectExistsError,
     ObjectNotFoundError,
@@ -81,7 +81,7 @@ class CatalogLog:
         )
 
     def end(self) -> End:
-        """Where the log ends, damaged or not: one listing of what is behind the entry that is known or hinted at."""
+        """Where the log ends, damaged or not: one listing of what comes after the entry that is known or hinted at."""
         known = self._newest
         first = (self._hinted() or 0) if known is None else known.number + 1
         numbers = self._listed(first)

@@ -16,10 +16,11 @@ from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.registry import resolve
 from headrace.read.columns import View, ViewColumns
 from headrace.sources.progress import HeldBack, Progress
-from headrace_snapshots.catalog import MAIN, Catalog, Claim
+from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 from tests.reading import schema
 from tests.stored_progress import written

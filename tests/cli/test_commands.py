@@ -53,8 +53,8 @@ def modules_after(*arguments: str) -> set[str]:
 def test_help_imports_no_library_that_it_does_not_need(arguments: tuple[str, ...]) -> None:
     found = modules_after(*arguments)
     assert found.isdisjoint(HEAVY.split())
-    assert "headrace_snapshots" not in found, "nothing that works on storage"
-    assert len(found) < 350, "each module takes time to import"
+    assert found.isdisjoint({"headrace.model", "headrace.runs.options", "headrace_snapshots.store"})
+    assert len(found) < 300, "each module takes time to import"
 
 
 @pytest.mark.slow
@@ -64,9 +64,21 @@ def test_what_only_looks_starts_without_data_libraries(deployment: Deployment) -
         ("log", deployment.reference, *where),
         ("show", "main", "--pipeline", deployment.reference, *where),
     ):
-        assert modules_after(*arguments).isdisjoint(HEAVY.split()), arguments
+        found = modules_after(*arguments)
+        assert found.isdisjoint({*HEAVY.split(), "headrace.runs.options", "headrace.kernel"}), arguments
+        assert len(found) < 430, arguments
     found = modules_after("pipelines")
-    assert found.isdisjoint(set(HEAVY.split()) - {"rich"})
+    assert found.isdisjoint({*HEAVY.split(), "headrace_snapshots.store"} - {"rich"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_reading_imports_what_reads_files_and_nothing_that_computes(deployment: Deployment, output: str) -> None:
+    where = ("--at", "main", "--where", "clicks > 0", "--root", deployment.root, "--format", output)
+    found = modules_after("read", deployment.reference, *where)
+    computing = {"pandas", "polars", "pyspark", "headrace.kernel", "headrace.distribute", "headrace.runs.options"}
+    assert {"duckdb", "pyarrow"} < found
+    assert found.isdisjoint(computing)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -133,12 +145,12 @@ WRONG: list[tuple[str, ...]] = [
     ("recover", "PIPELINE", "published"),
     ("recover", "PIPELINE", "../../etc/passwd"),
     ("recover", "PIPELINE", ""),
-    ("read", "PIPELINE", "--branch", "nowhere"),
+    ("read", "PIPELINE", "--at", "nowhere"),
     ("read", "PIPELINE", "--view", "states"),
-    ("read", "PIPELINE", "--branch", "main", "--where", "clicks >"),
+    ("read", "PIPELINE", "--at", "main", "--where", "clicks >"),
     ("read", "PIPELINE", "--limit", "-1"),
     ("files", "PIPELINE", "--view", ""),
-    ("replay-late", "PIPELINE", "--branch", "nowhere"),
+    ("replay-late", "PIPELINE", "--at", "nowhere"),
     ("log", "PIPELINE", "--before", "-1"),
     ("log", "PIPELINE", "--limit", "0"),
     ("show", "../../etc/passwd"),
@@ -160,7 +172,7 @@ WRONG: list[tuple[str, ...]] = [
     ("drop", "PIPELINE", "published"),
     ("drop", "PIPELINE", "nowhere"),
     ("drop", "PIPELINE", ""),
-    ("plot", "PIPELINE", "--branch", "nowhere"),
+    ("plot", "PIPELINE", "--at", "nowhere"),
     ("plot", "PIPELINE", "--epochs", "0"),
     ("conformance", "nowhere.json"),
     ("conformance", "."),
@@ -256,11 +268,12 @@ def test_a_shell_is_offered_names(deployment: Deployment) -> None:
     known = {"HEADRACE_PIPELINES": str(Path(deployment.reference).parent), "HEADRACE_ROOT": deployment.root}
     assert "replay-late" in completed("headrace re")
     assert completed("headrace log cl", **known) == ["clicks"]
-    assert completed("headrace read clicks --branch ", **known) == ["good", "main", "published"]
-    assert completed("headrace drop clicks ", **known) == ["good"]
     snapshot = deployment.catalog.head().refs["main"]
+    assert completed("headrace read clicks --at ", **known) == sorted(["good", "main", "published", snapshot])
+    assert completed("headrace run clicks --branch ", **known) == ["good", "main", "published"]
+    assert completed("headrace drop clicks ", **known) == ["good"]
     assert {"good", "main", snapshot} <= {*completed("headrace rollback clicks ", **known)}
-    assert completed("headrace read nowhere --branch ", **known) == []
+    assert completed("headrace read nowhere --at ", **known) == []
 
 
 def test_machines_get_json(deployment: Deployment) -> None:

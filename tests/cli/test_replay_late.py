@@ -49,7 +49,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> LandedLate:
-    return land_late(pipeline or deployment.pipeline, deployment.root, **{"branch": "main", **options})
+    return land_late(pipeline or deployment.pipeline, deployment.root, **{"at": "main", **options})
 
 
 def sliding(deployment: Deployment, hours: int, every: int) -> Pipeline:
@@ -244,7 +244,7 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     deployment.commit(late=[late(raw(1))])
 
     def run(*arguments: str) -> Any:
-        common = ("replay-late", deployment.reference, "--root", deployment.root, "--branch", "main")
+        common = ("replay-late", deployment.reference, "--root", deployment.root, "--at", "main")
         return CliRunner().invoke(app, [*common, *arguments])
 
     said = run()
@@ -254,7 +254,7 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     assert (again["records"], again["there"]) == (0, 1)
     own = run("--to", "landing/clicks")
     assert "late again" in own.stderr
-    assert run("--to", "landing/clicks", "--branch", "mian").exit_code == 10
+    assert run("--to", "landing/clicks", "--at", "mian").exit_code == 10
 
 
 def test_what_comes_from_several_inputs_is_refused(deployment: Deployment) -> None:

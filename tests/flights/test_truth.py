@@ -16,7 +16,8 @@ import pytest
 from headrace import Pipeline
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import resolve
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.results import RunResult
 from tests.flights import flight_truth
 from tests.process.executors import Executed

@@ -30,7 +30,8 @@ from headrace.read.columns import column_types
 from headrace.read.recorded import RecordedEpoch, recorded_epochs
 from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
 from headrace.reference.evaluate import Record
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest

@@ -88,7 +88,7 @@ def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Pat
     with pytest.raises(BrokenObjectError, match=damaged.name) as raised:
         run(tmp_path, "folding", executor)
     assert head_of(tmp_path).epoch == FANOUT - 2
-    assert "run the backfill DAG" in str(raised.value)
+    assert "run `headrace backfill clicks` (or the backfill DAG)" in str(raised.value)
 
     catalog_of(tmp_path).rollback("main", advised(raised.value), "as the message says")
     assert head_of(tmp_path).epoch == FANOUT - 5

@@ -24,7 +24,8 @@ from headrace import (
 from headrace.model.watermarks import Monotonic
 from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.results import RunResult
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth

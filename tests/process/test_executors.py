@@ -12,7 +12,8 @@ from headrace.cli.commands import app
 from headrace.errors import PipelineError
 from headrace.pipeline.executors import Choice, Executor
 from headrace.runs.executors.choice import Bounds, Work, choose, fitting, work_of
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.report import Lines
 from headrace.runs.results import Action, from_json, to_json

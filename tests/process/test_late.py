@@ -16,7 +16,8 @@ import pytest
 from headrace import Pipeline, accumulating
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.late import land_late
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both

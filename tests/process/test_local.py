@@ -18,7 +18,8 @@ from headrace.model.watermarks import Punctuated
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store

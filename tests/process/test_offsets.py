@@ -9,7 +9,8 @@ import pytest
 
 from headrace.pipeline.inputs import OWN
 from headrace.read.progress import progress_of
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.restoring import restore
 from headrace.sources.planning import ChangedFileError, InputFile, Offsets, advance
 from headrace.sources.progress import InputProgress, Progress

@@ -19,7 +19,8 @@ from headrace.pipeline.inputs import OWN
 from headrace.runs import process as processing
 from headrace.runs.backfill import BranchBehindError, cut_over
 from headrace.runs.commits import Committer, attempts_of
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
 from headrace.runs.publish import publish_audited
 from headrace.sources.landing import ByInput, Landing

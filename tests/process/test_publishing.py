@@ -11,7 +11,7 @@ import pytest
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import UnknownBranchError
 from headrace.read.progress import progress_of
 from headrace.runs.backfill import BranchBehindError, ClockAheadError, cut_over
 from headrace.runs.publish import AuditMissingError, publish_audited

@@ -16,17 +16,11 @@ from headrace.model.triggers import AfterSignal, Signal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.inputs import EventTime
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import UnknownBranchError
 from headrace.read.progress import StoredProgress, progress_to_json
 from headrace.read.recorded import recorded_epochs
-from headrace.runs.options import (
-    Executor,
-    Mode,
-    ReplayClock,
-    RunOptions,
-    RunOptionsError,
-    parse_clock,
-)
+from headrace.runs.modes import Mode
+from headrace.runs.options import Executor, ReplayClock, RunOptions, RunOptionsError, parse_clock
 from headrace.runs.process import process
 from headrace.runs.restoring import InputGoneError
 from headrace.sources.progress import Progress

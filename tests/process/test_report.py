@@ -93,7 +93,7 @@ def test_dropped_rows_are_announced_with_the_command_that_shows_them(counts: dic
         "headrace", "read", WHERE.reference, "--root", WHERE.root, "--view", view, "--where", "epoch between 6 and 7",
     ]  # fmt: skip
     (elsewhere,) = [line for line in ending(replace(result, published=None), WHERE) if f"--view {view}" in line]
-    assert "--branch main" in elsewhere
+    assert "--at main" in elsewhere
 
 
 def test_warnings_come_last() -> None:

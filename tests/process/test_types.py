@@ -17,7 +17,8 @@ import headrace as hr
 from headrace import col
 from headrace.errors import DecimalOverflowError
 from headrace.runs.late import land_late
-from headrace.runs.options import Mode, RunOptions
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
 from tests.process.executors import Executed, on_both
 from tests.reading import read
 
@@ -142,7 +143,7 @@ def test_late_ones_land_again(executor: Executed, tmp_path: Path, kind: str) -> 
     land(tmp_path, kind)
     root, pipeline = tmp_path.as_uri(), build(kind)
     executor.process(pipeline, root, RunOptions("run"))
-    assert land_late(pipeline, root, branch="main").records == 1
+    assert land_late(pipeline, root, at="main").records == 1
     late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
     assert (late.rows["accepted"], late.rows["rejected"]) == (1, 0)
     (row,) = read(pipeline, f"{root}/late", "current", "main").to_pylist()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.read.graph import snapshot_graph
 from headrace.read.lanes import Lanes
-from headrace_snapshots.catalog import MAIN, Catalog
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.memory import MemoryStore
 from tests.snapshots.catalog_helpers import commit_some

@@ -14,8 +14,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import FixConfigError, HeadraceError, IntegerOverflowError
-from headrace.read.at import AtError, NoSnapshotError
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import AtError, NoSnapshotError, UnknownBranchError
 from headrace.read.conditions import QueryError
 from headrace.read.deployment import PipelineReader, UnknownResultsError
 from headrace.read.lazy import LazyView

@@ -12,7 +12,7 @@ import pytest
 from headrace import Pipeline, col
 from headrace import count as count_
 from headrace.cli.viewed import viewed
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import UnknownBranchError
 from headrace.read.columns import View, ViewColumns
 from headrace.read.conditions import QueryError
 from headrace.read.deployment import PipelineReader
@@ -163,7 +163,7 @@ def test_a_damaged_file_is_named_with_the_ways_out(deployment: Deployment) -> No
         with pytest.raises(BrokenObjectError, match=path) as raised:
             read(deployment.pipeline, deployment.root, "current", branch)
         assert f"Epoch 1 wrote it: {back}, and readers with it" in str(raised.value)
-        assert "run the backfill DAG" in str(raised.value)
+        assert "run `headrace backfill clicks` (or the backfill DAG)" in str(raised.value)
     with pytest.raises(BrokenObjectError, match=path) as raised:
         read(deployment.pipeline, deployment.root, "current", "tags/kept")
     assert "rollback" not in str(raised.value)  # a tag stays where it is

@@ -18,9 +18,11 @@ from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
-from headrace.runs.options import MAIN, Mode, RunOptions, parse_clock, parse_signal
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions, parse_clock, parse_signal
 from headrace.runs.report import Lines, Where, ending
 from headrace.runs.results import RunError, RunResult, now, redacted, write
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
 

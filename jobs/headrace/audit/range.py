@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.pipeline.expectations import View
-from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 
 @dataclass(frozen=True)

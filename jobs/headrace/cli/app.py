@@ -7,7 +7,7 @@ from typing import Annotated, ParamSpec
 import typer
 from typer.core import TyperGroup
 
-from headrace.cli.completion import complete_branch, complete_droppable, complete_pipeline, complete_snapshot
+from headrace.cli.completion import complete_at, complete_droppable, complete_pipeline, complete_snapshot
 from headrace.cli.exit_codes import listed
 from headrace.cli.output import Format, reported
 from headrace.pipeline.executors import Executor
@@ -65,7 +65,13 @@ StageOption = Annotated[
         min=1, help="Of a chain of aggregations the one of that number; by default the last.", show_default=False
     ),
 ]
-Branch = Annotated[str, typer.Option(help="published, main, or another branch or tag.", autocompletion=complete_branch)]
+At = Annotated[
+    str,
+    typer.Option(
+        help="A branch, a tag, a snapshot's id, or a time: what readers saw then, like 2026-01-01T00:00:00Z.",
+        autocompletion=complete_at,
+    ),
+]
 RefArgument = Annotated[
     str,
     typer.Argument(metavar="NAME", help="A branch or a tag.", show_default=False, autocompletion=complete_droppable),

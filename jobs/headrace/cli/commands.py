@@ -10,9 +10,18 @@ from typing import Annotated
 import typer
 
 from headrace.cli import moving, pipelines, running, simulating, snapshots, testing
-from headrace.cli.app import Branch, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
-from headrace.cli.output import Format, notice, print_fields, print_json, print_json_rows, print_lines, print_table
-from headrace.runs.options import MAIN, PUBLISHED
+from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
+from headrace.cli.output import (
+    Format,
+    notice,
+    print_fields,
+    print_json,
+    print_json_rows,
+    print_lines,
+    print_table,
+    rows_of,
+)
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 __all__ = ["app", "main", "moving", "pipelines", "running", "simulating", "snapshots", "testing"]
 
@@ -27,7 +36,7 @@ def read(
     *,
     root: Root,
     view: ViewOption = "current",
-    branch: Branch = PUBLISHED,
+    at: At = PUBLISHED,
     where: Annotated[
         str | None, typer.Option(help="A condition over the columns (SQL), such as 'flights > 20'.")
     ] = None,
@@ -45,7 +54,7 @@ def read(
     from headrace.pipeline.registry import resolve
 
     found = resolve(pipeline)
-    rows = viewed(found, existing(root), view, branch, where=where, stage=stage, tell=notice)
+    rows = viewed(found, existing(root), view, at, where=where, stage=stage, tell=notice)
     if output is Format.JSON:
         print_json_rows(rows.batches(order=order, limit=limit))
         return
@@ -53,8 +62,8 @@ def read(
     first = [*found.stages[-1 if stage is None else stage - 1].key_types, WINDOW_START, WINDOW_END]
     quiet = {*PANE_COLUMNS} - {*SHOWN_OF_A_PANE}
     columns = sorted((n for n in shown.schema.names if n not in quiet), key=lambda n: n not in first)
-    print_table(columns, ([row[name] for name in columns] for row in shown.to_pylist()))
-    notice(f"{shown.num_rows:,} of {number:,} rows of {view} on {branch}")
+    print_table(columns, ([row[name] for name in columns] for row in rows_of(shown)))
+    notice(f"{shown.num_rows:,} of {number:,} rows of {view} at {at}")
 
 
 @command("headrace files delays.py --root file:///tmp/hr --view panes")
@@ -63,21 +72,21 @@ def files(
     *,
     root: Root,
     view: ViewOption = "current",
-    branch: Branch = PUBLISHED,
+    at: At = PUBLISHED,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the Parquet files of a view, for readers of your own."""
     from headrace.cli.named import existing
     from headrace.cli.viewed import viewed
     from headrace.pipeline.registry import resolve
+    from headrace.read.columns import STATE
     from headrace.read.conditions import QueryError
-    from headrace.read.open_windows import STATE
 
     if view == STATE:
         raise QueryError(
             f"the files of {STATE} are the engine's own; `headrace read --view {STATE}` shows what they hold"
         )
-    paths = viewed(resolve(pipeline), existing(root), view, branch, tell=notice).files()
+    paths = viewed(resolve(pipeline), existing(root), view, at, tell=notice).files()
     if output is Format.JSON:
         print_json(paths)
     else:
@@ -90,7 +99,7 @@ def plot(
     *,
     root: Root,
     out: Annotated[Path | None, typer.Option(help="Draw event time against processing time into this file.")] = None,
-    branch: Branch = MAIN,
+    at: At = MAIN,
     epochs: Annotated[int, typer.Option(min=1, help="How many epochs, counted from the newest.")] = 200,
     output: Output = Format.TEXT,
 ) -> None:
@@ -99,17 +108,17 @@ def plot(
     from headrace.extras import require
     from headrace.observe.history import SUMMARY, history, totals
     from headrace.observe.lateness import lateness, seconds, told
-    from headrace.read.branches import manifest_of
+    from headrace.read.at import snapshot_at
 
     if out is not None:
         require("plots", "a picture")
     catalog = catalog_of(pipeline, root)
-    head = manifest_of(catalog, branch)
+    head = snapshot_at(catalog, at).manifest
     found = [] if head is None else history(catalog, head.snapshot_id, epochs)
     if out is not None:
         from headrace.observe.picture import draw
 
-        draw(found, f"{catalog.pipeline} on {branch}: event time, processing time, watermark", out)
+        draw(found, f"{catalog.pipeline} at {at}: event time, processing time, watermark", out)
     sums, late = totals(found), lateness(catalog, head, found)
     if output is Format.JSON:
         picture = None if out is None else str(out)

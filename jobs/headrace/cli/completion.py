@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+
 if TYPE_CHECKING:
     from headrace_snapshots.catalog import Catalog
 
 _RECENT = 20
 """Entries of the log whose snapshots are offered."""
 
-_FIXED = {"main", "published"}
+_FIXED = {MAIN, PUBLISHED}
 
 
 def complete_pipeline(incomplete: str) -> list[str]:
@@ -26,6 +28,11 @@ def complete_pipeline(incomplete: str) -> list[str]:
 def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
     """Branches and tags of the pipeline that the line names."""
     return _offered(lambda: [*_FIXED, *_names(ctx)], incomplete)
+
+
+def complete_at(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
+    return _offered(lambda: [*_FIXED, *_names(ctx), *_recent(ctx)], incomplete)
 
 
 def complete_droppable(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -52,8 +59,6 @@ def _registered() -> Iterable[str]:
 
 
 def _names(ctx: typer.Context) -> set[str]:
-    from headrace_snapshots.catalog import TAGS
-
     head = _catalog(ctx).head()
     return {name.removeprefix(TAGS) for name in (*head.refs, *head.generations)}
 

@@ -2,10 +2,11 @@
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.registry import registered_files, resolve
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import UnknownBranchError
 from headrace.read.roots import check_root
-from headrace_snapshots.catalog import MAIN, PUBLISHED, TAGS, Catalog, Head
+from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headrace.errors import HeadraceError
-from headrace.model.expr import constant_to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,10 +50,20 @@ def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
     """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
     separator = "[\n"
     for batch in batches:
-        for row in batch.to_pylist():
+        for row in rows_of(batch):
             sys.stdout.write(separator + indent(json.dumps(row, indent=1, default=_in_json), " "))
             separator = ",\n"
     sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def rows_of(rows: "pa.RecordBatch | pa.Table") -> list[dict[str, Any]]:
+    """Rows as Python's values, times without their zone, which is UTC: for one with a zone Arrow imports pandas."""
+    import pyarrow as pa
+
+    found: list[dict[str, Any]] = rows.cast(
+        pa.schema([(field.name, _zoneless(field.type)) for field in rows.schema])
+    ).to_pylist()
+    return found
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
@@ -133,9 +142,9 @@ def _cell(value: object, longest: int = LONGEST_CELL) -> str:
 
 def _in_json(value: object) -> str:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return _in_utc(value).isoformat().replace("+00:00", "Z")
     if isinstance(value, bytes | date | Decimal):
-        return str(constant_to_json(value))
+        return _constant(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -149,5 +158,24 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     if isinstance(value, datetime):
-        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-    return str(constant_to_json(value) if isinstance(value, Decimal) else value)
+        return f"{_in_utc(value):%Y-%m-%d %H:%M:%S}Z"
+    return _constant(value) if isinstance(value, Decimal) else str(value)
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _zoneless(kind: "pa.DataType") -> "pa.DataType":
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    return pa.list_(_zoneless(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def _constant(value: bytes | date | Decimal) -> str:
+    """As expressions and snapshots have it."""
+    from headrace.model.expr import constant_to_json
+
+    return str(constant_to_json(value))

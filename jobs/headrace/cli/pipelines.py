@@ -1,7 +1,7 @@
 """The commands about pipelines as they are written: new, check, pipelines."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,10 +9,7 @@ from headrace.cli.app import Output, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.output import Format, notice, print_json, print_lines, print_table
 from headrace.errors import FixConfigError
-from headrace.runs.options import MAIN, PUBLISHED
-
-if TYPE_CHECKING:
-    from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -24,14 +21,12 @@ def pipelines(
 ) -> None:
     """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES."""
     from headrace.pipeline.registry import registered_files
-    from headrace_snapshots.catalog import Catalog
-    from headrace_snapshots.store import open_store
 
     rows = []
     found = registered_files()
     for name, each in found.pipelines.items():
         row = {"name": name, "description": each.pipeline.description, "source": each.pipeline.source.path}
-        rows.append(row if root is None else {**row, **_refs(Catalog(open_store(root), name))})
+        rows.append(row if root is None else {**row, **_refs(root, name)})
     if output is Format.JSON:
         print_json(rows)
     else:
@@ -88,11 +83,14 @@ def new(
     print_lines(["next:", *(f"  {step}" for step in example.next_steps)])
 
 
-def _refs(catalog: "Catalog") -> dict[str, str | int | None]:
+def _refs(root: str, pipeline: str) -> dict[str, str | int | None]:
     """Where main and published are: the epochs, and the watermark of main."""
     from headrace.model.time import render
     from headrace.read.progress import StoredProgress
+    from headrace_snapshots.catalog import Catalog
+    from headrace_snapshots.store import open_store
 
+    catalog = Catalog(open_store(root), pipeline)
     refs = catalog.head().refs
     found = {ref: catalog.manifest(refs[ref]) if ref in refs else None for ref in (MAIN, PUBLISHED)}
     epochs: dict[str, str | int | None] = {ref: None if m is None else m.epoch for ref, m in found.items()}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.app import (
-    Branch,
+    At,
     BytesPerEpoch,
     ExecutorOption,
     FilesPerEpoch,
@@ -18,7 +18,8 @@ from headrace.cli.app import (
 )
 from headrace.cli.completion import complete_branch
 from headrace.cli.output import Format, notice, print_fields, print_json
-from headrace.runs.options import MAIN, PUBLISHED, Mode
+from headrace.runs.modes import Mode
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 
 @command("headrace run delays.py --root file:///tmp/hr --executor local")
@@ -175,7 +176,7 @@ def replay_late(
             show_default=False,
         ),
     ] = None,
-    branch: Branch = PUBLISHED,
+    at: At = PUBLISHED,
     output: Output = Format.TEXT,
 ) -> None:
     """Land the records that came too late once more, as files of the source's format; each only once."""
@@ -183,11 +184,11 @@ def replay_late(
     from headrace.pipeline.registry import resolve
     from headrace.runs.late import land_late
 
-    landed = land_late(resolve(pipeline), existing(root), to=to, branch=branch)
+    landed = land_late(resolve(pipeline), existing(root), to=to, at=at)
     if output is Format.JSON:
         print_json(asdict(landed))
         return
-    print_fields(asdict(landed), f"late records of {branch}")
+    print_fields(asdict(landed), f"late records at {at}")
     if landed.is_own:
         notice(
             "The next run reads them, and under the same watermark they are late again. The files that they came from "

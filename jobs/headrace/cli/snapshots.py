@@ -9,14 +9,13 @@ from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, Snapsh
 from headrace.cli.completion import complete_branch, complete_snapshot
 from headrace.cli.explaining import print_graph
 from headrace.cli.output import Format, notice, print_fields, print_json, print_table
-from headrace.runs.options import MAIN
+from headrace_snapshots.refs import MAIN, TAGS
 
 if TYPE_CHECKING:
     from headrace_snapshots.catalog import Head, LostEntry
     from headrace_snapshots.format.entry import Entry
 
 BEGINNING = "beginning"
-TAGS = "tags/"
 
 
 @command("headrace log delays.py --root file:///tmp/hr --limit 5")

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 from headrace.pipeline.graph import Pipeline
 from headrace.read.changes import changed_since
-from headrace.read.columns import View, ViewColumns
+from headrace.read.columns import STATE, View, ViewColumns
 from headrace.read.conditions import QueryError
 from headrace.read.deployment import PipelineReader
 from headrace.read.lazy import LazyView
-from headrace.read.open_windows import STATE
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
@@ -17,27 +16,27 @@ def viewed(
     pipeline: Pipeline,
     root: str,
     view: str,
-    branch: str,
+    at: str,
     *,
     where: str | None = None,
     stage: int | None = None,
     tell: Callable[[str], None],
 ) -> LazyView:
-    """The ``view`` of ``pipeline`` at ``branch``, with the definition's columns while there is no snapshot;
-    of ``state`` that of the aggregation ``stage``.
+    """The ``view`` of ``pipeline`` at ``at``, with the definition's columns while there is no snapshot; of ``state``
+    that of the aggregation ``stage``.
 
-    ``tell`` hears if the definition is not the one that made the snapshot. Raises QueryError, UnknownBranchError,
-    StateDefinitionError.
+    ``tell`` is told if the definition is not the one that made the snapshot. Raises QueryError, StateDefinitionError,
+    and what snapshot_at raises.
     """
     if view not in {*View, STATE}:
         raise QueryError(f"there is no view {view!r}; there are {', '.join((*View, STATE))}")
     reader = PipelineReader(Catalog(open_store(root), pipeline.name), ViewColumns.of(pipeline))
     if view == STATE:
         tell("state: windows that are still open. None of it is a result; all of it may still change")
-        return reader.state(pipeline=pipeline, stage=stage, at=branch, where=where)
+        return reader.state(pipeline=pipeline, stage=stage, at=at, where=where)
     if stage is not None:
         raise QueryError(f"stage={stage} is for the view {STATE}: {view} is of the last aggregation")
-    found = reader.view(View(view), at=branch, where=where)
+    found = reader.view(View(view), at=at, where=where)
     if found.manifest is not None and (changed := changed_since(pipeline, found.manifest)):
-        tell(f"{changed}. The backfill DAG makes them anew from all input")
+        tell(f"{changed}. `headrace backfill {pipeline.name}` (or the backfill DAG) makes them anew from all input")
     return found

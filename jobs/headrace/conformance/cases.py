@@ -58,7 +58,7 @@ class CaseElement:
 
 @dataclass(frozen=True)
 class Input:
-    """One bundle; ``is_batch``: it is all input, behind which the watermark goes to +inf in the same epoch (12.1)."""
+    """One bundle; ``is_batch``: it is all input, after which the watermark goes to +inf in the same epoch (12.1)."""
 
     elements: tuple[CaseElement, ...]
     is_batch: bool = False

@@ -1,6 +1,6 @@
 """Reading conformance cases from their neutral JSON schema (version 1), and two things for which the schema has no
 name: ``elide_unchanged``, a bool of a case or of one of its stages (semantics 9.1), and the step ``batch``, whose
-``elements`` are all input: one epoch behind which the watermark is +inf (12.1).
+``elements`` are all input: one epoch after which the watermark is +inf (12.1).
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """

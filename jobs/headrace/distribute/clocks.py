@@ -31,7 +31,7 @@ class StageClocks:
     def advanced(
         self, stage: CompiledStage, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]
     ) -> "tuple[Clocks, StageClocks]":
-        """The step of an epoch to ``watermark``, and the clocks behind it, but for the output watermark, which its
+        """The step of an epoch to ``watermark``, and the clocks after it, but for the output watermark, which its
         windows decide. Clocks never go back.
         """
         after = replace(
@@ -61,7 +61,7 @@ class StageClocks:
 
 @dataclass(frozen=True)
 class Moved:
-    """The clocks of the inputs behind an epoch, and what they come to together."""
+    """The clocks of the inputs after an epoch, and what they come to together."""
 
     inputs: Mapping[str, SourceClock]
     together: sources.Clocks
@@ -69,14 +69,14 @@ class Moved:
 
     @property
     def watermark(self) -> Instant:
-        """That of the source: +inf behind the last epoch."""
+        """That of the source: +inf after the last epoch."""
         return MAX_INSTANT if self.is_last else self.together.watermark
 
 
 def moved(
     clocks: Mapping[str, SourceClock], found: Said, now: Instant, wanted: Iterable[float], *, is_last: bool
 ) -> Moved:
-    """The ``clocks`` of all inputs behind an epoch at ``now`` in which records said what was ``found``."""
+    """The ``clocks`` of all inputs after an epoch at ``now`` in which records said what was ``found``."""
     percentiles = tuple(wanted)
     after = {name: clock.after(found.facts.get(name, {}), now, percentiles) for name, clock in clocks.items()}
     return Moved(after, slowest_of(after, now, percentiles), is_last)
@@ -103,10 +103,10 @@ def stage_clocks(
     return (replace(first, percentiles=percentiles), *others)
 
 
-def inputs_behind(
+def inputs_after(
     pipeline: Pipeline, inputs: Mapping[str, InputProgress], files: ByInput, clocks: Moved
 ) -> dict[str, InputProgress]:
-    """How far ``inputs`` have come behind an epoch that read ``files`` and moved their clocks."""
+    """How far ``inputs`` have come after an epoch that read ``files`` and moved their clocks."""
     found = {}
     for each in pipeline.inputs:
         name, clock = each.name, clocks.inputs[each.name]

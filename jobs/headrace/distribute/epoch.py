@@ -45,7 +45,7 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class Computed:
-    """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it heard."""
+    """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it received."""
 
     attempt: Attempt
     epoch: int

@@ -30,7 +30,7 @@ from headrace.program.triggers.custom import AT, DEADLINE, FINISHED, RECORD, sta
 
 @dataclass(frozen=True)
 class TriggerBatches:
-    """The methods of ``trigger``. Arguments behind the columns of a call: of ``on_element`` the elements of a bundle in
+    """The methods of ``trigger``. Arguments after the columns of a call: of ``on_element`` the elements of a bundle in
     order of arrival, structs of ``AT`` and ``RECORD``; of ``on_signals`` whether each of its signals came; of
     ``on_merge`` the progress in each merged window, in order of windows, structs of state and ``FINISHED``.
     """

@@ -16,7 +16,7 @@ from headrace.model.windows import CustomWindows, MergeGroup, Window
 
 def assigned_windows(where: CustomWindows, times: pa.Array, records: pa.Array | None) -> tuple[Ints, Ints, Ints, Ints]:
     """How many windows each row has, none where its time is NULL; then of all of them, in order, start, end and the
-    timestamp that the row lends its pane there.
+    timestamp that the row gives its pane there.
     """
     known = [{}] * len(times) if records is None else records.to_pylist()
     with user_code(where, "assign windows to an element"):
@@ -34,7 +34,7 @@ def _windows_of(where: CustomWindows, at: Instant, record: Mapping[str, Any]) ->
 
 
 def output_times(where: CustomWindows, times: Ints, start: Ints, end: Ints) -> Ints:
-    """The timestamps that elements at ``times`` lend the panes of their windows."""
+    """The timestamps that elements at ``times`` give the panes of their windows."""
     if type(where).output_time is CustomWindows.output_time:
         return times
     with user_code(where, "give the output times of elements"):

@@ -36,7 +36,7 @@ def _claimed(values: pa.Array, precision: int, scale: int = SCALE) -> pa.Array:
 
 
 def fitting(values: Any) -> Any:
-    """Decimals of any type, without digits behind the 9th, as such. Raises ArrowInvalid for one that does not fit."""
+    """Decimals of any type, without digits after the 9th, as such. Raises ArrowInvalid for one that does not fit."""
     return values.cast(DECIMAL)
 
 

@@ -25,7 +25,7 @@ _LIVE, _NOTHING = -1, -2
 class Emission:
     """Emitted records in order. ``row`` is the window that emitted a record, ``moment`` when in the epoch, ``sequence``
     its place among the records of the window; ``panes`` are structs of ``CompiledStage.pane_type``.
-    ``live``, where panes are remembered, has the live panes of each window behind the epoch.
+    ``live``, where panes are remembered, has the live panes of each window after the epoch.
     """
 
     row: Ints
@@ -89,7 +89,7 @@ class _Emitting:
         }
         fields = list(self.stage.pane_type)
         made = pa.StructArray.from_arrays([columns[f.name].cast(f.type) for f in fields], fields=fields)
-        # behind all retractions of its moment
+        # after all retractions of its moment
         return _Records(rows, moment, np.full(len(rows), np.iinfo(np.int64).max), made, is_retraction=False)
 
     def _withdrawn(self, moment: int, rows: Ints) -> "list[_Records]":

@@ -45,7 +45,7 @@ class FiringProgram:
         return needed[::-1]
 
     def run(self, rows: Mapping[str, pa.Array], clocks: Clocks, heard: Mapping[str, Datum]) -> "Fired":
-        """The program over ``rows``; ``heard`` says of each signal of the trigger which windows hear it."""
+        """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
         known: dict[str, Datum] = {**rows, **_clock_values(clocks)}
         known |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
         for name, expr in self._needed:

@@ -123,7 +123,7 @@ def _float_word(values: NDArray[np.float64]) -> Words:
 
 
 def _laid_out(fixed: list[Words], texts: list[Octets], length: int) -> tuple[Words, Groups]:
-    """The words of all keys, one behind another, and where each key has its own."""
+    """The words of all keys, one after another, and where each key has its own."""
     lanes = [-(-text.lengths // 8) for text in texts]
     offsets = np.zeros(length + 1, np.int64)
     np.cumsum(sum(lanes, np.full(length, len(fixed), np.int64)), out=offsets[1:])
@@ -194,7 +194,7 @@ def _with_first(others: Flags, length: int) -> Flags:
 def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     """Rows in the order of (hash, numbers, row), and where groups of them begin.
 
-    A row number is packed behind what it is ordered by, for numpy sorts numbers several times faster than places.
+    A row number is packed after what it is ordered by, for numpy sorts numbers several times faster than places.
     """
     bits = np.uint64(len(hashed).bit_length())
     order = _by_hash(hashed, bits)

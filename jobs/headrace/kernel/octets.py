@@ -19,7 +19,7 @@ _ONES = np.uint64(2**64 - 1)
 @dataclass(frozen=True)
 class Octets:
     """The bytes of strings. ``words`` has a word for each place in memory: the eight bytes from there on, little
-    endian. String ``i`` is ``lengths[i]`` bytes from place ``starts[i]`` on; eight before and behind may be read.
+    endian. String ``i`` is ``lengths[i]`` bytes from place ``starts[i]`` on; eight before and after may be read.
     """
 
     words: Words
@@ -27,7 +27,7 @@ class Octets:
     lengths: Ints
 
     def behind(self, rows: Ints, offset: int) -> Words:
-        """The eight bytes from ``offset`` on of the strings of ``rows``, which go further; zeros behind their ends."""
+        """The eight bytes from ``offset`` on of the strings of ``rows``, which go further; zeros after their ends."""
         found: Words = self.words[self.starts[rows] + offset]
         found &= _ONES >> self._missing(rows, offset)
         return found
@@ -59,7 +59,7 @@ def octets(strings: pa.Array) -> Octets:
 
 @cache
 def _tables() -> list[NDArray[np.uint32]]:
-    """What each two of eight bytes add to the register of a CRC-32 behind them."""
+    """What each two of eight bytes add to the register of a CRC-32 after them."""
     single = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         single = np.where(

@@ -129,14 +129,14 @@ _KEY_PARTS = {DataType.INT: int, DataType.BOOL: bool, DataType.TIMESTAMP: int}
 def hearing(
     stage: CompiledStage, rows: "dict[str, pa.Array]", name: str, signals: Sequence[Signal]
 ) -> NDArray[np.bool_]:
-    """Which windows of ``rows`` hear a signal of that ``name``."""
+    """Which windows of ``rows`` receive a signal of that ``name``."""
     heard = [_is_for(stage, rows, signal) for signal in signals if signal.name == name]
     nobody = np.zeros(len(rows[c.WINDOW_START]), np.bool_)
     return reduce(np.logical_or, heard, nobody)
 
 
 def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal]) -> NDArray[np.bool_]:
-    """Which rows of a layer are of open windows that hear one of ``signals``."""
+    """Which rows of a layer are of open windows that receive one of ``signals``."""
     names = stage.trigger.signals
     rows = {name: layer.column(name) for name in stage.identity}
     is_open: NDArray[np.bool_] = layer.column(c.STATUS).to_numpy() == c.OPEN

@@ -54,7 +54,7 @@ def read_text(text: pa.Array, kind: DataType) -> pa.Array:
 
 
 def _has(text: pa.Array, characters: str) -> bool:
-    """Whether one of these characters, which are ASCII, is anywhere in the memory behind ``text``."""
+    """Whether one of these characters, which are ASCII, is anywhere in the memory of ``text``."""
     data = text.buffers()[2]
     octets = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return any((octets == ord(character)).any() for character in characters)
@@ -147,7 +147,7 @@ _JUDGED: dict[DataType, Callable[[pa.Array], pa.Array]] = {
 
 
 def spelled(values: pa.Array) -> pa.Array:
-    """``values`` of any type as strings: floats as the JVM writes doubles, timestamps in UTC without zeros behind."""
+    """``values`` of any type as strings: floats as the JVM writes doubles, timestamps in UTC without trailing zeros."""
     if values.type == TIMESTAMP:
         return _spelled_instants(values)
     return _spelled_floats(values) if values.type == pa.float64() else pc.cast(values, pa.string())

@@ -15,7 +15,7 @@ _NEVER = np.zeros(256, np.bool_)
 _NEVER[[0xC0, 0xC1, *range(0xF5, 0x100)]] = True
 
 _SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
-"""First bytes behind which not every second one may stand."""
+"""First bytes after which not every second one may stand."""
 
 
 def text_of(values: pa.Array) -> pa.Array:
@@ -38,7 +38,7 @@ def are_text(values: pa.Array) -> NDArray[np.bool_]:
 
 
 def _wrong(octets: _Octets) -> NDArray[np.bool_]:
-    """Where a byte stands that cannot stand there; none of a value is behind its end."""
+    """Where a byte stands that cannot stand there; none of a value is past its end."""
     follow = _FOLLOW[octets]
     wanted = np.zeros(len(octets) + 3, np.bool_)
     for distance in (1, 2, 3):

@@ -35,7 +35,7 @@ Flags = NDArray[np.bool_]
 class Assigned:
     """Rows in their windows, in the order of rows and of each one's windows; those that are in none are missing.
 
-    ``stamp`` is the timestamp that a row lends its pane there; None: its event time.
+    ``stamp`` is the timestamp that a row gives its pane there; None: its event time.
     """
 
     row: Ints
@@ -132,7 +132,7 @@ def slice_starts(where: SlidingWindows, at: Ints) -> Ints:
 
 
 def output_times(where: WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
-    """The timestamps that elements at ``times`` lend the panes of their windows."""
+    """The timestamps that elements at ``times`` give the panes of their windows."""
     match where:
         case CustomWindows():
             return custom_output_times(where, times, start, end)
@@ -161,7 +161,7 @@ def merged_windows(where: WindowFn, key: Ints, start: Ints, end: Ints, is_new: F
 
 
 def _merged_sessions(where: Sessions, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """What sessions in the order of (key, window) become: one that begins behind the ends of all before it of its key
+    """What sessions in the order of (key, window) become: one that begins after the ends of all before it of its key
     begins another.
     """
     same_key = key[1:] == key[:-1]

@@ -102,7 +102,7 @@ class CustomTrigger(Trigger, ABC):
         return type(self).on_merge is not CustomTrigger.on_merge
 
     @property
-    def hears(self) -> bool:
+    def takes_signals(self) -> bool:
         """Whether it has an ``on_signal``."""
         return type(self).on_signal is not CustomTrigger.on_signal
 
@@ -138,9 +138,9 @@ def _check_signals(trigger: CustomTrigger) -> None:
     names = trigger.signals
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
         raise PipelineError(f"{trigger!r} declares {names!r} as its signals; use a tuple of their names")
-    if names and not trigger.hears:
+    if names and not trigger.takes_signals:
         raise PipelineError(f"{trigger!r} declares signals and has no on_signal, which is called for them")
-    if trigger.hears and not names:
+    if trigger.takes_signals and not names:
         raise PipelineError(f"{trigger!r} has an on_signal and declares no signals= for it")
 
 

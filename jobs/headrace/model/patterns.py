@@ -37,7 +37,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Then:
-    """``first``, and ``second`` right behind it."""
+    """``first``, and ``second`` right after it."""
 
     first: "Regex"
     second: "Regex"

@@ -90,7 +90,7 @@ class _Reader:
         return self.pattern[self.position : self.position + 1]
 
     def take(self, text: str) -> bool:
-        """Whether ``text`` comes next; then it is behind us."""
+        """Whether ``text`` comes next; then it is consumed."""
         found = self.pattern.startswith(text, self.position)
         self.position += len(text) if found else 0
         return found
@@ -157,7 +157,7 @@ class _Reader:
         return ((code, code),)
 
     def escaped(self) -> Ranges:
-        r"""What a backslash, which is behind us, makes of the next character."""
+        r"""What a backslash, already consumed, makes of the next character."""
         letter = self.next()
         if letter.lower() in _CLASSES and letter:
             self.position += 1
@@ -171,7 +171,7 @@ class _Reader:
         return self.character()
 
     def members(self) -> Ranges:
-        """The characters of a class, whose [ is behind us."""
+        """The characters of a class, whose [ is already consumed."""
         negated = self.take("^")
         found: list[tuple[int, int]] = []
         while not self.take("]"):

@@ -24,8 +24,8 @@ SHARES = (50, 90, 99, 100)
 
 BEHIND, TOO_LATE = "behind", "too_late"
 WORDS = {
-    BEHIND: "behind the newest before, {share} % of elements at most (bound)",
-    TOO_LATE: "behind the window, {share} % of late rows at most (allowed lateness)",
+    BEHIND: "older than the newest before them: {share} % of elements by at most (bound)",
+    TOO_LATE: "late after the end of their window: {share} % of late rows by at most (allowed lateness)",
 }
 """What the quantiles are of, for people, and what they help to choose."""
 
@@ -90,7 +90,7 @@ def quantiles(values: Mapping[Duration, int]) -> Mapping[int, Duration]:
 
 
 def _late_rows(catalog: Catalog, head: Manifest, since: int) -> Iterator[tuple[int, Instant]]:
-    """Epoch, and last moment of the window, of the late rows that epochs behind ``since`` dropped."""
+    """Epoch, and last moment of the window, of the late rows that epochs after ``since`` dropped."""
     records = catalog.files(head.logs["late"], since_epoch=since)
     files = [file for record in records for file in record.files if isinstance(file, DataFile)]
     for table in tables(catalog.store, files, _COLUMNS):

@@ -26,7 +26,7 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
 
     Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
-    line is the watermark, which an epoch moves at its end. What lies left of where it stood came behind it.
+    line is the watermark, which an epoch moves at its end. What lies left of where it stood came after it.
     Right: how much was late.
     Raises FixConfigError for a suffix that cannot be drawn, or a file that cannot be written.
     """

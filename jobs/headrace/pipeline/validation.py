@@ -36,8 +36,8 @@ def check(pipeline: "Pipeline") -> None:
     try:
         _check_inputs(pipeline)
         _check_vocabulary(pipeline.when, pipeline.where, pipeline.how)
-        for behind in pipeline.then:
-            _check_vocabulary(behind.when or pipeline.when, behind.where, behind.how)
+        for below in pipeline.then:
+            _check_vocabulary(below.when or pipeline.when, below.where, below.how)
         stages = pipeline.stages
     except PipelineError as error:
         raise PipelineError(f"pipeline {pipeline.name}: {error}") from None

@@ -37,7 +37,7 @@ SIGN = "_sign"  # 1 for an element, -1 for one that is withdrawn
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
 STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
-MERGED = "_merged"  # the window came out of a merge that the trigger must hear of
+MERGED = "_merged"  # the window came out of a merge that the trigger must learn of
 
 # the clocks of the epoch, as the program reads them
 WATERMARK_BEFORE = "_w0"

@@ -274,7 +274,7 @@ def compile_firing(
 def _fire(
     node: Node, program: Program, state: Mapping[str, Expr], fires: Expr, moment: Moment
 ) -> tuple[Mapping[str, Expr], Expr]:
-    """What a firing does to the trigger (3.4): the state behind it, and whether it finished the window."""
+    """What a firing does to the trigger (3.4): the state after it, and whether it finished the window."""
     state = _named(program, node.on_fire(program, state, fires, moment))
     return state, program.let("finished", all_of(fires, node.finished(state)))
 
@@ -282,7 +282,7 @@ def _fire(
 def _hear(
     node: Node, program: Program, state: Mapping[str, Expr], still_open: Expr, moment: Moment
 ) -> tuple[Mapping[str, Expr], Expr]:
-    """Signals, behind the bundle and the deadlines (9.3): the state behind them, and whether the window heard one."""
+    """Signals, after the bundle and the deadlines (9.3): the state after them, and whether the window received one."""
     flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(node.signals))}
     heard = {name: program.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
     told = program.let("told", any_of(*heard.values()))

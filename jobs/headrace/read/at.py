@@ -5,17 +5,23 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.errors import FixConfigError
-from headrace.read.branches import UnknownBranchError
-from headrace_snapshots.catalog import MAIN, PUBLISHED, TAGS, Catalog
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 
 At = str | datetime
 """A branch, a tag, the id of a snapshot, an aware datetime, or such a time as ISO 8601 text."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d.*")
 _WRITTEN = "write it with its time zone, such as 2026-11-21T10:00:00Z"
+
+
+class UnknownBranchError(FixConfigError):
+    """A branch or tag that the catalog does not have."""
+
+    code = "config.unknown_branch"
 
 
 class AtError(FixConfigError):

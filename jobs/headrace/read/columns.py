@@ -27,6 +27,9 @@ class View(StrEnum):
     REJECTED = "rejected"
 
 
+STATE = "state"
+"""The name of the view of windows that are still open (``read.open_windows``), which is no result."""
+
 _TIME = pa.timestamp("us", "UTC")
 _TYPES = {
     DataType.STRING: pa.string(),

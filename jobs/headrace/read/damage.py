@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 
 _BEGINNING = "beginning"
 
@@ -25,7 +26,7 @@ def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
     """None if no snapshot of ``branch`` wrote a file that ``message`` names, or it is a tag, which cannot go back."""
     refs = catalog.head().refs
     head = refs.get(branch)
-    if head is None or branch.startswith("tags/"):
+    if head is None or branch.startswith(TAGS):
         return None
     passed: set[str] = set()
     for writer in catalog.lineage(head):
@@ -39,6 +40,6 @@ def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
     readers = ", and readers with it" if branch in (MAIN, PUBLISHED) and refs.get(PUBLISHED) in passed else ""
     return (
         f"Epoch {writer.epoch} wrote it: `{back}` goes back to before that{readers}, and the next run reads again what "
-        "came after. Or run the backfill DAG: it replays all input into a new branch, and readers stay where they are "
-        "until its cut-over"
+        f"came after. Or run `headrace backfill {catalog.pipeline}` (or the backfill DAG): it replays all input into a "
+        "new branch, and readers stay where they are until its cut-over"
     )

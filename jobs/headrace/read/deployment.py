@@ -7,17 +7,16 @@ from headrace.model.expr import Expr
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import UnknownPipelineError
 from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
-from headrace.read.columns import View, ViewColumns
+from headrace.read.columns import STATE, View, ViewColumns
 from headrace.read.diff import diff
 from headrace.read.differences import SnapshotDiff
 from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
-from headrace.read.open_windows import STATE, OpenWindows
 from headrace.read.roots import check_root
 from headrace.read.sources import OutputFiles, SnapshotRows
-from headrace.read.state import StageState, check_number, definition_of
 from headrace.sources.looking import children
-from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
 
 Where = str | Expr
@@ -137,6 +136,9 @@ class PipelineReader:
         made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
         without it you read the last, as in all other views. Raises StateDefinitionError.
         """
+        from headrace.read.open_windows import OpenWindows  # with the kernel, which other views do without
+        from headrace.read.state import StageState, check_number, definition_of
+
         definition = definition_of(self._catalog, pipeline)
         number = len(definition.stages) if stage is None else stage
         check_number(definition, number)

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from headrace.read.lanes import Lanes
-from headrace_snapshots.catalog import PUBLISHED, TAGS, Catalog, LostEntry
+from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import PUBLISHED, TAGS
 
 _ROUTINE = {Kind.INIT, Kind.CLAIM, Kind.PUBLISH}
 """What every run does besides its commits: where that led to is where branches and ``published`` point."""

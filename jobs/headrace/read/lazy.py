@@ -16,8 +16,7 @@ from headrace.model.arguments import Arguments, shown
 from headrace.model.expr import Expr
 from headrace.read.conditions import Condition, QueryError
 from headrace.read.database import database, in_utc, quoted, working_folder
-from headrace.read.open_windows import OpenWindows
-from headrace.read.sources import SnapshotRows, Source
+from headrace.read.sources import OutputFiles, Source
 from headrace_snapshots.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ class LazyView:
         from headrace.distribute.spark import reading
 
         source, where = self._source, self._condition.where
-        if isinstance(source, SnapshotRows | OpenWindows):
+        if not isinstance(source, OutputFiles):
             return reading.of_table(spark, self.to_arrow())
         if isinstance(where, str):
             raise QueryError(

@@ -27,9 +27,6 @@ from headrace.read.waiting import Readiness, waits_for
 from headrace.state.cache import LayerCache
 from headrace_snapshots.catalog import Catalog
 
-STATE = "state"
-"""The name of the view."""
-
 STAGE, NEW, PANES, NOT_EARLY = "_stage", "_new_elements", "_panes", "_panes_not_early"
 WAITS_FOR, DUE_WATERMARK, DUE_TIME, EPOCH = "_waits_for", "_due_watermark", "_due_time", "_epoch"
 

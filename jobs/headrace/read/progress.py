@@ -1,4 +1,4 @@
-"""How far a pipeline had come behind an epoch, as the manifest of its snapshot says."""
+"""How far a pipeline had come after an epoch, as the manifest of its snapshot says."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from headrace_snapshots.format.manifest import Manifest
 
 @dataclass(frozen=True)
 class Mark:
-    """Where the listing of an input starts, and how many files behind that were read."""
+    """Where the listing of an input starts, and how many files after that were read."""
 
     path: str
     recent: int
@@ -126,7 +126,7 @@ def _readable(manifest: Manifest) -> Iterator[Fields]:
 
 
 def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[InputFile]]:
-    """The files behind the mark of each input, by name. Reads the log of inputs back until it has them all."""
+    """The files after the mark of each input, by name. Reads the log of inputs back until it has them all."""
     marks = StoredProgress.of(manifest).marks
     missing = sum(mark.recent for mark in marks.values())
     found: dict[str, list[InputFile]] = {name: [] for name in marks}

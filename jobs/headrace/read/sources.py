@@ -17,10 +17,11 @@ from headrace.read.damage import ways_out
 from headrace.read.database import literal, quoted
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
-from headrace_snapshots.catalog import TAGS, Catalog
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import put_under
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import TAGS
 from headrace_snapshots.store import LocalStore
 
 _FETCHING = 4
@@ -110,7 +111,7 @@ class OutputFiles:
     def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
         """``current`` is folded as it is read."""
         if not files:
-            return connection.from_arrow(self.columns.empty_table())
+            return connection.from_arrow(pa.Table.from_batches([], self.columns))
         rows = parquet(files)
         if self.identity is None:
             return connection.sql(f"select {quoted(self.columns.names)} from {rows}")

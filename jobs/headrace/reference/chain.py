@@ -1,4 +1,4 @@
-"""Groupings one behind another: panes flow down as one bundle, ahead of the watermark that they were held for (7.2)."""
+"""Groupings one after another: panes flow down as one bundle, ahead of the watermark that they were held for (7.2)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise

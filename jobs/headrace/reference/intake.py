@@ -75,7 +75,7 @@ class Intake:
         clock.watermark = max(clock.watermark, to)
 
     def advance(self, processing_time: Instant, is_last: bool) -> None:
-        """The end of an epoch: clocks move, ids behind the horizon are forgotten."""
+        """The end of an epoch: clocks move, ids past the horizon are forgotten."""
         for reader in self._inputs.values():
             reader.clock.advance(processing_time, is_last)
         clocks = [reader.clock for reader in self._inputs.values()]

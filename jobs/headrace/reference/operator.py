@@ -96,7 +96,7 @@ class Operator:
         """One epoch. Clocks are monotone: a lower value than before is ignored (1.2).
 
         ``watermark`` is the one after this epoch, ``percentiles`` the percentile watermarks after it. ``signals`` are
-        heard behind the bundle and the deadlines. ``is_batch``: this epoch is all there is, so that each window gives
+        received after the bundle and the deadlines. ``is_batch``: this epoch is all there is, so that each window gives
         its one pane in the watermark step, whatever its trigger waits for (12.1). Raises PipelineError when a
         retraction reaches merging windows, which would have to split (12.6).
         """
@@ -337,7 +337,7 @@ class Operator:
         return state.new > 0 or (pane.is_last and how.closing is Firing.ALWAYS)
 
     def _emit(self, state: _Open, pane: Pane) -> list[Pane]:
-        """The pane behind the retractions of what it replaces; these alone if every input was withdrawn (9.1)."""
+        """The pane after the retractions of what it replaces; these alone if every input was withdrawn (9.1)."""
         retracting = self.grouping.how.accumulation is Accumulation.RETRACTING
         if self.grouping.how.elide_unchanged and _is_unchanged(state, pane):
             return []

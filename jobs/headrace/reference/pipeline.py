@@ -25,8 +25,8 @@ class Epoch:
 
     A record maps column names to values (int, float, str, bool, Instants for timestamps); a column it lacks is NULL.
     ``is_last`` says that the input ends here: the watermark goes to +inf. An epoch that is first and last is a batch,
-    in which each window gives one pane (12.1). ``signals`` came since the epoch before; every aggregation hears of
-    them, behind its bundle. ``also`` holds the records of the pipeline's other inputs by name: they arrive behind
+    in which each window gives one pane (12.1). ``signals`` came since the epoch before; every aggregation learns of
+    them, after its bundle. ``also`` holds the records of the pipeline's other inputs by name: they arrive after
     ``records``, in the order in which the inputs are declared.
     """
 

@@ -50,7 +50,7 @@ class Entrance:
 
 
 def pane_record(stage: Stage, pane: Pane) -> Record:
-    """What a stage behind ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite."""
+    """What a stage below ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite."""
     start, end = pane.window
     return {
         **dict(zip(stage.aggregation.key, pane.key, strict=True)),

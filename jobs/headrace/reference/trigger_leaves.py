@@ -219,7 +219,7 @@ class OnceMatched(Node):
 
 
 def advance(regex: Regex, satisfied: frozenset[str]) -> frozenset[Regex]:
-    """What may be left of ``regex`` behind an element that satisfies just ``satisfied`` (Antimirov's derivatives)."""
+    """What may be left of ``regex`` after an element that satisfies just ``satisfied`` (Antimirov's derivatives)."""
     match regex:
         case Symbol():
             return frozenset({Empty()}) if regex.matches(satisfied) else frozenset()

@@ -55,7 +55,7 @@ class Node(ABC):
 
     @property
     def hearing(self) -> "Sequence[Node]":
-        """The children that hear of elements and signals; all, unless a node says otherwise."""
+        """The children that learn of elements and signals; all, unless a node says otherwise."""
         return self.children
 
     def on_element(self, moment: Moment, element: Arrival) -> None:

@@ -21,12 +21,12 @@ from headrace.errors import FixConfigError, RetryError
 from headrace.model.time import instant, render
 from headrace.model.windows import Window
 from headrace.pipeline.graph import Pipeline
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import UnknownBranchError
 from headrace.read.progress import StoredProgress, progress_of, unread_files
 from headrace.read.roots import check_root
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.forking import ForkPoint, fork_point
-from headrace.runs.options import MAIN, PUBLISHED, RunOptions, RunOptionsError
+from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.process import process
 from headrace.runs.publish import AuditMissingError, published_result
 from headrace.runs.report import Listener, Silent
@@ -41,6 +41,7 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
 
 _FILES_PER_EPOCH = 10_000

@@ -40,7 +40,7 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
     raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
-    ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs hear.
+    ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are given.
     ``counted``: requests of the store that the first epoch is not charged for.
     """
 
@@ -138,7 +138,7 @@ class Committer:
         self.on_commit(manifest)
 
     def _signals_of(self, parent: Manifest | None, computed: Computed) -> str | None:
-        """Whose signals the last ones are that any epoch has heard."""
+        """Whose signals any epoch was given last."""
         if computed.signals:
             return self.request
         return None if parent is None else StoredProgress.of(parent).signals_of

@@ -11,10 +11,11 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.reach import reach
 from headrace.read.progress import StoredProgress
 from headrace.runs.options import RunOptionsError
-from headrace_snapshots.catalog import PUBLISHED, Catalog
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import PUBLISHED
 
 
 @dataclass(frozen=True)

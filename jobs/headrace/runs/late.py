@@ -1,4 +1,4 @@
-"""Replaying late records: what was dropped behind the watermark, landed again as files of the source's own format.
+"""Replaying late records: what was dropped as late, landed again as files of the source's own format.
 
 Where to? Behind the same watermark they are late again, and the files that they came from still hold them. So by
 default they land under a root of their own, ``{root}/late``, where a batch run of the same pipeline gives their part of
@@ -34,7 +34,7 @@ from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource
-from headrace.read.branches import manifest_of
+from headrace.read.at import At, snapshot_at
 from headrace.read.changes import changed_since
 from headrace.read.columns import View, ViewColumns, column_types
 from headrace.read.damage import ways_out
@@ -42,9 +42,10 @@ from headrace.read.rows import tables
 from headrace.reference.windows import assign
 from headrace.runs.restoring import InputGoneError
 from headrace.sources.planning import open_source
-from headrace_snapshots.catalog import PUBLISHED, Catalog
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, ObjectStore, open_store
 
 _NAME = re.compile(r"late-(\d{8}-[0-9a-f]{16})")  # as land_late begins them, whatever the suffix
@@ -107,11 +108,12 @@ class _Target:
         self.there = {info.path.removeprefix(folder) for info in self.store.list(self.path("late-"))}
 
 
-def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, branch: str = PUBLISHED) -> LandedLate:
-    """Land the late records of ``branch`` under the landing prefix ``to``: a path below ``root``, or a whole URI.
+def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = PUBLISHED) -> LandedLate:
+    """Land the late records of the snapshot that ``at`` means, and of those before it, under the landing prefix ``to``:
+    a path below ``root``, or a whole URI.
 
-    Raises LateReplayError, UnknownBranchError, BrokenObjectError, InputGoneError (CSV: a file whose header is needed).
-    No Spark.
+    Raises LateReplayError, BrokenObjectError, InputGoneError (CSV: a file whose header is needed), and what
+    read.at.snapshot_at raises. No Spark.
     """
     if isinstance(pipeline.where, CustomWindows):
         raise LateReplayError(
@@ -127,16 +129,18 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, branch: s
     store = open_store(root)
     target = _target(pipeline.source, store, root, to)
     catalog = Catalog(store, pipeline.name)
-    manifest = manifest_of(catalog, branch)
+    found = snapshot_at(catalog, at)
+    manifest = found.manifest
     if manifest is not None and (changed := changed_since(pipeline, manifest)):
         raise LateReplayError(
-            f"{changed}, and so is what was late. Take the change back for this; or run the backfill DAG, and then this"
+            f"{changed}, and so is what was late. Take the change back for this; or run `headrace backfill "
+            f"{pipeline.name}` (or the backfill DAG), and then this"
         )
     target.look()
     dropped = {} if manifest is None else _dropped(catalog, manifest)
-    _check_there(target, dropped.keys(), branch)
+    _check_there(target, dropped.keys(), at)
     landing = _Landing(pipeline, store, target)
-    with ways_out(catalog, branch):
+    with ways_out(catalog, found.ref or ""):
         for name, files in dropped.items():
             landing.epoch(name, files)
     return landing.result()
@@ -165,14 +169,14 @@ def _dropped(catalog: Catalog, manifest: Manifest) -> dict[str, list[DataFile]]:
     return dict(found)
 
 
-def _check_there(target: _Target, dropped: Iterable[str], branch: str) -> None:
+def _check_there(target: _Target, dropped: Iterable[str], at: At) -> None:
     known = set(dropped)
     stale = sorted(name for name in target.there if (named := _NAME.match(name)) and named[1] not in known)
     if stale:
         raise LateReplayError(
-            f"{target.uri} has {len(stale)} files of late records (such as {stale[0]}) from snapshots that {branch} "
-            "does not have: rolled back since, or of another branch or pipeline. With them records would count twice: "
-            "remove them, or name another landing prefix (--to)"
+            f"{target.uri} has {len(stale)} files of late records (such as {stale[0]}) from snapshots that {at} "
+            "does not have: newer, rolled back since, or of another branch or pipeline. With them records would count "
+            "twice: remove them, or name another landing prefix (--to)"
         )
 
 

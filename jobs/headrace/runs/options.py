@@ -5,15 +5,15 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from enum import StrEnum
 
 from headrace.errors import FixConfigError
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, instant, parse_duration
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.executors import Executor
+from headrace.runs.modes import Mode
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
-MAIN, PUBLISHED = "main", "published"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 BRANCH_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 """A regular expression, also for forms."""
@@ -116,16 +116,6 @@ def _moment(text: str) -> Instant:
         ) from error
 
 
-class Mode(StrEnum):
-    """How input is cut into epochs, and under which clock; the pipeline is the same, and for input within its bound so
-    are final panes.
-    """
-
-    MICRO_BATCH = "micro-batch"
-    BATCH = "batch"
-    REPLAY = "replay"
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """Options of one run; a limit of None is the pipeline's own.
@@ -136,10 +126,10 @@ class RunOptions:
     where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes anew, None for
     all. ``full_sweep`` lists the whole landing prefix instead of only its newest
     part. ``executor`` is where epochs are computed, None for the pipeline's own; ``because`` says why, where whoever
-    starts the run chose it. ``mode`` BATCH takes all input as one epoch, behind which the watermark goes to +inf:
+    starts the run chose it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
     every window gives one pane and closes.
-    ``signals`` are heard in the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
-    whose signals were the last to be heard. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
+    ``signals`` are given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
+    whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
     tag) ``of`` recorded, default main; or under ``clock`` with what has landed. One that was stopped goes on. It
     publishes nothing.
     ``create``: a root that does not exist is made even if there is no input.

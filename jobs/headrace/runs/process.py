@@ -26,9 +26,10 @@ from headrace.read.rows import check_files
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors.choice import Work, check_installed, choose, input_bytes, work_of_audit, work_of_run
 from headrace.runs.executors.interface import ExecutorSide
+from headrace.runs.modes import Mode
 from headrace.runs.noticed import noticed
-from headrace.runs.options import Mode, RunOptions, RunOptionsError
-from headrace.runs.publish import PUBLISHED, publish_range, reference, total_counts
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.publish import publish_range, reference, total_counts
 from headrace.runs.replay import Replay, begun, next_number, open_replay
 from headrace.runs.report import Listener, Silent, number_of
 from headrace.runs.restoring import restore
@@ -43,6 +44,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store
 
 
@@ -82,8 +84,8 @@ def check_unchanged(pipeline: Pipeline, manifest: Manifest) -> Manifest:
     if manifest.fingerprint != fingerprint(pipeline):
         raise ChangedPipelineError(
             f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): its "
-            "state means something else now. Run the backfill DAG, which replays all input into a new branch and cuts "
-            "over, or take the change back"
+            f"state means something else now. Run `headrace backfill {pipeline.name}` (or the backfill DAG), which "
+            "replays all input into a new branch and cuts over; or take the change back"
         )
     return manifest
 
@@ -170,7 +172,10 @@ class _Run:
                 f"{manifest.epoch}): results so far were made by the code as it was"
             )
             if self.options.strict:
-                raise ChangedCodeError(f"{what}. Take the change back, run the backfill DAG, or leave out --strict")
+                raise ChangedCodeError(
+                    f"{what}. Take the change back, run `headrace backfill {self.pipeline.name}` (or the backfill DAG)"
+                    ", or leave out --strict"
+                )
             warning = f"{what}. A backfill makes them all anew"
             if warning not in self.warnings:
                 self.warn(warning)
@@ -207,7 +212,7 @@ class _Run:
             self._replay = open_replay(self.catalog, self.options, self.landing)
             head = self._begun(self._replay, snapshot)
             left = self._replay.bytes_left(head)
-            self._choose(lambda: Work.behind(head, left))
+            self._choose(lambda: Work.after(head, left))
             return self._replay.epoch(next_number(head), self._progress(head)) is not None
         try:
             manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
@@ -217,7 +222,7 @@ class _Run:
             return True  # restoring names what is broken, and falls back
         files = self._new_files(manifest, self.options.full_sweep)
         self._looked = (snapshot, files)
-        self._choose(lambda: Work.behind(manifest, input_bytes(files)))
+        self._choose(lambda: Work.after(manifest, input_bytes(files)))
         self._warn_of_nothing(files, progress)
         return bool(files or self._unheard(manifest)) or progress.due_time <= instant(self.now())
 
@@ -230,7 +235,7 @@ class _Run:
                 self.warn(instead_of_input(name, place))
 
     def _unheard(self, manifest: Manifest | None) -> tuple[Signal, ...]:
-        """The signals to hear behind ``manifest``: none if an attempt before this one has committed them."""
+        """The signals to take after ``manifest``: none if an attempt before this one has committed them."""
         heard = None if manifest is None else StoredProgress.of(manifest).signals_of
         return self.options.signals if heard is None or heard != self.options.request else ()
 

@@ -10,16 +10,14 @@ from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message
 from headrace.errors import FixDataError, RetryError
 from headrace.model.time import render
 from headrace.read.progress import StoredProgress
-from headrace.runs.options import MAIN
 from headrace.runs.results import Action, AuditReference, RunResult
 from headrace.runs.results import now as timestamp
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
-
-PUBLISHED = "published"
 
 
 class AuditMissingError(RetryError):

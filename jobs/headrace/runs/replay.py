@@ -14,17 +14,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.model.time import NEVER
-from headrace.read.branches import UnknownBranchError
+from headrace.read.at import UnknownBranchError
 from headrace.read.recorded import RecordedEpoch, recorded_epochs
 from headrace.runs.commits import Committer
 from headrace.runs.executors.choice import input_bytes
-from headrace.runs.options import MAIN, ReplayClock, RunOptions, RunOptionsError
+from headrace.runs.options import ReplayClock, RunOptions, RunOptionsError
 from headrace.runs.restoring import InputGoneError
 from headrace.sources.landing import Landing, counted
 from headrace.sources.planning import InputFile, is_unchanged
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 _NAMED = 3
@@ -32,13 +33,13 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Replay:
-    """The epochs with input, by number; behind them ``clock`` goes on, if there is one."""
+    """The epochs with input, by number; after them ``clock`` goes on, if there is one."""
 
     epochs: tuple[RecordedEpoch, ...]
     clock: ReplayClock | None = None
 
     def files_left(self, head: Manifest | None) -> int:
-        """How many files it reads behind ``head``."""
+        """How many files it reads after ``head``."""
         return sum(counted(epoch.files) for epoch in self.epochs[next_number(head) :])
 
     def bytes_left(self, head: Manifest | None) -> int:
@@ -62,7 +63,7 @@ class Replay:
         return RecordedEpoch({}, self.clock.at(tick))
 
     def run(self, committer: Committer, limit: int | None) -> None:
-        """Compute and submit the epochs behind the head of the branch, up to ``limit`` of them in all."""
+        """Compute and submit the epochs after the head of the branch, up to ``limit`` of them in all."""
         engine = committer.engine
         while limit is None or engine.epoch + 1 < limit:
             planned = self.epoch(engine.epoch + 1, engine.progress)
@@ -100,7 +101,7 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
 
 
 def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay, fingerprint: str) -> Manifest | None:
-    """The head of ``branch``, behind which ``replay`` of the pipeline with this fingerprint goes on; None: it begins.
+    """The head of ``branch``, after which ``replay`` of the pipeline with this fingerprint goes on; None: it begins.
 
     Raises RunOptionsError if the branch holds anything else than the first epochs of the replay.
     """
@@ -121,7 +122,7 @@ def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay
 
 
 def next_number(head: Manifest | None) -> int:
-    """The number of the epoch behind ``head``."""
+    """The number of the epoch after ``head``."""
     return 0 if head is None else head.epoch + 1
 
 

@@ -91,7 +91,7 @@ class Where:
 
 
 def epoch_line(manifest: Manifest) -> str:
-    """One epoch: what it read, what became of it, the watermark behind it, how long it took, its snapshot."""
+    """One epoch: what it read, what became of it, the watermark after it, how long it took, its snapshot."""
     seconds, watermark = sum(manifest.timings.values()), render(StoredProgress.of(manifest).watermark)
     return (
         f"epoch {manifest.epoch}: {_figures(manifest.counts)}, watermark {watermark}, "
@@ -125,15 +125,15 @@ def _published(result: RunResult) -> str:
 
 def _dropped(result: RunResult, where: Where) -> Iterator[str]:
     """Where to look for rows that became no part of a result."""
-    branch = () if result.published == result.snapshot else ("--branch", result.branch)
+    at = () if result.published == result.snapshot else ("--at", result.branch)
     these = f"epoch between {min(result.epochs)} and {max(result.epochs)}"
 
     def shown(view: str) -> str:
-        return where.command("read", "--view", view, *branch, "--where", these)
+        return where.command("read", "--view", view, *at, "--where", these)
 
     if late := result.rows.get("late_dropped", 0):
         yield f"{number_of(late, 'record')} came too late: {shown('late')}"
-        yield f"late records land once more with: {where.command('replay-late', *branch)}"
+        yield f"late records land once more with: {where.command('replay-late', *at)}"
     if rejected := result.rows.get("rejected", 0) + result.rows.get("rejected_panes", 0):
         yield f"{number_of(rejected, 'record')} rejected: {shown('rejected')}"
 

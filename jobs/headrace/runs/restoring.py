@@ -5,7 +5,7 @@ what is broken, and what came after is read again. Three things it does not do b
 
 * **Move ``published`` back.** When no snapshot from ``published`` on is whole, readers would see older results until
   the replay is audited, and for good if that fails. So the run stops with BelowPublishedError, which names the newest
-  whole snapshot; a person rolls back to it, or runs the backfill DAG, which leaves readers where they are. While
+  whole snapshot; a person rolls back to it, or runs a backfill, which leaves readers where they are. While
   nothing is published there is no such floor: the branch may fall back to its beginning.
 * **Lose input.** Whatever later epochs had read must still lie there as it was, or the run stops with InputGoneError.
 * **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
@@ -23,10 +23,11 @@ from dataclasses import dataclass
 
 from headrace.errors import FixDataError, RestoreError
 from headrace.read.progress import StoredProgress, progress_of
-from headrace_snapshots.catalog import MAIN, PUBLISHED, Catalog, Claim, Link
+from headrace_snapshots.catalog import Catalog, Claim, Link
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
 
 _READERS = 8
 _NAMED = 3
@@ -160,7 +161,8 @@ def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: 
     raise BelowPublishedError(
         f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
         f"file back from a backup; or `headrace rollback {name} {back}` and run again (readers go back too, until the "
-        f"replay is audited); or run the backfill DAG, which leaves readers where they are"
+        f"replay is audited); or run `headrace backfill {name}` (or the backfill DAG), which leaves readers where they "
+        "are"
     )
 
 
@@ -189,7 +191,7 @@ def _check_input(
 
 
 def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[tuple[Manifest | None, list[InputFile]]]:
-    """The manifests of ``links`` whose log of inputs can be read, and the files that it names behind ``epoch``."""
+    """The manifests of ``links`` whose log of inputs can be read, and the files that it names after ``epoch``."""
     for link in links:
         if link.manifest is not None:
             with suppress(BrokenObjectError):
@@ -198,7 +200,7 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
 
 
 def _signals(links: list[Link]) -> list[str]:
-    """The names of the signals that the epochs of ``links`` heard, as far as that can be read; oldest first."""
+    """The names of the signals that the epochs of ``links`` were given, as far as that can be read; oldest first."""
     names: list[str] = []
     for link in reversed(links):
         if link.manifest is not None:

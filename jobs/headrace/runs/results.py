@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.executors import Choice, Executor
-from headrace.runs.options import MAIN
 from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
 
 FORMAT: Final = 1

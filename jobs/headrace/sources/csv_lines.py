@@ -55,7 +55,7 @@ def read_header(lines: Lines, schema: Schema, path: str) -> Header | None:
 
 
 def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:
-    """``lines`` behind ``header`` as records of ``schema``; a repetition of the header is not a record either."""
+    """``lines`` after ``header`` as records of ``schema``; a repetition of the header is not a record either."""
     lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
     if not len(lines):
         return nothing(schema)

@@ -48,7 +48,7 @@ class Landing:
     def new_files(
         self, offsets: Mapping[str, Offsets], swept: Iterable[stored.InputFile] | None = None
     ) -> dict[str, list[InputFile]]:
-        """What has landed and is not behind ``offsets``.
+        """What has landed since ``offsets``.
 
         ``swept`` are all files that were ever read: then stragglers are found as well, where nobody looks any more.
         """

@@ -54,7 +54,7 @@ def first_line(data: bytes) -> Lines:
 
 
 def _breaks(data: bytes) -> int:
-    """How many lines ``data`` has, which ends behind one."""
+    """How many lines ``data`` has, which ends after one."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 

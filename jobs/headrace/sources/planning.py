@@ -3,7 +3,7 @@
 The driver's side of the file source, without Spark. Files are taken in the order of their names. ``Offsets`` is what a
 snapshot remembers: the newest ``look_back`` files as they were when they were read, and the mark below them from which
 listing starts; so a run lists only what is new or nearly so. The files themselves are stored once, in the file log of
-the inputs: a manifest has the mark, and how many files behind it were read.
+the inputs: a manifest has the mark, and how many files after it were read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ class Offsets:
 
     @classmethod
     def from_json(cls, fields: Fields, recent: Iterable[InputFile]) -> "Offsets":
-        """The inverse of ``to_json``, given the files behind the mark. Raises MalformedError."""
+        """The inverse of ``to_json``, given the files after the mark. Raises MalformedError."""
         return cls(fields.text("mark"), tuple(recent), fields.integer("files"), fields.integer("bytes"))
 
 

@@ -99,7 +99,7 @@ class Ahead:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochClocks:
-    """Clocks behind an epoch (the watermark is the least of all inputs; an output watermark for each stage), and lower
+    """Clocks after an epoch (the watermark is the least of all inputs; an output watermark for each stage), and lower
     bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were

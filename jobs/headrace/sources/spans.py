@@ -21,7 +21,7 @@ class Span:
         return length * self.first // self.of, length * self.after // self.of
 
     def lines(self, data: bytes) -> tuple[int, int]:
-        """Where its lines begin and end in ``data``: pieces end behind the first newline at or after their share."""
+        """Where its lines begin and end in ``data``: pieces end after the first newline at or after their share."""
         return self._line(data, self.first), self._line(data, self.after)
 
     def _line(self, data: bytes, number: int) -> int:

@@ -124,7 +124,7 @@ class Run:
 def _order(values: Ints) -> Ints:
     """The places of ``values`` in ascending order, equal ones in their own.
 
-    A place is packed behind its value where both fit, for numpy sorts numbers several times faster than places.
+    A place is packed after its value where both fit, for numpy sorts numbers several times faster than places.
     """
     if not len(values):
         return np.zeros(0, np.int64)

@@ -8,7 +8,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 
 @dataclass(frozen=True)
 class Written:
-    """What is stored of one epoch. ``tables``: the layers of each table of state behind it; the others are files of the
+    """What is stored of one epoch. ``tables``: the layers of each table of state after it; the others are files of the
     epoch, none where there were no rows. ``requests`` were not made through this process's stores.
     """
 

@@ -65,7 +65,8 @@ class Deployment:
         left out; ``signals`` are written as ``headrace run --signal`` takes them. ``batch``: all input is one epoch,
         and ends. Raises what ``headrace run`` reports.
         """
-        from headrace.runs.options import Mode, RunOptions, parse_signal
+        from headrace.runs.modes import Mode
+        from headrace.runs.options import RunOptions, parse_signal
         from headrace.runs.process import process
 
         self._runs += 1

@@ -1,9 +1,6 @@
 """Sans-IO: which catalog entry may follow which, and who is fenced. Knows no format, no store and no model."""
 
 from headrace_snapshots.protocol.transitions import (
-    MAIN,
-    PUBLISHED,
-    TAGS,
     Append,
     ClaimBranch,
     Commit,
@@ -26,9 +23,6 @@ from headrace_snapshots.protocol.transitions import (
 )
 
 __all__ = [
-    "MAIN",
-    "PUBLISHED",
-    "TAGS",
     "Append",
     "ClaimBranch",
     "Commit",

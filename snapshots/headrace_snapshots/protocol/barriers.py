@@ -6,7 +6,7 @@ Tasks send each other records over channels that are reliable and first in, firs
 happens into *before* and *after*, at each task at a moment of its own, so that the parts fit together: what one task
 has received before its moment, another has sent before its own. A *barrier* marks the moment in every channel: what
 is sent ahead of it is before, what follows is after. A task sends barrier n on all outputs at the moment at which it
-takes part n of its state, between two records. So a part fits if the task has processed nothing from behind a barrier
+takes part n of its state, between two records. So a part fits if the task has processed nothing from after a barrier
 n when it takes its part, and if what it gets from ahead of one later is kept beside it. Protocols differ in two
 choices:
 
@@ -44,7 +44,7 @@ Snapshots are numbered upwards, and barriers keep that order in each channel. Se
 logs does not hinder the next. So barrier m on an input on which n < m is still missing says that n was given up
 before there: the task gives n up as well and declines it (*overtaken*). Where the world is stopped every newer
 barrier says so, since a new one begins only when the old one has ended. The task goes on with what it held, and comes
-to the barrier behind that. The coordinator's own word (*abandon*) does the same and may be lost. What still comes of
+to the barrier after that. The coordinator's own word (*abandon*) does the same and may be lost. What still comes of
 a snapshot that is closed is ignored. A number has the coordinator's generation in front, so that of two coordinators
 the newer one's snapshots overtake the other's.
 
@@ -156,7 +156,7 @@ class TakeState(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Send ``snapshot``'s barrier on all outputs, behind all that was sent."""
+    """Send ``snapshot``'s barrier on all outputs, after all that was sent."""
 
     snapshot: SnapshotId
 
@@ -312,12 +312,12 @@ def log(at: _At) -> tuple[TaskEffect, ...]:
 
 
 def acknowledge(at: _At) -> tuple[TaskEffect, ...]:
-    """The coordinator hears of the part once it is stored."""
+    """The coordinator learns of the part once it is stored."""
     return (Acknowledge(at.part.snapshot),)
 
 
 def decline(at: _At) -> tuple[TaskEffect, ...]:
-    """The coordinator hears that there will be none."""
+    """The coordinator learns that there will be none."""
     return (Decline(at.part.snapshot),)
 
 

@@ -227,13 +227,13 @@ def commit(at: _At) -> tuple[CoordinatorEffect, ...]:
 
 
 def announce(at: _At) -> tuple[CoordinatorEffect, ...]:
-    """It is the newest complete snapshot, and all tasks hear of it."""
+    """It is the newest complete snapshot, and all tasks learn of it."""
     at.coordinator.complete = _id(at)
     return (Announce(_id(at)),)
 
 
 def tell_all(at: _At) -> tuple[CoordinatorEffect, ...]:
-    """All tasks hear that it is abandoned."""
+    """All tasks learn that it is abandoned."""
     return (GiveUp(_id(at)),)
 
 

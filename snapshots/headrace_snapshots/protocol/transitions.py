@@ -31,7 +31,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-MAIN, PUBLISHED, TAGS = "main", "published", "tags/"
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
 
 

@@ -26,7 +26,7 @@ class _Shelf:
         self.lock = threading.Lock()
         self.objects: dict[str, bytes] = {}
         self.order: list[tuple[bytes, str]] = []
-        """Every path behind what it sorts by."""
+        """Every path after what it sorts by."""
 
     def put(self, path: str, data: bytes) -> None:
         if path not in self.objects:

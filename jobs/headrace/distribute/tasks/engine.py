@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headrace.distribute.clocks import StageClocks, inputs_behind, source_clocks, stage_clocks
+from headrace.distribute.clocks import StageClocks, inputs_after, source_clocks, stage_clocks
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.distribute.intake import check
 from headrace.distribute.tasks.exchange import Heard
@@ -98,8 +98,8 @@ class TasksEngine:
         settles: bool = True,
     ) -> TasksComputed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
-        ``is_last``, the watermark goes to +inf behind it, and a first epoch is a batch. ``signals`` came since the
-        epoch before. Its files are stored when it returns. It ``settles``: no epoch may come behind it soon, so it
+        ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
+        epoch before. Its files are stored when it returns. It ``settles``: no epoch may come after it soon, so it
         waits for what is being merged beside it, which were for nothing else.
         """
         started = time.monotonic()
@@ -170,7 +170,7 @@ class TasksEngine:
         raise AssertionError("unreachable")
 
     def _come_to(self, files: ByInput, outcome: Outcome) -> Progress:
-        self.inputs = inputs_behind(self.pipeline, self.inputs, files, outcome.moved)
+        self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.moved)
         accounting, together = outcome.outcomes()[0].accounting, outcome.moved.together
         due_event, due_time = outcome.due
         return Progress(

@@ -135,7 +135,7 @@ class Message:
         return say(self.task, parts, self.passed, self.passed.content, self.bundles)
 
     def heard(self, part: int) -> Heard:
-        """As ``part`` hears it in the same process, where no task runs twice."""
+        """As ``part`` receives it in the same process, where no task runs twice."""
         return Heard(self.task, b"", self.passed, self.bundles.get(part))
 
 

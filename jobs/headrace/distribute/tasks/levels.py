@@ -1,5 +1,5 @@
 """The levels of tasks of an epoch: the map side, the parts of the ids where duplicates are told, the parts of each
-stage. Each task hears what all tasks of the level above said, and says something to all of the level below; what the
+stage. Each task is told what all tasks of the level above said, and says something to all of the level below; what the
 last level says goes to the driver, as to the only part of a level below.
 """
 

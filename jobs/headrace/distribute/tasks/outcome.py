@@ -1,4 +1,4 @@
-"""What the tasks of an epoch found, put together: the clocks behind it, the layers of its tables, its files."""
+"""What the tasks of an epoch found, put together: the clocks after it, the layers of its tables, its files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -65,13 +65,13 @@ class Outcome:
 
     @cached_property
     def moved(self) -> Moved:
-        """The clocks of the inputs behind the epoch."""
+        """The clocks of the inputs after the epoch."""
         wanted = self.work.stages[0].trigger.percentiles
         return moved(self.plan.clocks, self.said, self.plan.processing_time, wanted, is_last=self.plan.is_last)
 
     @cached_property
     def clocks(self) -> tuple[StageClocks, ...]:
-        """Those of the stages behind the epoch."""
+        """Those of the stages after the epoch."""
         found = []
         for number, stage in enumerate(self.work.stages):
             above = self._stage_levels[number - 1] if number else self.levels[0]
@@ -110,7 +110,7 @@ class Outcome:
         )
 
     def tables(self) -> dict[str, tuple[Layer, ...]]:
-        """The layers of the tables behind the epoch."""
+        """The layers of the tables after the epoch."""
         found = {}
         for table, clocks, stage in zip(state_tables(self.work.pipeline), self.clocks, self.stages, strict=True):
             found[table] = self._layers(table, clocks.watermark, [part.state for part in stage])

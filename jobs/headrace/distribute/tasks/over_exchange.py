@@ -47,7 +47,7 @@ def level_below(work: Work, plan: EpochPlan, level: int, batches: Rows) -> Itera
     above for it.
     """
     rows = [batch for batch in batches if batch.num_rows]
-    if rows:  # every part hears of every task: there is none without rows
+    if rows:  # every part is told of every task: there is none without rows
         part = rows[0].column("part")[0].as_py()
         heard = hear(rows, tasks_above(plan, level))
         yield from part_task(work, plan, level, part, heard).blobs(parts_below(work, plan, level))

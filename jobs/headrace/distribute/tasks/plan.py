@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.distribute.tasks.found import Passed
 
 Share = tuple[Piece, ...]
-"""Some files of an epoch, or pieces of files, one behind the other in the order of arrival."""
+"""Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
 
 LEAST_OF_A_FILE = 2**22
 """A file is divided into pieces of so many bytes, or more."""

@@ -40,7 +40,7 @@ def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") 
 
 
 def entering(plan: EpochPlan, work: Work, number: int, above: tuple[Passed, ...]) -> tuple[Clocks, StageClocks]:
-    """The step of stage ``number`` in this epoch, and its clocks behind it, by what the level ``above`` found."""
+    """The step of stage ``number`` in this epoch, and its clocks after it, by what the level ``above`` found."""
     stage, before = work.stages[number], plan.stages[number]
     if number and number == plan.first_stage:
         above = plan.above

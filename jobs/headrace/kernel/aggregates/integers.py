@@ -1,7 +1,7 @@
 """Integers that may leave 64 bits: sums of values and of their squares, exact, many at once.
 
 They are stored as decimals of Arrow (two's complement of 128 or 256 bits). Where they fit 64 bits, as they nearly
-always do, all is done in these; behind that stands arithmetic of eight limbs of 32 bits, modulo 2^256, which holds any
+always do, all is done in these; beyond that comes arithmetic of eight limbs of 32 bits, modulo 2^256, which holds any
 sum of fewer than 2^63 squares.
 """
 

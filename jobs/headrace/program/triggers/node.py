@@ -83,7 +83,7 @@ class Bundle:
     heard: Mapping[str, Expr] = field(default_factory=dict)
 
     def where(self, condition: Expr) -> "Bundle":
-        """The bundle for a child that hears of it only where ``condition`` holds."""
+        """The bundle for a child that learns of it only where ``condition`` holds."""
         heard = {name: all_of(where, condition) for name, where in self.heard.items()}
         return Bundle(self.count, all_of(self.arrived, condition), heard)
 
@@ -147,7 +147,7 @@ class Node(ABC):
         return state
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
-        """Elements or signals came; by default every child hears of them."""
+        """Elements or signals came; by default every child learns of them."""
         for child in self.children:
             state = child.on_element(program, state, bundle, moment)
         return state

@@ -49,7 +49,7 @@ class Work:
     state: int = 0
 
     @classmethod
-    def behind(cls, head: Manifest | None, input_bytes: int) -> "Work":
+    def after(cls, head: Manifest | None, input_bytes: int) -> "Work":
         """The work of going on from ``head``."""
         if head is None:
             return cls(input_bytes)
@@ -119,7 +119,7 @@ def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sw
     cannot.
     """
     manifest, progress = (None, Progress()) if head is None else _readable(catalog, head)
-    return Work.behind(manifest, input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep)))
+    return Work.after(manifest, input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep)))
 
 
 def work_of_audit(catalog: Catalog, published: str | None, head: str) -> Work:
