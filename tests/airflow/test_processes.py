@@ -175,6 +175,11 @@ def test_long_output_and_output_that_is_closed_early_are_told_whole() -> None:
     assert (ended.well, told) == (True, ["last"])
 
 
+def test_no_airflow_is_imported_for_it() -> None:
+    program = "import sys, headrace_airflow.processes; print('airflow' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
+
+
 @pytest.mark.slow
 def test_a_run_ends_when_whoever_started_it_is_killed(tmp_path: Path) -> None:
     file = write_pipeline(tmp_path, "clicks")
