@@ -70,3 +70,21 @@ def test_read_shows_the_state_of_open_windows_and_says_what_it_is(live: Live) ->
     assert shown(live, "read", "--view", "state", "--stage", "2").exit_code == 10
     assert shown(live, "read", "--stage", "1").exit_code == 10
     assert "engine's own" in shown(live, "files", "--view", "state").stderr
+
+
+def test_explain_says_what_a_window_waits_for(live: Live) -> None:
+    told = shown(live, "explain", "--key", "bob", "--window", "2026-03-01T12:00:00Z")
+    assert told.exit_code == 0, told.output
+    assert "window [2026-03-01T12:00:00Z, 2026-03-01T13:00:00Z): open, has fired 1 pane" in told.stdout
+    assert (
+        "waits for the watermark to pass 2026-03-01T13:00:00Z (it stands at 2026-03-01T11:55:00Z, held" in told.stdout
+    )
+    (window,) = json.loads(shown(live, "explain", "--key", "bob", "--format", "json").stdout)["windows"]
+    assert window["waits_for"].startswith("early: 1 more element (0 of 1 so far); or on time: the watermark to pass")
+    assert window["so_far"] == {"clicks": 1, "amount": 1}
+    assert [part["part"] for part in window["trigger"]["parts"]] == ["early", "on time", "late"]
+    assert [pane["epoch"] for pane in window["last_panes"]] == [1]
+    assert (
+        shown(live, "explain", "--key", "bob", "--at", "published").stdout
+        == shown(live, "explain", "--key", "bob", "--at", "main").stdout
+    )

@@ -221,6 +221,8 @@ def test_expressions_keep_rows_for_which_they_are_true_as_pipelines_do(deploymen
     assert kept(col("clicks") % 2 == 1) == [1, 3, 5]
     assert kept(col("amount") % 3 == 1) == [0]
     assert kept(col("window_start") < hour(2)) == [0, 1, 2, 3, 4, 5]
+    assert kept((col("amount") > 0) & (col("clicks") < 5)) == [4]
+    assert kept((col("amount") < 0) | (col("user") == "u4") & (col("clicks") == 4)) == [0, 1, 4]
     assert kept(hr.lit(True)) == [0, 1, 2, 3, 4, 5]
     assert kept(hr.lit(False)) == []
     with pytest.raises(IntegerOverflowError):

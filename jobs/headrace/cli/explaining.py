@@ -1,11 +1,45 @@
-"""What helps to understand a pipeline's snapshots: their graph."""
+"""What helps to understand a pipeline's snapshots: their graph, and the command explain."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, command
 from headrace.cli.output import Format, print_json, print_lines
+from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
     from headrace_snapshots.catalog import Catalog
+
+
+@command("headrace explain delays.py --key JFK --window 2026-01-01T13:00:00Z --root file:///tmp/hr")
+def explain(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="The key; once for each of its columns, in their order.", show_default=False),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(help="A time in the window, such as its start; by default all windows that are known."),
+    ] = None,
+    at: At = MAIN,
+    stage: StageOption = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Say why the windows of a key have fired or not, and what they wait for."""
+    from headrace.cli.named import catalog_of
+    from headrace.pipeline.registry import resolve
+    from headrace.read.deployment import PipelineReader
+
+    reader = PipelineReader(catalog_of(pipeline, root))
+    found = reader.explain(key, window=window, pipeline=resolve(pipeline), stage=stage, at=at)
+    if output is Format.JSON:
+        print_json(found.to_json())
+    else:
+        print_lines(found.lines())
 
 
 def print_graph(catalog: "Catalog", limit: int, before: int | None, output: Format) -> None:

@@ -3,9 +3,10 @@
 Only for an expression is the kernel imported: reading takes half the time to start without it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import Parameter, Signature
 
 import duckdb
 import pyarrow as pa
@@ -65,7 +66,7 @@ class Condition:
         function = f"headrace_where_{id(self)}_{id(rows)}"
         connection.create_function(
             function,
-            self._called,
+            _of_so_many(self._called, len(names)),
             [kinds[name] for name in names],
             "BOOLEAN",
             type=PythonUDFType.ARROW,
@@ -122,6 +123,17 @@ def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *,
         if failures:
             raise failures[-1] from None
         raise QueryError(f"{asked}: {str(error).splitlines()[0]}; the columns are {', '.join(columns)}") from error
+
+
+def _of_so_many(function: Callable[..., pa.Array], number: int) -> Callable[..., pa.Array]:
+    """``function``, which takes any number of columns, as one that says that it takes so many: DuckDB counts them."""
+
+    def called(*columns: pa.ChunkedArray | pa.Array) -> pa.Array:
+        return function(*columns)
+
+    parameters = [Parameter(f"column_{i}", Parameter.POSITIONAL_ONLY) for i in range(number)]
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

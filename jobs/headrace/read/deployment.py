@@ -1,6 +1,8 @@
 """The results of all pipelines under a root, by name, without the files that define them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from headrace.model.arguments import Arguments
 from headrace.model.expr import Expr
@@ -18,6 +20,9 @@ from headrace.sources.looking import children
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
+
+if TYPE_CHECKING:
+    from headrace.read.explanation import Explanation
 
 Where = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
@@ -147,6 +152,33 @@ class PipelineReader:
         state = None if manifest is None else StageState(self._catalog, manifest, definition, number)
         source = OpenWindows(self._catalog, definition, number, state, found.ref)
         return LazyView(f"{STATE} of {self.name}", source, manifest, where=where, columns=columns)
+
+    def explain(
+        self,
+        key: Any = None,
+        *,
+        window: str | datetime | None = None,
+        pipeline: Pipeline | None = None,
+        stage: int | None = None,
+        at: At = MAIN,
+    ) -> "Explanation":
+        """Why the windows of ``key`` have fired or not: what each holds, which conditions its trigger waits for, who
+        holds the watermark back, what has come of it. ``str`` says it in words.
+
+        ``key`` is a value, or several in the order of the key's columns, or by their names. ``window`` is a time: the
+        start of a window, or any time in it; without it all windows are explained that are known of the key.
+        ``pipeline`` and ``stage`` are those of ``state``. Reads the panes of all keys.
+        Raises ExplainError, StateDefinitionError, NoSnapshotError.
+        """
+        from headrace.read.explaining import explain  # with the kernel
+        from headrace.read.state import StageState, definition_of
+
+        definition = definition_of(self._catalog, pipeline)
+        manifest = snapshot_at(self._catalog, at).manifest
+        if manifest is None:
+            raise NoSnapshotError(f"pipeline {self.name} has no snapshot yet at {at}: run it (headrace run)")
+        number = len(definition.stages) if stage is None else stage
+        return explain(StageState(self._catalog, manifest, definition, number), key, window)
 
     def graph(self, *, limit: int = 20, before: int | None = None) -> SnapshotGraph:
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a

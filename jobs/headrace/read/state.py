@@ -1,6 +1,5 @@
 """The state of one aggregation in a snapshot: its windows, and the clocks under which they wait."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +9,7 @@ from headrace.distribute.clocks import StageClocks, source_clocks, stage_clocks
 from headrace.errors import FixConfigError
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import newest, there
+from headrace.model.time import Instant
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import UnknownPipelineError, resolve
@@ -98,18 +98,25 @@ class StageState:
         opened = [open_rows(cache, self.catalog.store, schema, layer, part) for layer in self.layers]
         return there(newest(self.stage, [run.rows for layer in opened for run in layer.runs]))
 
-    def held_back(self) -> Iterator[str]:
-        """Who holds the watermark of the aggregation back, in words."""
-        if self.number > 1:
-            yield f"the panes that aggregation {self.number - 1} still owes"
-            return
+    @property
+    def held_back(self) -> str | None:
+        """Who holds the watermark of the aggregation back, in words; None where nobody is known to."""
+        outputs = self.progress.output_watermarks
+        watermarks = (self.progress.watermark, *outputs)
+        for number in range(self.number, 1, -1):  # of aggregation n it is what n - 1 lets through
+            if outputs and watermarks[number - 1] < watermarks[number - 2]:
+                return f"windows of aggregation {number - 1} that wait"
         holder = self.progress.held_back_by
-        if holder is not None:
-            from headrace.model.time import render
+        if holder is None:
+            return None
+        (event_time,) = [each.event_time for each in self.pipeline.inputs if each.name == holder.input]
+        split = "" if holder.split is None or event_time.split is None else f"split {holder.split!r} of "
+        return f"{split}input {holder.input!r}"
 
-            split = "" if holder.split is None else f"split {holder.split!r} of "
-            since = "" if holder.since is None else f", which last moved it at {render(holder.since)}"
-            yield f"{split}input {holder.input!r}{since}"
+    @property
+    def held_since(self) -> Instant | None:
+        """The processing time at which who holds the inputs' watermark back last moved it on, None if nobody did."""
+        return None if self.progress.held_back_by is None else self.progress.held_back_by.since
 
 
 def check_number(pipeline: Pipeline, number: int) -> None:

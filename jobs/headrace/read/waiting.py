@@ -47,6 +47,16 @@ from headrace.program.triggers.leaves import DataNode
 
 ASKED = "another element: the trigger is ready, and the next epoch that brings one gives a pane"
 
+_WORDS: Mapping[type[Trigger], str] = {
+    AfterWatermark: "around the end of the window",
+    Repeatedly: "again and again",
+    AfterAny: "any of these",
+    AfterAll: "all of these at the same moment",
+    AfterEach: "each of these in turn",
+    OrFinally: "the first of these, until the other ends it",
+}
+"""A trigger that has parts, where these are told one by one."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -271,13 +281,13 @@ def _(trigger: AfterWatermark, node: Node, facts: Facts) -> Condition:
         parts.append(_of(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
     waiting = [f"{part.part}: {part.waits_for}" for part in parts if part.waits_for]
     is_met = facts.ready[node.path] or facts.finished[node.path]
-    return Condition(condition_of(trigger), is_met, "; or ".join(waiting) or None, tuple(parts))
+    return Condition(_WORDS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
 
 
 @condition.register
 def _(trigger: Repeatedly, node: Node, facts: Facts) -> Condition:
     part = condition(trigger.trigger, node.children[0], facts)
-    return Condition(condition_of(trigger), facts.ready[node.path], part.waits_for, (part,))
+    return Condition(_WORDS[Repeatedly], facts.ready[node.path], part.waits_for, (part,))
 
 
 @condition.register
@@ -316,7 +326,7 @@ def _of_several(trigger: Trigger, node: Node, facts: Facts, triggers: Iterable[T
 
 def _whole(trigger: Trigger, node: Node, facts: Facts, waiting: str | None, parts: tuple[Condition, ...]) -> Condition:
     is_met = facts.ready[node.path] or facts.finished[node.path]
-    return Condition(condition_of(trigger), is_met, None if is_met else waiting or None, parts)
+    return Condition(_WORDS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 
 def _of(found: Condition, part: str, *, is_asked: bool) -> Condition:

@@ -1,0 +1,237 @@
+"""Why a window has fired or not: what becomes of windows, and the words for it."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import Pipeline, col
+from headrace.model.time import render
+from headrace.read.at import NoSnapshotError
+from headrace.read.explaining import ExplainError
+from headrace.read.explanation import Explanation, Status
+from headrace.read.state import StateDefinitionError
+from headrace.testing.deployment import Deployment
+from headrace_snapshots.catalog import MAIN, Catalog
+from headrace_snapshots.store import open_store
+from tests.read.test_state import NOON, Element, pipeline, ran
+
+EARLY = hr.AfterWatermark(early=hr.AfterCount(2), late=hr.AfterCount(1))
+
+
+def explained(folder: Path, found: Pipeline, key: Any, window: str | None = None, **more: Any) -> Explanation:
+    start = None if window is None else f"2026-03-01T{window}:00Z"
+    return hr.open(Deployment(folder).root)["clicks"].explain(key, window=start, pipeline=found, **more)
+
+
+def statuses(found: Explanation) -> list[tuple[str, Status]]:
+    return [(render(window.window.start)[11:16], window.status) for window in found.windows]
+
+
+def test_a_window_that_waits_says_for_what_and_who_holds_the_watermark_back(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    ran(tmp_path, found, [("ann", "10:10", 1), ("ann", "10:20", 2)], [("ann", "10:30", 4), ("bob", "10:30", 1)])
+    told = str(explained(tmp_path, found, "ann", "10:00")).splitlines()
+    held = "held back by input 'source'"
+    assert told[0].startswith("clicks at snapshot ")
+    assert told[0].endswith(" (epoch 1), aggregation 1: user = ann")
+    assert told[1:] == [
+        f"the watermark stands at 2026-03-01T10:20:00Z, {held}; it last moved on at 2026-03-01T12:00:00Z",
+        "the newest epoch ran at 2026-03-01T12:00:00Z",
+        "",
+        "window [2026-03-01T10:00:00Z, 2026-03-01T11:00:00Z): open, has fired 1 pane",
+        "  holds clicks = 3, amount = 7; 1 element that no pane has shown yet",
+        "  its trigger:",
+        "    [ ] around the end of the window",
+        "        [ ] early: 2 elements have arrived",
+        "            waits for 1 more element (1 of 2 so far)",
+        "        [ ] on time: the watermark passes the end of the window",
+        f"            waits for the watermark to pass 2026-03-01T11:00:00Z (it stands at 2026-03-01T10:20:00Z, {held})",
+        "        [ ] late: an epoch brings an element",
+        "  expires once the watermark passes 2026-03-01T12:00:00Z: "
+        "it gives what no pane has shown by then; elements after that are late",
+        "  pane 0, early, of epoch 0: clicks = 2, amount = 3",
+    ]
+
+
+def test_the_split_that_holds_the_watermark_back_is_named(tmp_path: Path) -> None:
+    source = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int})
+    found = Pipeline(
+        "clicks",
+        source.event_time("at", bound="10m", split=col("user")),
+        key=None,
+        what={"clicks": hr.count()},
+        where=hr.FixedWindows("1h"),
+    )
+    ran(tmp_path, found, [("ann", "10:10", 1), ("bob", "13:00", 1)])
+    told = explained(tmp_path, found, None)
+    assert told.held_back_by == "split 'ann' of input 'source'"
+    assert "no key" in str(told).splitlines()[0]
+    assert [window.status for window in told.windows] == [Status.OPEN, Status.OPEN]
+
+
+def test_what_has_become_of_windows(tmp_path: Path) -> None:
+    found = pipeline(EARLY, how=hr.retracting(allowed_lateness="1h"))
+    first = [("ann", "08:10", 1), ("ann", "08:20", 1), ("bob", "10:30", 1)]
+    ran(tmp_path, found, first, [("ann", "10:15", 1), ("ann", "08:30", 1), ("bob", "09:05", 7)], [("bob", "11:30", 7)])
+    ann = explained(tmp_path, found, "ann")
+    assert statuses(ann) == [("08:00", Status.EXPIRED), ("10:00", Status.OPEN)]
+    expired = ann.windows[0]
+    assert (expired.panes, expired.late) == (2, 1)
+    told = str(ann)
+    assert "window [2026-03-01T08:00:00Z, 2026-03-01T09:00:00Z): expired, has fired 2 panes" in told
+    assert "  the watermark has passed 2026-03-01T10:00:00Z: whatever comes for it is late" in told
+    assert "  pane 0, withdrawn, of epoch 0: clicks = 2, amount = 2" in told
+    assert "  1 element was dropped: too late for it (headrace read --view late)" in told
+
+
+def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    ran(tmp_path, found, [("bob", "12:30", 1)], [("ann", "08:10", 1)])
+    (late,) = explained(tmp_path, found, "ann", "08:20").windows
+    assert (late.status, late.panes, late.late) == (Status.EXPIRED, 0, 1)
+    (never,) = explained(tmp_path, found, "ann", "12:20").windows
+    assert (never.status, never.panes, never.late) == (Status.ABSENT, 0, 0)
+    assert "no element of this key has come into it" in "\n".join(never.lines())
+    (other,) = explained(tmp_path, found, "ann").windows
+    assert other == late, "what was late is known without asking for it"
+    assert "no element with this key has ever come into a window" in str(explained(tmp_path, found, "zoe"))
+
+
+def test_dead_letters_are_named_where_nothing_came(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    deployment = Deployment(tmp_path)
+    deployment.land(found, {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1})
+    (tmp_path / "landing" / "clicks" / "broken.jsonl").write_text('{"user": "zoe", "at": "yesterday"}\n')
+    deployment.run(found, at=NOON)
+    assert "1 record of all keys could not be used" in str(explained(tmp_path, found, "zoe"))
+    assert "could not be used" not in str(explained(tmp_path, found, "ann"))
+
+
+def test_a_window_whose_trigger_has_finished_is_closed(tmp_path: Path) -> None:
+    found = pipeline(hr.AfterCount(1))
+    ran(tmp_path, found, [("ann", "10:10", 1)])
+    (window,) = explained(tmp_path, found, "ann").windows
+    assert (window.status, window.panes, window.holding) == (Status.CLOSED, 1, None)
+    assert "its trigger has finished: whatever comes for it is dropped" in "\n".join(window.lines())
+
+
+def test_sessions_that_became_one(tmp_path: Path) -> None:
+    found = pipeline(
+        hr.Repeatedly(hr.AfterCount(1)), where=hr.Sessions("20m"), how=hr.retracting(allowed_lateness="2h")
+    )
+    ran(tmp_path, found, [("ann", "10:00", 1)], [("ann", "10:10", 1)])
+    session = explained(tmp_path, found, "ann", "10:25")
+    assert statuses(session) == [("10:00", Status.OPEN)], "any time in a window names it"
+    both = explained(tmp_path, found, "ann")
+    assert statuses(both) == [("10:00", Status.MERGED), ("10:00", Status.OPEN)]
+    assert "part of a larger window now" in str(both)
+
+
+def test_a_chain_is_explained_aggregation_by_aggregation(tmp_path: Path) -> None:
+    then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    found = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[then])
+    ran(tmp_path, found, [("ann", "10:10", 1), ("ann", "11:20", 1)])
+    last = explained(tmp_path, found, None)
+    assert last.stage == 2
+    assert last.held_back_by is not None
+    assert last.held_back_by.startswith("input 'source'"), "nothing waits on time above"
+    (window,) = last.windows
+    assert (window.panes, window.late) == (0, None)
+    first = explained(tmp_path, found, "ann", stage=1)
+    assert statuses(first) == [("10:00", Status.OPEN), ("11:00", Status.OPEN)]
+    assert [(each.panes, list(each.last_panes)) for each in first.windows] == [(1, []), (0, [])]
+    with pytest.raises(ExplainError, match="leave key out"):
+        explained(tmp_path, found, "ann")
+    with pytest.raises(StateDefinitionError, match="counted from 1 to 2"):
+        explained(tmp_path, found, "ann", stage=0)
+
+
+def test_aggregations_above_that_wait_hold_the_watermark_back(tmp_path: Path) -> None:
+    how = hr.retracting(allowed_lateness="1h", timestamp="earliest")
+    then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    found = pipeline(hr.Default(), how=how, then=[then])
+    ran(tmp_path, found, [("ann", "11:10", 1), ("ann", "11:50", 1)])
+    assert explained(tmp_path, found, None).held_back_by == "windows of aggregation 1 that wait"
+
+
+def test_an_older_snapshot_is_explained_as_it_was(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    ran(tmp_path, found, [("ann", "10:10", 1)], [("ann", "10:20", 1)])
+    clicks = hr.open(Deployment(tmp_path).root)["clicks"]
+    first = clicks.snapshots().to_arrow()["snapshot"][0].as_py()
+    (then,) = explained(tmp_path, found, "ann", at=first).windows
+    (now,) = explained(tmp_path, found, "ann").windows
+    assert (then.panes, now.panes) == (0, 1)
+
+
+def test_windows_that_are_over_are_counted_where_there_are_many(tmp_path: Path) -> None:
+    found = pipeline(EARLY, where=hr.FixedWindows("5m"), how=hr.accumulating())
+    elements: Sequence[Element] = [("ann", f"{10 + n // 12}:{n % 12 * 5:02}", 1) for n in range(25)]
+    ran(tmp_path, found, elements, [("ann", "14:00", 1)])
+    told = explained(tmp_path, found, "ann")
+    assert (told.earlier, len(told.windows)) == (5, 21)
+    assert "5 windows before them are over" in str(told)
+    (first,) = explained(tmp_path, found, "ann", "10:00").windows
+    assert first.status is Status.EXPIRED
+
+
+KEYS: list[tuple[type, Any, str]] = [
+    (int, 7, "7"),
+    (bool, True, "true"),
+    (date, date(2026, 3, 1), "2026-03-01"),
+    (datetime, datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00Z"),
+    (Decimal, Decimal("1.5"), "1.5"),
+    (bytes, b"\x01\x02", "AQI="),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), KEYS, ids=lambda value: getattr(value, "__name__", None))
+def test_keys_of_every_type_are_found_by_value_and_as_a_command_line_writes_them(
+    tmp_path: Path, kind: type, value: Any, text: str
+) -> None:
+    found = Pipeline(
+        "clicks",
+        hr.json("landing/clicks", {"user": str, "k": kind, "at": datetime}).event_time("at", bound="10m"),
+        key=["user", "k"],
+        what={"clicks": hr.count()},
+        where=hr.FixedWindows("1h"),
+    )
+    deployment = Deployment(tmp_path)
+    at = datetime(2026, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=5)
+    deployment.land(found, {"user": "ann", "k": value, "at": at})
+    deployment.run(found, at=NOON)
+    by_value = explained(tmp_path, found, ("ann", value))
+    assert [window.status for window in by_value.windows] == [Status.OPEN]
+    assert explained(tmp_path, found, ["ann", text]) == by_value
+    assert explained(tmp_path, found, {"k": value, "user": "ann"}) == by_value
+    if kind is not bool:
+        with pytest.raises(ExplainError, match="is not the"):
+            explained(tmp_path, found, ["ann", "x"])
+
+
+@pytest.mark.parametrize("key", [None, [], ["ann", "bob"], {"name": "ann"}, [None], 7])
+def test_what_is_no_key_of_the_pipeline_is_an_error(tmp_path: Path, key: Any) -> None:
+    found = pipeline(EARLY)
+    ran(tmp_path, found, [("ann", "10:10", 1)])
+    with pytest.raises(ExplainError, match="key"):
+        explained(tmp_path, found, key)
+
+
+def test_what_is_no_window_is_an_error(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    ran(tmp_path, found, [("ann", "10:10", 1)])
+    clicks = hr.open(Deployment(tmp_path).root)["clicks"]
+    for window in ("soon", "2026-03-01T10:00:00", datetime(2026, 3, 1)):
+        with pytest.raises(ExplainError, match="is not a time"):
+            clicks.explain("ann", window=window, pipeline=found)
+
+
+def test_without_a_snapshot_there_is_nothing_to_explain(tmp_path: Path) -> None:
+    Catalog(open_store(tmp_path.as_uri()), "clicks").claim(MAIN, "a run")
+    with pytest.raises(NoSnapshotError, match="no snapshot yet at main"):
+        hr.open(tmp_path.as_uri())["clicks"].explain("ann", pipeline=pipeline(EARLY))
