@@ -16,7 +16,8 @@ from headrace.read.explaining import ExplainError
 from headrace.read.explanation import Explanation, Status
 from headrace.read.state import StateDefinitionError
 from headrace.testing.deployment import Deployment
-from headrace_snapshots.catalog import MAIN, Catalog
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 from tests.read.test_state import NOON, Element, pipeline, ran
 
