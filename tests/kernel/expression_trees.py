@@ -1,7 +1,8 @@
 """Random typed trees of expressions over columns ``int0``, ``int1``, ``float0`` and so on, two of each type."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from functools import cache
 
 from hypothesis import strategies as st
@@ -25,11 +26,14 @@ REGEXES = (
     "[\U0001f600-\U0001f64f]",
 )
 _TEXTS = ("", "a", "ab", "é", "-", "ß", "\U0001f600", "1", "Σ")
-_CONSTANTS: dict[DataType, tuple[str | int | float | bool, ...]] = {
+_CONSTANTS: dict[DataType, tuple[str | int | float | bool | date | bytes | Decimal, ...]] = {
     DataType.INT: (0, 1, -1, 7, 60, 2**53 + 1, 2**62),
     DataType.FLOAT: (0.0, -0.0, 1.5, -2.5, 1e300, float("nan"), float("inf")),
     DataType.STRING: _TEXTS,
     DataType.BOOL: (True, False),
+    DataType.DATE: (date(1970, 1, 1), date(2012, 2, 29), date.min, date.max),
+    DataType.BYTES: (b"", b"a", b"\xff", "é".encode()),
+    DataType.DECIMAL: tuple(map(Decimal, ("0", "1", "-1", "0.05", "2.675", "1e-9", "1e28"))),
 }
 KINDS = (*_CONSTANTS, DataType.TIMESTAMP)
 
@@ -65,10 +69,20 @@ def _number(depth: int) -> Trees:
     return trees(DataType.INT, depth) | trees(DataType.FLOAT, depth)
 
 
+def _money(depth: int) -> Trees:
+    return trees(DataType.INT, depth) | trees(DataType.DECIMAL, depth)
+
+
 def _ints(depth: int) -> list[Trees]:
     whole, texts, times = trees(DataType.INT, depth), trees(DataType.STRING, depth), trees(DataType.TIMESTAMP, depth)
     parts = st.builds(lambda at, name, zone: getattr(at, name)(zone), times, *map(st.sampled_from, (PARTS, ZONES)))
+    days, money = trees(DataType.DATE, depth), trees(DataType.DECIMAL, depth)
     return [
+        st.builds(lambda a, b: a - b, days, days.map(lambda a: a.cast(date))),
+        days.flatmap(lambda a: st.sampled_from([a.year(), a.month(), a.day(), a.weekday()])),
+        money.map(lambda a: a.cast(int)),
+        *[money.map(method) for method in (Expr.round, Expr.floor, Expr.ceil)],
+        st.builds(Expr.round, whole, _DIGITS),
         st.builds(lambda a, b: a + b, whole, whole),
         st.builds(lambda a, b: a - b, whole, whole),
         st.builds(lambda a, b: a * b, whole, whole),
@@ -96,7 +110,10 @@ def _floats(depth: int) -> list[Trees]:
         st.builds(lambda a, n: n / a, number, st.integers(-9, 9)),
         fractional.map(lambda a: -a),
         fractional.map(Expr.abs),
-        st.one_of(number, trees(DataType.STRING, depth), trees(DataType.BOOL, depth)).map(lambda a: a.cast(float)),
+        st.builds(Expr.round, fractional, _DIGITS),
+        st.one_of(number, *(trees(kind, depth) for kind in (DataType.STRING, DataType.BOOL, DataType.DECIMAL))).map(
+            lambda a: a.cast(float)
+        ),
     ]
 
 
@@ -108,7 +125,7 @@ def _strings(depth: int) -> list[Trees]:
         st.builds(Expr.substring, texts, *places),
         st.builds(Expr.replace, texts, some.filter(bool), some),
         st.lists(texts, min_size=1, max_size=3).map(lambda found: concat(*found)),
-        st.one_of(_number(depth), trees(DataType.BOOL, depth)).map(lambda a: a.cast(str)),
+        st.one_of(_number(depth), *(trees(kind, depth) for kind in _SPELLED)).map(lambda a: a.cast(str)),
     ]
 
 
@@ -118,6 +135,7 @@ def _bools(depth: int) -> list[Trees]:
     compared: list[Trees] = []
     for kind in KINDS:
         left = _number(depth) if kind in (DataType.INT, DataType.FLOAT) else trees(kind, depth)
+        left = _money(depth) if kind is DataType.DECIMAL else left
         compared += [st.builds(compare, left, left) for compare in _COMPARISONS]
         compared += [st.builds(Expr.between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
     return [
@@ -129,6 +147,12 @@ def _bools(depth: int) -> list[Trees]:
         st.builds(Expr.matches, texts, st.sampled_from(REGEXES)),
         st.builds(Expr.is_in, texts, st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=3)),
         st.builds(Expr.is_in, _number(depth), st.lists(_NUMBERS, min_size=1, max_size=3)),
+        *[
+            st.builds(
+                Expr.is_in, trees(kind, depth), st.lists(st.sampled_from(_CONSTANTS[kind]), min_size=1, max_size=3)
+            )
+            for kind in (DataType.DATE, DataType.BYTES, DataType.DECIMAL)
+        ],
     ]
 
 
@@ -140,10 +164,50 @@ def _timestamps(depth: int) -> list[Trees]:
         st.builds(lambda at, by: at - by, times, lengths),
         st.builds(lambda at, n: at.plus(minutes=n), times, trees(DataType.INT, depth)),
         st.builds(Expr.truncate, times, units, st.sampled_from(ZONES)),
-        st.one_of(trees(DataType.INT, depth), trees(DataType.STRING, depth)).map(lambda a: a.cast(DataType.TIMESTAMP)),
+        st.one_of(*(trees(kind, depth) for kind in (DataType.INT, DataType.STRING, DataType.DATE))).map(
+            lambda a: a.cast(DataType.TIMESTAMP)
+        ),
     ]
 
 
+def _dates(depth: int) -> list[Trees]:
+    days, lengths = trees(DataType.DATE, depth), st.integers(-(10**5), 10**5)
+    return [
+        st.builds(lambda a, by: a + timedelta(days=by), days, lengths),
+        st.builds(lambda a, n: a.plus(days=n), days, trees(DataType.INT, depth)),
+        trees(DataType.TIMESTAMP, depth).map(Expr.date),
+        trees(DataType.STRING, depth).map(lambda a: a.cast(date)),
+    ]
+
+
+def _bytes(depth: int) -> list[Trees]:
+    return [trees(DataType.STRING, depth).map(lambda a: a.cast(bytes))]
+
+
+def _decimals(depth: int) -> list[Trees]:
+    either, exact = _money(depth), trees(DataType.DECIMAL, depth).map(lambda a: a.cast(Decimal))
+    return [
+        *[
+            st.builds(compute, *sides)
+            for compute in _ARITHMETIC
+            for sides in ((exact, either), (either, exact), (exact, exact))
+        ],
+        exact.map(lambda a: -a),
+        exact.map(Expr.abs),
+        st.builds(Expr.round, exact, _DIGITS),
+        st.one_of(_number(depth), trees(DataType.STRING, depth)).map(lambda a: a.cast(Decimal)),
+    ]
+
+
+_DIGITS = st.integers(0, 15)
+_SPELLED = (DataType.BOOL, DataType.DATE, DataType.BYTES, DataType.DECIMAL, DataType.TIMESTAMP)
+_ARITHMETIC: list[Callable[[Expr, Expr], Expr]] = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a / b,
+    lambda a, b: a % b,
+]
 _NUMBERS = st.sampled_from([0, -1, 7, 2**53, -0.0, 2.5, float("nan")])
 _COMPARISONS: list[Callable[[Expr, Expr], Expr]] = [
     lambda a, b: a == b,
@@ -159,4 +223,7 @@ _OF: dict[DataType, Callable[[int], list[Trees]]] = {
     DataType.STRING: _strings,
     DataType.BOOL: _bools,
     DataType.TIMESTAMP: _timestamps,
+    DataType.DATE: _dates,
+    DataType.BYTES: _bytes,
+    DataType.DECIMAL: _decimals,
 }

@@ -105,6 +105,12 @@ EXPRESSIONS: list[Expr] = [
     P.abs(),
     -P,
     P.round(),
+    *[number.round(digits) for number in (N, X, P) for digits in (0, 2, 9, 15)],
+    NULL.round(2),
+    D - E,
+    D - date(2000, 2, 29),
+    date(2000, 2, 29) - D,
+    D - NULL,
     P.floor(),
     P.ceil(),
     P.is_in([Decimal("0.01"), 3]),
@@ -227,6 +233,22 @@ def test_a_text_of_every_character_has_a_case() -> None:
     texts = ["É", "".join(ALL), "É", None]
     lowered = ["é", "".join(ALL).lower(), "é", None]
     assert evaluate_columns(S.lower(), {"string0": pa.array(texts)}).to_pylist() == lowered
+
+
+@examples(60)
+@given(
+    st.integers(0, 15),
+    st.lists(
+        st.builds(lambda whole, digits: (whole + 0.5) / 10**digits, st.integers(-(10**7), 10**7), st.integers(0, 16))
+        | st.integers(-(10**9), 10**9).map(lambda cents: cents / 1000)
+        | st.floats(),
+        max_size=20,
+    ),
+)
+def test_floats_beside_the_middle_of_two_numbers_are_rounded_as_python_does(digits: int, numbers: list[float]) -> None:
+    beside = [near for number in numbers for near in (number, math.nextafter(number, math.inf), -number)]
+    found = evaluate_columns(X.round(digits), {"float0": pa.array(beside, pa.float64())}).to_pylist()
+    assert all(map(alike, found, [round(number, digits) for number in beside]))
 
 
 def test_integers_that_leave_64_bits_are_errors() -> None:

@@ -1,7 +1,8 @@
 """Expressions: SQL's NULL, exact integers, and casts."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -184,6 +185,19 @@ def test_casts(expr: Expr, wanted: Any) -> None:
         ((-col("x")).ceil(), -2),
         (col("i").round(), 7),
         (lit(1e19).round(), None),
+        (lit(2.675).round(2), 2.67),
+        (lit(0.125).round(2), 0.12),
+        (lit(0.375).round(2), 0.38),
+        (lit(2.5).round(0), 2.0),
+        (lit(math.inf).round(3), math.inf),
+        (col("i").round(2), 7),
+        (lit(Decimal("2.675")).round(2), Decimal("2.68")),
+        (lit(Decimal("-2.665")).round(2), Decimal("-2.66")),
+        (lit(Decimal("1.5")).round(0), Decimal(2)),
+        (lit(Decimal("1e-9")).round(15), Decimal("1e-9")),
+        (lit(date(2024, 3, 1)) - date(2024, 2, 1), 29),
+        (date(2024, 2, 1) - lit(date(2024, 3, 1)), -29),
+        (lit(date.max) - date.min, 3652058),
         (lit(math.nan).floor(), None),
         (-col("x"), -2.5),
         (24 * col("i"), 168),

@@ -159,6 +159,11 @@ def to_ints(values: pa.Array) -> pa.Array:
     return pc.if_else(fits, whole, _NULL).cast(pa.int64())
 
 
+def round_to(values: pa.Array, digits: int) -> pa.Array:
+    """The nearest decimals with so many digits after the point, half to even."""
+    return values if digits >= SCALE else pc.round(values, ndigits=digits, round_mode="half_to_even")
+
+
 def moderate(values: pa.Array) -> pa.Array:
     """Those that can be rounded to whole numbers of 64 bits; NULL for others."""
     return pc.if_else(pc.less(pc.abs(values), pa.scalar(Decimal(10) ** 20, DECIMAL)), values, _NULL)

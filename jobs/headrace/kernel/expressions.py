@@ -18,7 +18,8 @@ from headrace.kernel.automata import walked
 from headrace.kernel.casts import Datum, broadcast, cased, cast, each, whole
 from headrace.kernel.clocks import PARTS, part, truncate
 from headrace.kernel.custom_triggers import TriggerBatches
-from headrace.kernel.dates import plus_days
+from headrace.kernel.dates import days_of, plus_days
+from headrace.kernel.floats import round_to
 from headrace.kernel.octets import crc32
 from headrace.kernel.texts import BLANKS
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
@@ -134,6 +135,9 @@ def _true(condition: Datum) -> Datum:
 # --- arithmetic
 
 
+_difference = _arithmetic(pc.subtract_checked, decimals.subtract)
+
+
 def _divide(left: Datum, right: Datum) -> Datum:
     if DECIMAL in (left.type, right.type):
         return each(decimals.divide)(*_unified((left, right)))
@@ -153,12 +157,19 @@ def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
     return pa.array(rest, mask=pc.invert(valid).to_numpy(zero_copy_only=False))
 
 
+def _subtract(left: Datum, right: Datum) -> Datum:
+    left, right = _unified((left, right))
+    return pc.subtract(days_of(left), days_of(right)) if left.type == DATE else _difference(left, right)
+
+
 def _plus_us(time: Datum, microseconds: Datum) -> Datum:
     time = time.cast(ARROW_TYPES[DataType.TIMESTAMP]) if time.type == pa.null() else time
     return pc.add_checked(time.cast(_INT), microseconds.cast(_INT)).cast(time.type)
 
 
 def _plus_days(moment: Datum, days: Datum) -> Datum:
+    if moment.type == pa.null():
+        return moment
     if moment.type != DATE:
         known = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
         return _plus_us(moment, pc.multiply_checked(known, _DAY))
@@ -257,6 +268,12 @@ def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], p
     return over
 
 
+def _round_to(value: Datum, digits: int) -> Datum:
+    if value.type == DECIMAL:
+        return each(partial(decimals.round_to, digits=digits))(value)
+    return each(partial(round_to, digits=digits))(value) if value.type == _FLOAT else value
+
+
 # --- choices
 
 
@@ -284,7 +301,7 @@ def _walk(state: Datum, codes: Datum, table: pa.Scalar, width: pa.Scalar) -> pa.
 
 _OPERATORS: dict[str, Callable[[Datum, Datum], Datum]] = {
     "+": _arithmetic(pc.add_checked, decimals.add),
-    "-": _arithmetic(pc.subtract_checked, decimals.subtract),
+    "-": _subtract,
     "*": _arithmetic(pc.multiply_checked, each(decimals.multiply)),
     "/": _divide,
     "%": _arithmetic(each(_floor_mod), each(decimals.remainder)),
@@ -321,6 +338,7 @@ _FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "replace": _typed(_STRING, _with_constants(pc.replace_substring)),
     "is_in": _is_in,
     "round": _typed(_INT, each(_rounded(partial(pc.round, round_mode="half_to_even")))),
+    "round_to": _typed(_INT, _with_constants(_round_to)),
     "floor": _typed(_INT, each(_rounded(pc.floor))),
     "ceil": _typed(_INT, each(_rounded(pc.ceil))),
     "plus_us": _plus_us,

@@ -37,6 +37,9 @@ class DataType(StrEnum):
     DECIMAL = "decimal"
 
 
+MOST_DIGITS = 15
+"""Digits after the point that a number can be rounded to."""
+
 NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
 type_names = ", ".join(t.value for t in DataType)
 Schema = Mapping[str, DataType]
@@ -74,7 +77,7 @@ class Expr(Aggregations, TextMethods, TimeMethods):
         return _moved(self, other, 1) if isinstance(other, timedelta) else _binary("+", other, self)
 
     def __sub__(self, other: "Operand | timedelta") -> "Expr":
-        """The difference of two numbers, or a timestamp that much earlier."""
+        """The difference of two numbers, the days between two dates (an int), or a timestamp that much earlier."""
         return _moved(self, other, -1) if isinstance(other, timedelta) else _binary("-", self, other)
 
     def __rsub__(self, other: "Operand") -> "Expr":
@@ -201,10 +204,19 @@ class Expr(Aggregations, TextMethods, TimeMethods):
         """The absolute value of this number."""
         return self._apply("abs")
 
-    def round(self) -> "Expr":
-        """The nearest int, or the even one of two that are equally near, as Python's ``round``; NULL where
-        64 bits do not hold it."""
-        return self._apply("round")
+    def round(self, digits: int | None = None) -> "Expr":
+        """The nearest int, or the even one of two that are equally near, as Python's ``round``; NULL where 64 bits do
+        not hold it. With ``digits``, from 0 to 15, a number of this type with so many after the point, half to even.
+
+        A float is rounded as the number that it is, which is seldom the one that was written: 2.675 is a little less
+        than that, and ``.round(2)`` is 2.67. Decimals are exact.
+        """
+        if digits is None:
+            return self._apply("round")
+        given = Arguments("round")
+        if given.whole("digits", digits, least=0) > MOST_DIGITS:
+            raise given.wrong("digits", digits, f"write at most {MOST_DIGITS}: a float has no more")
+        return self._apply("round_to", digits)
 
     def floor(self) -> "Expr":
         """The largest int that is not above this number; NULL where 64 bits do not hold it."""
@@ -466,6 +478,8 @@ def _render_function(expr: Function) -> str:
             return f"{render(value)}.is_not_null()"
         case "not" | "negate", (value,):
             return f"{'~' if expr.name == 'not' else '-'}{render(value)}"
+        case "round_to", (value, digits):
+            return f"{render(value)}.round({render(digits)})"
         case "plus_us", (value, amount):
             return f"{render(value)}.plus(microseconds={render(amount)})"
         case name, args if name in _OF_SEVERAL:

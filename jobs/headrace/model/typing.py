@@ -71,6 +71,8 @@ def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> DataType:
         return _B
     if op not in Binary.ARITHMETIC:
         raise _bad(expr, f"unknown operator {op!r}")
+    if op == "-" and _D in {left, right} and not {left, right} - {_D, None}:
+        return _I
     if {left, right} - {*NUMERIC, None}:
         raise _bad(expr, f"{op} needs numbers, found {left} and {right}{_hint(op, {left, right})}")
     found = _unify(expr, [left, right]) or _I
@@ -87,6 +89,8 @@ def _hint(op: str, kinds: set[DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a
         return "; a decimal is exact and a float is not: write Decimal('1.1') in place of 1.1, or cast one of them"
     if op == "+" and _S in kinds:
         return "; write concat(a, b) for one text after another"
+    if op == "-" and kinds == {_D, _T}:
+        return "; write .date() after the timestamp for the days between them"
     if op in "+-" and _D in kinds:
         return "; write a timedelta of days, or .plus(days=...)"
     if op in "+-" and _T in kinds:
@@ -130,7 +134,7 @@ def _cast_type(expr: Expr, source: Kind, to: DataType) -> DataType:
 _SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
     "not": ((_B,), _B),
     "concat": ((_S,), _S),
-    **dict.fromkeys(("negate", "abs"), (NUMERIC, None)),
+    **dict.fromkeys(("negate", "abs", "round_to"), (NUMERIC, None)),
     **dict.fromkeys(("round", "floor", "ceil"), (NUMERIC, _I)),
     **dict.fromkeys(("lower", "upper", "strip", "substring", "replace"), ((_S,), _S)),
     **dict.fromkeys(("contains", "starts_with", "ends_with", "matches"), ((_S,), _B)),

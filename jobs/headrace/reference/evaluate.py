@@ -62,7 +62,7 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
                 case DataType.FLOAT:
                     return float(result)
                 case DataType.DECIMAL:
-                    return of_billionths(billionths(result))
+                    return fitting(decimals.billionths(result), render(expr))
             return _whole(expr, result)
     raise TypeError(type(expr).__name__)
 
@@ -74,9 +74,9 @@ def whole(value: int, what: str) -> int:
     return value
 
 
-def fitting(number: int, what: str) -> Decimal:
-    """The decimal of so many billionths. Raises DecimalOverflowError naming ``what`` if it does not fit."""
-    if not decimals.fits(number):
+def fitting(number: int | None, what: str) -> Decimal:
+    """The decimal of so many billionths. Raises DecimalOverflowError naming ``what`` if it does not fit (None)."""
+    if number is None or not decimals.fits(number):
         raise DecimalOverflowError(f"{what} leaves {decimals.DIGITS}; cast its operands to float")
     return of_billionths(number)
 
@@ -157,7 +157,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
+    "-": lambda a, b: (a - b).days if isinstance(a, date) else a - b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b if b != 0 else None,
     "%": _floor_mod,
@@ -194,6 +194,13 @@ def _is_in(*operands: Any) -> bool:
 
 def _rounded(to_int: Callable[[float], int]) -> Callable[[float], int | None]:
     return lambda value: _truncate(to_int(value)) if math.isfinite(value) else None
+
+
+def _round_to(number: int | float | Decimal, digits: int) -> int | float | Decimal:
+    if isinstance(number, Decimal):
+        unit = 10 ** max(decimals.SCALE - digits, 0)
+        return of_billionths(rounded(billionths(number), unit) * unit)
+    return round(number, digits)
 
 
 def _part(name: str) -> Callable[[Instant | date, str], int | None]:
@@ -234,6 +241,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "replace": _strict(str.replace),
     "is_in": _strict(_is_in),
     "round": _strict(_rounded(round)),
+    "round_to": _strict(_round_to),
     "floor": _strict(_rounded(math.floor)),
     "ceil": _strict(_rounded(math.ceil)),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
