@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Aggregation, CalendarWindows, FixedWindows, Pipeline, Sessions, SlidingWindows, col
+from headrace import Aggregation, CalendarWindows, FixedWindows, Pipeline, Sessions, SlidingWindows, col, retracting
 from headrace.model.time import instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.executors import Executor
@@ -26,7 +26,7 @@ from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.building import changed
 from tests.own_windows import Validity
-from tests.process.clicks import CLICKS, START, clicks, land, records
+from tests.process.clicks import CLICKS, START, USERS, clicks, land, records
 from tests.reading import read
 
 FILES = 8  # the clicks of file n are in [n h, n h + 89 min]
@@ -55,8 +55,9 @@ class Live:
         land(folder, 0, files)
         self.process()
 
-    def process(self, *, publish: bool = True) -> RunResult:
-        return process(self.pipeline, self.root, replace(self._options(), publish=publish))
+    def process(self, *, publish: bool = True, at: datetime | None = None) -> RunResult:
+        now = None if at is None else lambda: at
+        return process(self.pipeline, self.root, replace(self._options(), publish=publish), now=now)
 
     def backfill(self, first: float | None, last: float | None, branch: str = "fix", **more: Any) -> RunResult:
         """Of the windows between two hours behind START."""
@@ -200,11 +201,48 @@ def test_windows_of_a_users_own_are_computed_from_nothing(tmp_path: Path) -> Non
     assert any("does not say how far its windows reach" in note for note in live.heard.notes)
 
 
-def test_a_range_of_arrival_times_is_refused(tmp_path: Path) -> None:
-    live = Live(tmp_path, changed(CLICKS, event_time=arrival_time()), files=1)
-    with pytest.raises(RunOptionsError, match="time of arrival"):
-        live.backfill(0, 1)
-    assert live.refs.keys() == {"main", "published"}
+@pytest.mark.parametrize("first", [None, 1.0])
+def test_times_of_arrival_stay_those_of_then(tmp_path: Path, first: float | None) -> None:
+    live = Live(tmp_path, changed(CLICKS, event_time=arrival_time()), files=0)
+    for hour in range(3):
+        land(tmp_path, hour, hour + 1)
+        live.process(at=START + timedelta(hours=hour))
+    before = live.current()
+    assert len(before) == 3 * USERS
+    assert (live.backfill(first, None).forked_from is None) == (first is None)
+    live.cut_over()
+    assert live.current() == before
+
+
+@pytest.mark.parametrize("first", [None, 2.0])
+def test_what_main_accepted_is_not_late_whatever_files_are_called(tmp_path: Path, first: float | None) -> None:
+    live = Live(tmp_path, changed(CLICKS, how=retracting(allowed_lateness="0s")), files=0)
+    folder = tmp_path / "landing" / "clicks"
+    for hour in range(6):
+        land(tmp_path / "made", hour, hour + 1)
+        (tmp_path / "made" / "landing" / "clicks" / f"part-{hour:05d}.jsonl").rename(folder / f"{9 - hour}.jsonl")
+        live.process()
+    before, epochs = live.current(), 6
+    assert anew(live, tmp_path / "anew") != before, "in the order of names most are late"
+    done = live.backfill(first, None, files_per_epoch=1)
+    assert len(done.epochs) == epochs - (0 if first is None else 1)
+    live.cut_over()
+    assert live.current() == before
+
+
+def test_a_clock_that_was_wrong_stays_so(tmp_path: Path) -> None:
+    """A record of a day that was far ahead when it was read, and moved no watermark; now that day is long over."""
+    live = Live(tmp_path, changed(CLICKS, how=retracting(allowed_lateness="0s")), files=0)
+    wrong = {**records(0)[0], "at": (START + timedelta(days=30)).isoformat()}
+    (tmp_path / "landing" / "clicks" / "a.jsonl").write_text(json.dumps(wrong) + "\n")
+    live.process(at=START)
+    land(tmp_path, 0, 2)
+    live.process(at=START + timedelta(hours=2))
+    before = live.current()
+    assert len(before) > USERS
+    live.backfill(None, None, files_per_epoch=1)
+    live.cut_over()
+    assert live.current() == before
 
 
 def test_what_was_never_audited_is_no_place_to_fork(tmp_path: Path) -> None:

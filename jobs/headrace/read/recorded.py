@@ -29,13 +29,17 @@ class RecordedEpoch:
     is_last: bool = False
 
 
-def recorded_epochs(catalog: Catalog, snapshot_id: str) -> list[RecordedEpoch]:
-    """The epochs of ``snapshot_id`` and of all before it, oldest first. A request for each of them.
+def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
+    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first. A
+    request for each of them.
 
     Raises MissingSnapshotError, BrokenObjectError.
     """
-    manifests = [*catalog.ancestry(snapshot_id)][::-1]
-    files = {record.epoch: _by_input(record.files) for record in catalog.files(manifests[-1].logs["inputs"])}
+    manifests = [*catalog.ancestry(snapshot_id, until)][::-1]
+    if not manifests:
+        return []
+    records = catalog.files(manifests[-1].logs["inputs"], since_epoch=manifests[0].epoch - 1)
+    files = {record.epoch: _by_input(record.files) for record in records}
     return [_recorded(manifest, files.get(manifest.epoch, {})) for manifest in manifests]
 
 

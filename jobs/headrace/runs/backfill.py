@@ -101,6 +101,7 @@ def backfill(
     # What a full sweep has found for main meanwhile is below the mark of the branch.
     files = options.files_per_epoch or _FILES_PER_EPOCH
     options = replace(options, branch=branch, publish=False, full_sweep=True, files_per_epoch=files)
+    options = replace(options, as_read_by=catalog.head().refs.get(MAIN))
     result = process(pipeline, root, options, listener=listener, spark=spark)
     return replace(result, action="backfill", forked_from=begun)
 

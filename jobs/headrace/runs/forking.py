@@ -10,7 +10,6 @@ from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.reach import reach
 from headrace.read.progress import StoredProgress
-from headrace.runs.options import RunOptionsError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -42,16 +41,9 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> For
 
     Goes back from ``published``, a request for each epoch, until epochs have read nothing as new as the span. A record
     that lay too far ahead of the clock when it was read (12.14) does not count as that; its window keeps it.
-    Raises RunOptionsError for an input whose event time is the time of arrival, which a replay makes new.
     """
     if span is None:
         return ForkPoint(None, "all input is read again")
-    for each in pipeline.inputs:
-        if each.event_time.expr is None:
-            raise RunOptionsError(
-                f"the event time of input {each.name} of {pipeline.name} is the time of arrival, which is another one "
-                "when it is read again: a range cannot be backfilled (a recorded epoch can be replayed: --mode replay)"
-            )
     needed, published = reach(pipeline, span), catalog.head().refs.get(PUBLISHED)
     if published is None:
         return ForkPoint(None, "nothing is published yet")

@@ -124,7 +124,8 @@ class RunOptions:
     for, if there may be several. ``branch`` is what the run moves; a backfill forks to it, and there ``main`` stands
     for a branch named after the run. ``publish`` ends the run with a publish if its audit succeeded. ``snapshot`` is
     where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes anew, None for
-    all. ``full_sweep`` lists the whole landing prefix instead of only its newest
+    all. ``as_read_by``: a snapshot whose files, where they are read again, are read in the order and at the processing
+    times that it recorded. ``full_sweep`` lists the whole landing prefix instead of only its newest
     part. ``executor`` is where epochs are computed, None for the pipeline's own; ``because`` says why, where whoever
     starts the run chose it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
     every window gives one pane and closes.
@@ -145,6 +146,7 @@ class RunOptions:
     publish: bool = False
     snapshot: str | None = None
     span: Window | None = None
+    as_read_by: str | None = None
     full_sweep: bool = False
     mode: Mode = Mode.MICRO_BATCH
     signals: tuple[Signal, ...] = ()

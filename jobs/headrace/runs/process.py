@@ -32,6 +32,7 @@ from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.publish import publish_range, reference, total_counts
 from headrace.runs.replay import Replay, begun, next_number, open_replay
 from headrace.runs.report import Listener, Silent, number_of
+from headrace.runs.rereading import Rereading, recorded_since, reread
 from headrace.runs.restoring import restore
 from headrace.runs.results import RunResult
 from headrace.runs.results import now as timestamp
@@ -303,17 +304,30 @@ class _Run:
             self._batch(committer, files)
             return
         self.listener.planned(counted(files))
-        done, limit = 0, self.options.max_epochs
+        limit = self.options.max_epochs
+        again = self._recorded(head, files)
+        done, files = again.run(committer, self._cut, limit), again.rest
         signals = self._unheard(head)
         while limit is None or done < limit:
             clock = instant(self.now())
-            batch, files = self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)
+            batch, files = self._cut(files)
             if not batch and not signals and not engine.has_due(clock):
                 return
             done += 1
             settles = not files or done == limit
             committer.submit(engine.compute(batch, clock, signals=signals, settles=settles))
             signals = ()
+
+    def _cut(self, files: ByInput) -> tuple[ByInput, ByInput]:
+        return self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)
+
+    def _recorded(self, head: Manifest | None, files: ByInput) -> Rereading:
+        """Those of ``files`` that are to be read as another branch recorded it."""
+        if self.options.as_read_by is None:
+            return Rereading((), files)
+        recorded = recorded_since(self.catalog, self.options.as_read_by, None if head is None else head.snapshot_id)
+        limits = {"max_files": self.options.files_per_epoch, "max_bytes": self.options.bytes_per_epoch}
+        return reread(self.pipeline, recorded, files, **limits)
 
     def _batch(self, committer: Committer, files: ByInput) -> None:
         """All of ``files`` as one epoch that ends the input."""
