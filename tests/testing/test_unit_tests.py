@@ -272,10 +272,79 @@ def test_tests_in_python_run_with_pytest(folder: Path) -> None:
 
 
 def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> None:
-    file = written(folder, "import nothing_of_that_name", "tests/test_delays.py")
-    with pytest.raises(UnitTestError, match="pytest did not run the tests") as error:
-        list(run_tests(find(file)))
-    assert "nothing_of_that_name" in str(error.value)
+    written(folder, "def test_good():\n    pass\n", "tests/test_good.py")
+    written(folder, "\nimport nothing_of_that_name\n", "tests/test_missing.py")
+    written(folder, "def test_it(:\n    pass\n", "tests/test_syntax.py")
+    written(folder, "from helper import nothing\n", "tests/test_through.py")
+    written(folder, "\n\nraise RuntimeError('no luck')\n", "tests/helper.py")
+    found = {Path(each.file).name: each for each in run_tests(find(folder / "tests"))}
+    assert found.pop("test_good.py").verdict is Verdict.PASSED
+    assert {each.verdict for each in found.values()} == {Verdict.ERROR}
+    assert {name: each.line for name, each in found.items()} == {
+        "test_missing.py": 2,
+        "test_syntax.py": 1,
+        "test_through.py": 1,
+    }
+    for name, cause in (
+        ("test_missing.py", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("test_syntax.py", "SyntaxError: invalid syntax"),
+        ("test_through.py", "RuntimeError: no luck"),
+    ):
+        assert found[name].name == name
+        assert found[name].message == f"it cannot be imported, so none of its tests ran: {cause}"
+
+
+TOO_LARGE = "{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK, at: 13:06, delay: 1}"
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_a_run_that_must_raise(folder: Path, executor: Any) -> None:
+    written(
+        folder,
+        f"""
+        pipeline: ../sums.py
+        tests:
+          - name: by its message
+            given: [{{rows: [{TOO_LARGE}]}}, {{end: true}}]
+            expect: {{raises: leaves 64 bits}}
+          - name: by its code
+            given: [{{rows: [{TOO_LARGE}]}}, {{end: true}}]
+            expect: {{raises: data.integer_overflow}}
+          - name: another one
+            given: [{{rows: [{TOO_LARGE}]}}, {{end: true}}]
+            expect: {{raises: no room}}
+          - name: nothing at all
+            given: [{{end: true}}]
+            expect: {{raises: leaves 64 bits}}
+          - name: a test that makes no sense does not count
+            given: [{{rows: {{nowhere: []}}}}]
+            expect: {{raises: nowhere}}
+        """,
+        "tests/sums.yaml",
+    )
+    (folder / "sums.py").write_text(PIPELINE.replace('col("delay").max()', 'col("delay").sum()'))
+    found = {each.name: each for each in run_tests(find(folder / "tests"), executor)}
+    assert [found[name].verdict for name in ("by its message", "by its code")] == [Verdict.PASSED, Verdict.PASSED]
+    assert found["another one"].verdict is Verdict.FAILED
+    assert "'no room' expected, this was raised: " in found["another one"].message
+    assert "leaves 64 bits" in found["another one"].message
+    assert found["nothing at all"].verdict is Verdict.FAILED
+    assert "nothing was raised" in found["nothing at all"].message
+    assert found["a test that makes no sense does not count"].verdict is Verdict.ERROR
+
+
+def test_a_run_that_must_raise_gives_no_results(folder: Path) -> None:
+    file = written(
+        folder,
+        """
+        tests:
+          - name: both
+            given: [{end: true}]
+            expect: {panes: [], raises: text}
+        """,
+    )
+    with pytest.raises(UnitTestError, match=r"delays.yaml:5: a run that raises gives no results"):
+        read_tests(file)
 
 
 def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

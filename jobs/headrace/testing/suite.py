@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -143,6 +144,7 @@ def _with_pytest(files: Sequence[Path]) -> Iterator[Tested]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-o", "junit_family=xunit1"]
+        command += ["--continue-on-collection-errors"]
         done = subprocess.run([*command, *_plugin(), *map(str, files)], capture_output=True, text=True, check=False)
         if done.returncode not in _PYTEST_RAN or not report.is_file():
             said = (done.stdout + done.stderr).strip()[-_SHOWN:]
@@ -160,6 +162,8 @@ def _plugin() -> list[str]:
 
 def _of_pytest(case: ElementTree.Element) -> Tested:
     wrong = next((child for child in case if child.tag in _VERDICTS), None)
+    if wrong is not None and wrong.get("message") == "collection failure":
+        return _not_collected(case.get("file") or "", wrong.text or "")
     verdict = Verdict.PASSED if wrong is None else _VERDICTS[wrong.tag]
     message = "" if wrong is None else (wrong.text or wrong.get("message") or "").strip()
     line = case.get("line")
@@ -171,6 +175,18 @@ def _of_pytest(case: ElementTree.Element) -> Tested:
         message=message,
         seconds=float(case.get("time") or 0),
     )
+
+
+def _not_collected(file: str, traceback: str) -> Tested:
+    """A file that raises when pytest imports it: the line of the file, and what was raised; of pytest's way there
+    nothing.
+    """
+    name = Path(file).name
+    lines = re.findall(rf'(?:^|[/\\]){re.escape(name)}:(\d+):|{re.escape(name)}", line (\d+)', traceback, re.MULTILINE)
+    raised = [line.removeprefix("E").strip() for line in traceback.splitlines() if line.startswith("E  ")]
+    cause = raised[-1] if raised else traceback.strip()[-_SHOWN:]
+    line = next((int(one or other) for one, other in reversed(lines)), None)
+    return Tested(file, line, name, Verdict.ERROR, f"it cannot be imported, so none of its tests ran: {cause}")
 
 
 _VERDICTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.SKIPPED}

@@ -14,6 +14,11 @@
                 - {origin: JFK, window: [13:00, 14:00], timing: ON_TIME, flights: 1}
         expect:                          # of all steps together
           late: []
+      - name: a sum that leaves 64 bits is an error
+        given:
+          - rows: [{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK, at: 13:06, delay: 1}]
+        expect:
+          raises: leaves 64 bits         # a part of the message, or the code
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,6 +39,7 @@ from headrace.testing.times import expected_watermark, text_of
 
 _STEP = ("rows", "watermark", "processing_time", "signal", "end")
 _EXPECT = (*VIEWS, "watermark")
+_RAISES = "raises"
 
 
 @dataclass(frozen=True)
@@ -67,25 +73,43 @@ class Check:
 
 @dataclass(frozen=True)
 class UnitTest:
-    """One test: its steps, each with its place in the file, and what is expected."""
+    """One test: its steps, each with its place in the file, and what is expected: ``checks`` of the result, or an error
+    that ``raises`` a part of.
+    """
 
     name: str
     place: Node
     pipeline: Pipeline
     given: tuple[tuple[Node, Step], ...]
     checks: tuple[Check, ...]
+    raises: Node | None = None
 
     def failures(self, executor: Executor = "local") -> list[str]:
         """What is not as expected. Raises UnitTestError, with its line, for what cannot be meant; and what a run over
-        such records raises.
+        such records raises, unless that is expected.
         """
         try:
             result = run(self.pipeline, [step for _, step in self.given], executor=executor)
         except UnitTestError as error:
             place = self.place if error.step is None else self.given[error.step][0]
             raise place.error(str(error)) from None
+        except HeadraceError as error:
+            if self.raises is None:
+                raise
+            return self._unlike(f"{error} ({error.code})")
+        if self.raises is not None:
+            return self._unlike(None)
         found = (check.difference(result) for check in self.checks)
         return [text for text in found if text is not None]
+
+    def _unlike(self, raised: str | None) -> list[str]:
+        """How what the run ``raised`` differs from what it must raise."""
+        assert self.raises is not None
+        wanted = self.raises.text(_RAISES)
+        if raised is not None and wanted in raised:
+            return []
+        found = "nothing was raised" if raised is None else f"this was raised: {raised}"
+        return [f"{self.raises.file}:{self.raises.line}: an error with {wanted!r} expected, {found}"]
 
 
 def read_tests(file: Path) -> list[UnitTest]:
@@ -130,13 +154,20 @@ def _test(node: Node, pipeline: Pipeline) -> UnitTest:
         step, expect = _step(each)
         given.append((each, step))
         checks += list(_checks(expect, number))
-    checks += list(_checks(fields.get("expect"), None))
-    if not checks:
-        raise node.error(f"a test that expects nothing; write `expect:` and below it some of {', '.join(_EXPECT)}")
-    return UnitTest(fields["name"].text("name"), node, pipeline, tuple(given), tuple(checks))
+    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES)) if "expect" in fields else {}
+    raises = expected.get(_RAISES)
+    checks += [Check(None, what, each) for what, each in expected.items() if what != _RAISES]
+    if raises is not None:
+        raises.text(_RAISES)
+        if checks:
+            raise checks[0].expected.error(f"a run that {_RAISES} gives no results: expect the one or the other")
+    elif not checks:
+        known = ", ".join((*_EXPECT, _RAISES))
+        raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known}")
+    return UnitTest(fields["name"].text("name"), node, pipeline, tuple(given), tuple(checks), raises)
 
 
-def _checks(expect: Node | None, step: int | None) -> Iterator[Check]:
+def _checks(expect: Node | None, step: int) -> Iterator[Check]:
     if expect is not None:
         for what, node in expect.fields("expect", _EXPECT).items():
             yield Check(step, what, node)
