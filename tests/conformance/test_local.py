@@ -1,13 +1,20 @@
-"""Every conformance case of the repository on the kernel in this process."""
+"""Every conformance case of the repository through the levels of tasks and the blobs between them, in this process."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from headrace.conformance import on_local
 from headrace.conformance.command import Status, run_file
 from headrace.conformance.on_local import LocalExecutor
+from headrace.conformance.on_tasks import map_elements
+from headrace.distribute.tasks.over_exchange import Rows
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.work import Work
 
-QUICK = ("windows", "retractions", "session_merges", "lateness_and_triggers", "combiners")
+QUICK = ("retractions", "session_merges", "two_stages")
 FILES = [
     pytest.param(file, id=file.stem, marks=[] if file.stem in QUICK else [pytest.mark.slow])
     for file in sorted((Path(__file__).parent / "cases").glob("*.json"))
@@ -15,7 +22,26 @@ FILES = [
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_cases_pass_on_the_kernel(file: Path) -> None:
+def test_cases_pass_through_tasks(file: Path) -> None:
     results = run_file(file, LocalExecutor())
     wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not Status.PASSED]
     assert not wrong, "\n".join(wrong)
+
+
+def test_elements_of_a_step_go_from_several_tasks_to_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: set[tuple[int, int, int]] = set()
+
+    def watched(work: Work, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+        for blob in map_elements(work, plan, numbers):
+            ((part, task, number),) = zip(*(blob.column(at).to_pylist() for at in range(3)), strict=True)
+            if number:  # rows, not only what the task found
+                sent.add((plan.epoch, task, part))
+            yield blob
+
+    monkeypatch.setattr(on_local, "map_elements", watched)
+    file = Path(__file__).parent / "cases" / "own_exchange.json"
+    (result,) = run_file(file, LocalExecutor(), only="own_many_keys_from_many_shares")
+    assert result.status is Status.PASSED, result.reason
+    tasks = {(task, part) for epoch, task, part in sent if epoch == 1}
+    assert {task for task, _ in tasks} == {0, 1, 2}
+    assert len({part for _, part in tasks}) > 1

@@ -1,21 +1,42 @@
-"""Every case of the conformance file on the Spark engine, in the application of the tests."""
+"""Cases of the conformance files on Spark, in the application of the tests."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from headrace.conformance.command import Status, run_file
-from headrace.conformance.on_spark import SparkExecutor
+from headrace.conformance.on_spark import SparkExecutor, representatives
+from headrace.conformance.schema import is_dialect, read_case
 from headrace.distribute.spark.types import SparkSession
-
-pytestmark = pytest.mark.spark
+from headrace.model.accumulation import Accumulation
+from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 
 CASES = Path(__file__).parent / "cases"
 # the paper's figures run on Spark in tests/observe, our own cases by `headrace conformance`
 FILES = sorted(f for f in CASES.glob("*.json") if not f.name.startswith("own_") and f.stem != "paper_figures")
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The cases of all those files in one."""
+    cases = [case for each in FILES for case in json.loads(each.read_text())["cases"]]
+    whole = tmp_path / "cases.json"
+    whole.write_text(json.dumps({"schema_version": 1, "cases": cases}))
+    return whole
+
+
+def test_of_each_kind_one_goes_through_the_exchanges_of_spark(file: Path) -> None:
+    raws = json.loads(file.read_text())["cases"]
+    cases = [read_case(raw) for raw in raws if not is_dialect(raw) and raw["window"]["type"] != "custom"]
+    chosen = representatives(cases)
+    first = {(type(case.stages[0].where), len(case.stages)) for case in chosen}
+    assert {(FixedWindows, 1), (SlidingWindows, 1), (Sessions, 1), (GlobalWindows, 1), (FixedWindows, 2)} <= first
+    assert {case.stages[0].how.accumulation for case in chosen} == set(Accumulation)
+    assert len(chosen) < len(cases) / 5
+
+
+@pytest.mark.spark
 def test_cases_pass_on_spark(spark: SparkSession, file: Path) -> None:
     results = run_file(file, SparkExecutor(spark))
     wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not Status.PASSED]

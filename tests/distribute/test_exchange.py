@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.distribute.epoch import Attempt
+from headrace.distribute.local.blobs import Blobs, numbers
 from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
 from headrace.distribute.tasks.exchange import Heard, TornExchangeError, hear, say
@@ -20,7 +21,6 @@ from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
 from headrace.sources.planning import VanishedFileError
 from headrace_snapshots.store import open_store
-from tests.distribute.blobs import Blobs, numbers
 from tests.process.clicks import CLICKS, land
 
 ROWS = pa.RecordBatch.from_pydict({"n": pa.array(range(1000), pa.int64()), "text": ["x" * 50] * 1000})
@@ -65,7 +65,7 @@ class TwoRuns(Blobs):
 
     def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
         type(self).runs += 1
-        shares = numbers(len(plan.shares))
+        shares = numbers(0, len(plan.shares))
         once = list(map_level(self.work, plan, shares))
         if self.runs <= self.times:
             path = Path(self.work.store.uri.removeprefix("file://")) / plan.shares[0][0].file.path

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace import Pipeline
-from headrace.distribute.local.operator import NOTHING, Operator, run_stages
-from headrace.distribute.local.values import element_rows, emitted
+from headrace.conformance.values import element_rows
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.inputs import OWN
 from headrace.reference import Epoch, EpochResult, evaluate
 from headrace.reference.intake import Intake, Taken
+from tests.kernel.operators import NOTHING, Operator, emitted, run_stages
 from tests.panes import by_window, same
 
 

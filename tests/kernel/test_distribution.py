@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.distribute.local.values import element_rows, emitted
+from headrace.conformance.values import element_rows
 from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
@@ -26,6 +26,7 @@ from headrace.reference import evaluate, run_pipeline
 from headrace.reference.intake import Intake, Taken
 from headrace.state.layers import Layers
 from tests.kernel import further_scenarios as further
+from tests.kernel.operators import emitted
 from tests.panes import by_window, same
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples

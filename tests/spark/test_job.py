@@ -1,11 +1,17 @@
 """An epoch is one Spark job with the same small plan every time, and nothing but blobs crosses its exchanges."""
 
+import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
+from headrace import Aggregation, Deduplicate, FixedWindows, Pipeline, col, count
 from headrace.distribute.spark import runner
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.exchange import SCHEMA
@@ -19,55 +25,93 @@ from tests.process.test_local import current
 
 pytestmark = pytest.mark.spark
 
+DEEP = replace(
+    CLICKS,
+    deduplicate=Deduplicate("user", "1d"),
+    then=[Aggregation(what={"users": count(), "spent": col("spent").sum()}, where=FixedWindows("1h"))],
+)
+"""With a level of tasks by id, and two by key."""
+
+BLOBS = from_arrow_schema(SCHEMA)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The physical plan of a job: as text, the names of its operators, and the columns that each exchange carries."""
+
+    text: str
+    operators: list[str]
+    exchanged: list[StructType]
+
+    @classmethod
+    def of(cls, rows: Any) -> "Plan":
+        root = rows._jdf.queryExecution().executedPlan()
+        nodes = list(nodes_of(root))
+        exchanges = [node for node in nodes if "Exchange" in node.nodeName()]
+        carried = [StructType.fromJson(json.loads(node.schema().json())) for node in exchanges]
+        return cls(root.toString(), [node.nodeName() for node in nodes], carried)
+
+
+def nodes_of(plan: Any) -> Iterator[Any]:
+    yield plan
+    for place in range(plan.children().size()):
+        yield from nodes_of(plan.children().apply(place))
+
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The physical plans of all jobs from now on."""
-    seen: list[str] = []
+    seen: list[Plan] = []
     heard = runner._heard
 
     def remember(rows: DataFrame, tasks: int) -> Any:
-        frame: Any = rows
-        seen.append(frame._jdf.queryExecution().executedPlan().toString())
+        seen.append(Plan.of(rows))
         return heard(rows, tasks)
 
     monkeypatch.setattr(runner, "_heard", remember)
     return seen
 
 
-def shape(plan: str) -> list[str]:
+def shape(plan: Plan) -> list[str]:
     """The operators of a plan, without the numbers that Spark gives to columns."""
-    return [re.sub(r"#\d+L?|\[plan_id=\d+\]|\(\d+\)", "", line).strip() for line in plan.splitlines()]
+    return [re.sub(r"#\d+L?|\[plan_id=\d+\]|\(\d+\)", "", line).strip() for line in plan.text.splitlines()]
 
 
-def run(root: Path, spark: SparkSession, group: str) -> int:
+def run(root: Path, spark: SparkSession, group: str, pipeline: Pipeline = CLICKS) -> int:
     """A run; how many jobs it was."""
     context = spark.sparkContext
     context.setJobGroup(group, group)
     try:
-        process(CLICKS, root.as_uri(), RunOptions(group, executor=Executor.SPARK), spark=spark)
+        process(pipeline, root.as_uri(), RunOptions(group, executor=Executor.SPARK), spark=spark)
         return len(context.statusTracker().getJobIdsForGroup(group))
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
 def test_an_epoch_is_one_job_of_one_shape_and_only_blobs_cross(
-    spark: SparkSession, tmp_path: Path, plans: list[str]
+    spark: SparkSession, tmp_path: Path, plans: list[Plan]
 ) -> None:
     land(tmp_path)
     assert run(tmp_path, spark, "one-stage") == FILES
     assert len(plans) == FILES
     first = shape(plans[0])
     assert all(shape(plan) == first for plan in plans)
-    assert len([line for line in first if "MapInArrow" in line]) == 2
-    exchanges = [line for line in first if "Exchange" in line]
-    assert len(exchanges) == 1
-    crossing = first[first.index(exchanges[0]) + 1]
-    assert f"[{', '.join(SCHEMA.names)}]" in crossing
+    assert plans[0].operators.count("MapInArrow") == 2
+    assert plans[0].exchanged == [BLOBS]
+
+
+def test_between_all_levels_of_tasks_only_blobs_cross(spark: SparkSession, tmp_path: Path, plans: list[Plan]) -> None:
+    land(tmp_path, 0, 2)
+    assert run(tmp_path, spark, "three-levels", DEEP) == 2
+    for plan in plans:
+        assert plan.operators.count("MapInArrow") == 4
+        assert plan.exchanged == [BLOBS, BLOBS, BLOBS]
+        # no row is looked at between the tasks: neither joined nor grouped nor sorted
+        assert set(plan.operators) - {"MapInArrow", "Exchange"} <= {"Project", "Range", "WholeStageCodegen (1)"}
 
 
 def test_layers_merge_in_jobs_beside_the_epochs(
-    spark: SparkSession, tmp_path: Path, plans: list[str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace_snapshots.format.layers.FANOUT", 2)
     land(tmp_path)
@@ -75,5 +119,5 @@ def test_layers_merge_in_jobs_beside_the_epochs(
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
     layers = catalog.manifest(catalog.head().refs["main"]).tables["state"]
     assert len(layers) < FILES
-    assert len([plan for plan in plans if plan.count("MapInArrow") == 1]) > 0, "merges are jobs of their own"
+    assert len([plan for plan in plans if plan.operators.count("MapInArrow") == 1]) > 0, "merges are jobs of their own"
     assert current(CLICKS, tmp_path) == truth()

@@ -1,59 +1,36 @@
-"""The kernel in this process as an executor of conformance cases."""
+"""Cases in this process: the tasks of each epoch in threads, and what crosses between them as blobs, as on Spark."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace.conformance.cases import Case
-from headrace.conformance.on_operators import EpochOutcome, StageElement, replay_case
+from headrace.conformance.on_operators import Runner, replay_case
+from headrace.conformance.on_tasks import OnTasks, map_elements
 from headrace.conformance.replay import Replay
-from headrace.distribute.local.operator import NOTHING, Operator, run_stages
-from headrace.distribute.local.values import element_rows, emitted
-from headrace.model.time import Instant
-from headrace.pipeline.graph import Stage
+from headrace.distribute.epoch import Attempts
+from headrace.distribute.local.blobs import Blobs
+from headrace.distribute.tasks.engine import TasksEngine
+from headrace.distribute.tasks.work import Work
+from headrace.pipeline.graph import Pipeline, Stage
+from headrace.sources.landing import Landing
+from headrace.state.cache import RowsInMemory
+from headrace_snapshots.store.memory import MemoryStore
+
+TASKS = 3
 
 
 class LocalExecutor:
-    """Runs cases one after another."""
+    """Runs cases one after another, with so many ``tasks`` a level."""
+
+    def __init__(self, tasks: int = TASKS) -> None:
+        self._tasks = tasks
 
     def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
-        return (replay_case(_OnLocal, case) for case in cases)
+        return (replay_case(self._start, case) for case in cases)
 
+    def _start(self, stages: Sequence[Stage]) -> Runner:
+        return OnTasks(self._engine, stages, self._tasks)
 
-class _OnLocal:
-    """The stages of a case as operators in this process."""
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        self._operators = [Operator(stage) for stage in stages]
-
-    def run(
-        self,
-        epoch: int,
-        elements: Sequence[StageElement],
-        *,
-        processing_time: Instant,
-        watermark: Instant,
-        percentiles: Mapping[float, Instant],
-        is_batch: bool,
-    ) -> EpochOutcome:
-        first, bundle = self._operators[0], NOTHING
-        if elements:
-            rows = [(element.record, element.timestamp, element.sign) for element in elements]
-            sizes = [element.size for element in elements]
-            bundle = first.take_in(element_rows(first.stage.schema, rows, sizes))
-        done = run_stages(
-            self._operators,
-            epoch,
-            bundle,
-            processing_time=processing_time,
-            watermark=watermark,
-            percentiles=percentiles,
-            is_batch=is_batch,
-        )
-        dropped = {
-            "late": sum(stepped.accounting.late for stepped in done),
-            "closed": sum(stepped.outcome.closed for stepped in done),
-            "retraction": sum(stepped.outcome.dropped_retractions for stepped in done),
-        }
-        return EpochOutcome(emitted(done[-1].result), dropped)
-
-    def output_watermarks(self) -> tuple[Instant, ...]:
-        return tuple(operator.output_watermark for operator in self._operators)
+    def _engine(self, pipeline: Pipeline, attempts: Attempts) -> TasksEngine:
+        store = MemoryStore()
+        work = Work.of(pipeline, store, Landing(pipeline, store), RowsInMemory())
+        return TasksEngine(work, attempts, Blobs(work, self._tasks, map_elements))

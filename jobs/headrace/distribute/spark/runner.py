@@ -22,6 +22,7 @@ from headrace.distribute.tasks.levels import levels_below
 from headrace.distribute.tasks.map_side import read_rows
 from headrace.distribute.tasks.merge import MergePlan
 from headrace.distribute.tasks.over_exchange import (
+    MapLevel,
     Rows,
     fold_level,
     level_below,
@@ -44,17 +45,18 @@ _TASKS = 1_000_000
 
 
 class SparkRunner:
-    """Runs the tasks of ``work`` in ``spark``, so many beside each other."""
+    """Runs the tasks of ``work`` in ``spark``, so many beside each other; those of the first level are ``mapped``."""
 
     is_elsewhere = True
 
-    def __init__(self, spark: SparkSession, work: Work, tasks: int) -> None:
+    def __init__(self, spark: SparkSession, work: Work, tasks: int, mapped: MapLevel = map_level) -> None:
         self._spark = spark
         self._work = work
         for name, value in EXCHANGE.items():  # a session that was brought may have others
             spark.conf.set(name, value)
         self._sent = Sent.of(spark, work)
         self._tasks = tasks
+        self._map_level = mapped
 
     def tasks(self, size: int) -> int:
         """All of them: which of them had little to do shows in no figure."""
@@ -70,7 +72,7 @@ class SparkRunner:
             return _heard(rows, plan.parts)
 
     def _mapped(self, plan: EpochPlan) -> DataFrame:
-        rows = self._through(self._numbers(len(plan.shares)), map_level, plan)
+        rows = self._through(self._numbers(len(plan.shares)), self._map_level, plan)
         for number, given in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == given.name for share in plan.shares for piece in share)
             if given.source.transform is not None and read:

@@ -44,8 +44,13 @@ def parts_below(work: Work, plan: EpochPlan, level: int) -> int:
 
 def share_task(work: Work, plan: EpochPlan, number: int) -> Message:
     """What share ``number`` of the input says."""
+    return mapped_by(map_share, work, plan, number)
+
+
+def mapped_by(run: Callable[[Task], Ran], work: Work, plan: EpochPlan, number: int) -> Message:
+    """What share ``number`` of the input says, of which ``run`` gives what ``map_share`` would."""
     task = Task(plan, work, number)
-    return _message(task, None, partial(map_share, task))
+    return _message(task, None, partial(run, task))
 
 
 def rows_task(work: Work, plan: EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]) -> Message:

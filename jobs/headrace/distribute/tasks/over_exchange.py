@@ -2,7 +2,7 @@
 those of the next one, for an engine that runs tasks in processes of its own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from headrace.distribute.tasks.work import Work
 
 Rows = Iterable[pa.RecordBatch]
 """Those of an exchange (``exchange.SCHEMA``), or numbers of tasks in a first column."""
+
+MapLevel = Callable[[Work, EpochPlan, Rows], Iterator[pa.RecordBatch]]
+"""What the tasks of the first level say, as ``map_level`` does."""
 
 
 def numbers_in(batches: Rows) -> Iterator[int]:

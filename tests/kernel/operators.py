@@ -1,21 +1,24 @@
-"""One stage of a pipeline in memory, for elements that are in no files: its layers and clocks, and what an epoch makes
-of them.
-"""
+"""The kernel without tasks: a stage with its layers and clocks in memory, and what an epoch makes of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from headrace.conformance.values import plain_value
 from headrace.distribute.clocks import StageClocks
 from headrace.distribute.epoch import StageOutcome
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, elements_in_order, step
+from headrace.model.panes import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
+from headrace.model.windows import Window
 from headrace.pipeline.graph import Stage
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
@@ -142,3 +145,34 @@ def run_stages(
         stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
         done.append(stepped)
     return tuple(done)
+
+
+def emitted(result: StageResult | None) -> list[Pane]:
+    """What an epoch emitted, retractions included, ordered by the emitting window's (end, start), then key, as a step's
+    output is (semantics 3.2).
+    """
+    if result is None:
+        return []
+    found = result.emission
+    keys = [result.rows[name].take(pa.array(found.row)).to_pylist() for name in result.stage.keys]
+    own = [result.rows[name].to_numpy()[found.row].tolist() for name in (c.WINDOW_END, c.WINDOW_START)]
+    panes = found.panes.to_pylist()
+    names = list(result.stage.stage.value_types)
+    rows = zip(*own, zip(*keys, strict=True), found.sequence.tolist(), panes, found.is_retraction.tolist(), strict=True)
+    ordered = sorted(rows, key=lambda row: row[:4])
+    return [_pane(key, names, pane, withdrawn) for _, _, key, _, pane, withdrawn in ordered]
+
+
+def _pane(key: tuple[Any, ...], names: Sequence[str], pane: Mapping[str, Any], is_retraction: bool) -> Pane:
+    return Pane(
+        key=key,
+        window=Window(Instant(pane["window_start"]), Instant(pane["window_end"])),
+        values=tuple(plain_value(pane[name]) for name in names),
+        timestamp=Instant(pane["pane_time"]),
+        timing=Timing(pane["timing"]),
+        index=pane["pane_index"],
+        nonspeculative_index=pane["nonspeculative_index"],
+        is_first=pane["is_first"],
+        is_last=pane["is_last"],
+        is_retraction=is_retraction,
+    )

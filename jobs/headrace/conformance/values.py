@@ -1,0 +1,90 @@
+"""The elements of cases as rows, and panes as they are stored as values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expr import Schema
+from headrace.model.panes import Pane, Timing
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
+from headrace.model.windows import Window
+from headrace.program import columns as c
+from headrace.read.columns import ViewColumns
+
+Row = Mapping[str, Any]
+
+
+def element_rows(
+    schema: Schema, elements: Sequence[tuple[Mapping[str, Any], Instant, int]], sizes: Sequence[int] | None = None
+) -> dict[str, pa.Array]:
+    """Elements as rows for a stage (``kernel.elements.judge``): their columns, event time (granules) and sign (1, or -1
+    to withdraw); ``sizes`` are their bytes where these are not those of their columns.
+
+    Timestamps among the columns are Instants.
+    """
+    columns = {
+        name: pa.array([row.get(name) for row, _, _ in elements], ARROW_TYPES[kind]) for name, kind in schema.items()
+    }
+    columns[c.EVENT_TIME] = pa.array([at for _, at, _ in elements], pa.int64())
+    columns[c.SIGN] = pa.array([sign for _, _, sign in elements], pa.int64())
+    return columns if sizes is None else {**columns, c.SIZE: pa.array(sizes, pa.int64())}
+
+
+def stored_panes(files: Iterable[pa.Table], columns: ViewColumns) -> list[Pane]:
+    """The panes of the last stage in an epoch, of which each file has those of some windows: retractions included,
+    ordered by the emitting window's (end, start), then key, as a step's output is (semantics 3.2).
+    """
+    found = [rows for file in files for rows in _by_window(file)]
+
+    def place(rows: Sequence[Row]) -> Any:  # the window that emitted them is as wide as they are together
+        return max(map(_end, rows)), min(map(_start, rows)), tuple(rows[0][name] for name in columns.keys)
+
+    return [_pane(row, columns) for rows in sorted(found, key=place) for row in rows]
+
+
+def _by_window(panes: pa.Table) -> list[list[Row]]:
+    """What each window emitted, which stands together in a file, numbered from 0."""
+    for name in ("window_start", "window_end", "pane_time"):
+        panes = panes.set_column(panes.schema.get_field_index(name), name, panes.column(name).cast(pa.int64()))
+    begun = 0
+    numbered = []
+    for row in panes.to_pylist():
+        begun += row["sequence"] == 0
+        numbered.append((begun, row))
+    return [[row for _, row in rows] for _, rows in groupby(numbered, key=lambda each: each[0])]
+
+
+def _pane(row: Row, columns: ViewColumns) -> Pane:
+    at = row["pane_time"]
+    return Pane(
+        key=tuple(row[name] for name in columns.keys),
+        window=Window(_start(row), _end(row)),
+        values=tuple(plain_value(row[name]) for name in columns.values),
+        timestamp=Instant(GLOBAL_WINDOW_END - 1 if at is None else at),
+        timing=Timing(row["timing"]),
+        index=row["pane_index"],
+        nonspeculative_index=row["nonspeculative_index"],
+        is_first=row["is_first"],
+        is_last=row["is_last"],
+        is_retraction=row["is_retraction"],
+    )
+
+
+def _start(row: Row) -> Instant:
+    start = row["window_start"]
+    return MIN_INSTANT if start is None else Instant(start)
+
+
+def _end(row: Row) -> Instant:
+    end = row["window_end"]
+    return GLOBAL_WINDOW_END if end is None else Instant(end)
+
+
+def plain_value(value: Any) -> Any:
+    """A value of a pane, lists and pairs as tuples."""
+    if isinstance(value, list):
+        return tuple(tuple(item.values()) if isinstance(item, dict) else item for item in value)
+    return value

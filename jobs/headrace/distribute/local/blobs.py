@@ -1,0 +1,69 @@
+"""The tasks of an epoch in threads of this process, with an exchange between levels as Spark has one: what they say is
+cut into blobs, which are sorted by part. For tests and conformance cases; runs hand over what is said as it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.distribute.tasks.exchange import Heard, hear
+from headrace.distribute.tasks.fold import FoldPlan
+from headrace.distribute.tasks.levels import levels_below
+from headrace.distribute.tasks.merge import MergePlan
+from headrace.distribute.tasks.over_exchange import MapLevel, fold_level, level_below, map_level, merge_level
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.work import Work
+
+
+@dataclass(frozen=True)
+class Blobs:
+    """Runs ``number`` tasks of ``work`` at each level; those of the first are ``mapped``."""
+
+    work: Work
+    number: int
+    mapped: MapLevel = map_level
+    is_elsewhere = False
+
+    def tasks(self, size: int) -> int:
+        """As many, whatever there is to do."""
+        return self.number
+
+    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+        """What the tasks of the last level say."""
+
+        def share(number: int) -> list[pa.RecordBatch]:
+            return list(self.mapped(self.work, plan, numbers(number, number + 1)))
+
+        with ThreadPoolExecutor(self.number, thread_name_prefix="task") as threads:
+            said = list(threads.map(share, range(len(plan.shares))))
+            for level in range(levels_below(self.work)):
+
+                def part(rows: list[pa.RecordBatch], level: int = level) -> list[pa.RecordBatch]:
+                    return list(level_below(self.work, plan, level, rows))
+
+                said = list(threads.map(part, by_part(row for rows in said for row in rows)))
+        return hear((row for rows in said for row in rows), plan.parts)
+
+    def merge(self, plan: MergePlan) -> Sequence[Heard]:
+        """What the tasks of a merge say."""
+        return hear(merge_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
+
+    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
+        """What the tasks of a fold say."""
+        return hear(fold_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
+
+
+def by_part(rows: Iterable[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    """The ``rows`` of an exchange for each part; not in the order in which they were said, which nothing may go by."""
+    found: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for row in rows:
+        found[row.column("part")[0].as_py()].append(row)
+    return [found[part][::-1] for part in sorted(found)]
+
+
+def numbers(begin: int, end: int) -> list[pa.RecordBatch]:
+    """Those of the tasks from ``begin`` to before ``end``."""
+    return [pa.RecordBatch.from_arrays([pa.array(range(begin, end), pa.int64())], names=["id"])]
