@@ -25,11 +25,14 @@ def of_files(
     if not files:
         return spark.createDataFrame([], schema)
     rows = spark.read.schema(schema).parquet(*[_for_hadoop(spark, file) for file in files])
-    if identity is None:
-        return rows
+    return rows if identity is None else newest(rows, identity)
+
+
+def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:
+    """Of ``rows`` with the same ``identity`` the newest, unless it is a retraction."""
     places = Window.partitionBy(*map(column_named, identity)).orderBy(f.desc("epoch"), f.desc("sequence"))
-    newest = rows.withColumn(_NEWEST, f.row_number().over(places))
-    return newest.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
+    numbered = rows.withColumn(_NEWEST, f.row_number().over(places))
+    return numbered.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
 
 
 def of_table(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -5,25 +5,36 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import format_exception
+from typing import Final
 
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.distribute.epoch import Attempts
+from headrace.distribute.spark.application import is_connected
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_submitted, spark_session
+from headrace.distribute.spark.stored import newest_since, stored_rows
 from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.tasks.work import Work
 from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
+from headrace.read.columns import View as ReadersView
 from headrace.read.columns import ViewColumns
+from headrace.runs.executors.choice import stored_bytes
 from headrace.runs.report import Listener
 from headrace.runs.results import redacted
+from headrace.sizes import size_in
 from headrace.sources.landing import Landing
 from headrace.state.cache import default_cache
 from headrace.state.stored import state_schemas
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
+
+AUDIT_BYTES: Final = "HEADRACE_AUDIT_BYTES"
+MOST_IN_PROCESS = 64 * 2**20
+"""Up to how many bytes of stored rows an audit looks at in this process: ten times as much is in memory then, twice."""
 
 
 @dataclass
@@ -71,10 +82,21 @@ class OnSpark:
         default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
 
     def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
-        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
-        from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
+        """The rows of ``view`` that an audit looks at: a table in this process, or a frame of Spark's where their files
+        have more than HEADRACE_AUDIT_BYTES. Raises SizeError, and BrokenObjectError, of a frame when it is counted.
+        """
+        stated = size_in(AUDIT_BYTES)
+        files, columns = audited.files[view], ViewColumns.of(self.pipeline)
+        size = stored_bytes(files)
+        if size <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
+            from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
-        return arrow_frame(self.store, ViewColumns.of(self.pipeline), view, audited)
+            return arrow_frame(self.store, columns, view, audited)
+        work = Work.of(self.pipeline, self.store, self.landing)
+        rows = stored_rows(self.spark, work, files, columns.schema(ReadersView(view)))
+        if view is View.CURRENT:
+            return newest_since(self.spark, rows, columns.identity, audited.since, size)
+        return rows
 
     def errors(self) -> AbstractContextManager[None]:
         """What Spark raises inside becomes a typed error."""

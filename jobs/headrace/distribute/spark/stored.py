@@ -1,0 +1,49 @@
+"""Data files of a snapshot as DataFrames: tasks read them as readers do, each held against its length and checksum, so
+that Spark needs no client of the store.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from headrace.distribute.spark.application import bring_packages, tasks_of
+from headrace.distribute.spark.reading import column_named, newest
+from headrace.distribute.spark.shipping import Sent
+from headrace.distribute.spark.types import DataFrame, SparkSession
+from headrace.distribute.tasks.over_exchange import Rows, numbers_in
+from headrace.distribute.tasks.work import Work
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
+
+PART_BYTES = 2**25
+"""Of stored rows that are folded, about as many are in one partition."""
+
+
+def stored_rows(spark: SparkSession, work: Work, files: Sequence[DataFile], columns: pa.Schema) -> DataFrame:
+    """The rows of ``files``; whoever asks for them gets BrokenObjectError (within ``spark_errors``) when one is missing
+    or not what was written.
+    """
+    bring_packages(spark)
+    numbers = spark.range(0, len(files), 1, len(files) or 1)
+    run = Sent.of(spark, work).calling(_read, tuple(files), columns)
+    return numbers.mapInArrow(run, from_arrow_schema(columns))
+
+
+def _read(work: Work, files: Sequence[DataFile], columns: pa.Schema, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    for number in numbers_in(numbers):
+        data = pa.BufferReader(verify(work.store, files[number]))
+        for batch in pq.ParquetFile(data).iter_batches(columns=columns.names):
+            yield batch.select(columns.names).cast(columns)
+
+
+def newest_since(
+    spark: SparkSession, rows: DataFrame, identity: Sequence[str], epoch: int, stored_bytes: int
+) -> DataFrame:
+    """Of ``rows``, so many bytes as they are stored, the newest of each ``identity`` if it is no retraction and a later
+    one than ``epoch`` wrote it.
+    """
+    parts = max(tasks_of(spark), 1 + stored_bytes // PART_BYTES)
+    return newest(rows.repartition(parts, *map(column_named, identity)), identity).where(f.col("epoch") > epoch)
