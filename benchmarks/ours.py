@@ -97,7 +97,7 @@ def _session(run: Run) -> "SparkSession":
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
-    from headrace.read.deployment import open as open_root  # with DuckDB, which a run does not need
+    from headrace.runs.opened import open as open_root  # with DuckDB, which a run does not need
 
     return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
 

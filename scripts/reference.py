@@ -192,6 +192,8 @@ SECTIONS = {
 REACHED = (
     "headrace.read.deployment.Deployment",
     "headrace.read.deployment.PipelineReader",
+    "headrace.runs.opened.PipelineHistory",
+    "headrace.runs.promotion.Rehearsal",
     "headrace.read.lazy.LazyView",
     "headrace.read.differences.SnapshotDiff",
     "headrace.read.differences.InputDiff",

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.inputs import Deduplicate, Input
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.sources import FileSource, SparkFunction, csv, json, parquet
-    from headrace.read.deployment import open  # noqa: A004 (read as hr.open)
+    from headrace.runs.opened import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
 
@@ -150,7 +150,7 @@ _MODULES = {
         "json",
         "parquet",
     ),
-    "read.deployment": ("open",),
+    "runs.opened": ("open",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES = ("testing",)

@@ -246,7 +246,7 @@ class CutOverOperator(HeadraceOperator):
 
     def act(self, context: Context) -> Summary:
         """Cut over and announce it; raises when the branch is not audited or its audit failed."""
-        from headrace.runs.backfill import BranchBehindError, cut_over
+        from headrace.runs.promotion import BranchBehindError, cut_over
 
         name, branch = self.registered.pipeline.name, self.branch(context)
         try:

@@ -238,6 +238,6 @@ def _way_out(pipeline: str, end: End) -> str:
     refs = end.entry.refs
     at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, PUBLISHED))
     return (
-        f", or give up what is lost: `headrace rollback {pipeline} {refs.get(MAIN, 'beginning')}` goes on from entry "
-        f"{end.entry.number} ({at}), as if nothing had been done since"
+        f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, 'beginning')}` goes on from "
+        f"entry {end.entry.number} ({at}), as if nothing had been done since"
     )

@@ -112,9 +112,9 @@ def test_a_damaged_file_leaves_by_the_way_that_its_error_names(deployment: Deplo
     error = json.loads(refused.stdout)["error"]
     assert (error["code"], error["remedy"]) == ("restore.broken_object", "restore")
     assert path in error["message"]
-    found = re.search(r"`headrace rollback clicks (\w+)`", error["message"])
+    found = re.search(r"`headrace rollback clicks --to (\w+)`", error["message"])
     assert found
-    assert headrace(deployment, "rollback", deployment.reference, found[1]).exit_code == 0
+    assert headrace(deployment, "rollback", deployment.reference, "--to", found[1]).exit_code == 0
     assert [row["clicks"] for row in parsed(headrace(deployment, *common))] == [2, 1500]
 
 
@@ -170,11 +170,11 @@ def test_rollback_moves_main_and_published_back(deployment: Deployment) -> None:
     head, first = (m.snapshot_id for m in deployment.catalog.ancestry(deployment.catalog.head().refs["main"]))
     deployment.catalog.publish(head, None)
     entry = parsed(
-        headrace(deployment, "rollback", deployment.reference, first, "--message", "why", "--format", "json")
+        headrace(deployment, "rollback", deployment.reference, "--to", first, "--message", "why", "--format", "json")
     )
     assert entry["kind"] == "rollback"
     assert deployment.catalog.head().refs == {"main": first, "published": first}
-    assert headrace(deployment, "rollback", deployment.reference, "beginning").exit_code == 0
+    assert headrace(deployment, "rollback", deployment.reference, "--to", "beginning").exit_code == 0
     assert deployment.catalog.head().refs == {}
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
         refused = headrace(deployment, command, deployment.reference, option, "main")
         assert refused.exit_code == 40
         assert f"{3:020d}.json is broken" in refused.stderr
-        assert f"`headrace rollback clicks {first}`" in refused.stderr
+        assert f"`headrace rollback clicks --to {first}`" in refused.stderr
         assert "restore.damaged_log" in refused.stderr
     entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
     assert [(entry["number"], entry["kind"]) for entry in entries] == [
@@ -197,7 +197,7 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
         (1, "lost"),
         (0, "init"),
     ]
-    assert headrace(deployment, "rollback", deployment.reference, first).exit_code == 0
+    assert headrace(deployment, "rollback", deployment.reference, "--to", first).exit_code == 0
     rows = parsed(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
     assert [(row["user"], row["clicks"]) for row in rows] == [("ann", 2), ("bob", 1500)]
     text = headrace(deployment, "log", deployment.reference)

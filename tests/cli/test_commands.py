@@ -167,9 +167,18 @@ WRONG: list[tuple[str, ...]] = [
     ("diff", "PIPELINE", "nowhere", "main"),
     ("diff", "PIPELINE", "main", "2020-01-01T00:00:00Z"),
     ("diff", "PIPELINE", "main", "main", "--limit", "-1"),
-    ("rollback", "PIPELINE", "nowhere"),
+    ("fork", "PIPELINE", "nowhere", "trial"),
+    ("fork", "PIPELINE", "main", "main"),
+    ("fork", "PIPELINE", "main", "a b"),
+    ("fork", "PIPELINE", "published", "trial"),
+    ("promote", "PIPELINE", "nowhere"),
+    ("promote", "PIPELINE", "main"),
+    ("promote", "PIPELINE", "published", "--dry-run"),
+    ("rollback", "PIPELINE"),
     ("rollback", "PIPELINE", "main"),
-    ("rollback", "PIPELINE", "beginning", "--branch", "nowhere"),
+    ("rollback", "PIPELINE", "--to", "nowhere"),
+    ("rollback", "PIPELINE", "--to", "main"),
+    ("rollback", "PIPELINE", "--to", "beginning", "--branch", "nowhere"),
     ("release", "PIPELINE", "nowhere", "--message", "because"),
     ("tag", "PIPELINE", "a b"),
     ("tag", "PIPELINE", "published"),
@@ -236,7 +245,9 @@ def required(name: str) -> list[str]:
     """The other arguments that a command cannot do without."""
     words = {
         "diff": ["x", "y"],
-        "rollback": ["x"],
+        "fork": ["x", "y"],
+        "promote": ["x"],
+        "rollback": ["--to", "x"],
         "release": ["x", "--message", "m"],
         "tag": ["x"],
         "drop": ["x"],
@@ -279,7 +290,7 @@ def test_a_shell_is_offered_names(deployment: Deployment) -> None:
     assert completed("headrace read clicks --at ", **known) == sorted(["good", "main", "published", snapshot])
     assert completed("headrace run clicks --branch ", **known) == ["good", "main", "published"]
     assert completed("headrace drop clicks ", **known) == ["good"]
-    assert {"good", "main", snapshot} <= {*completed("headrace rollback clicks ", **known)}
+    assert {"good", "main", snapshot} <= {*completed("headrace rollback clicks --to ", **known)}
     assert completed("headrace read nowhere --at ", **known) == []
 
 

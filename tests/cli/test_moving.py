@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import headrace as hr
 from headrace.cli import run as cli_run
 from headrace.cli.commands import app
-from headrace.runs.backfill import BranchBehindError
+from headrace.read.at import NoSnapshotError
+from headrace.runs.promotion import BranchBehindError, ForkGivenUpError
+from headrace.runs.publish import AuditMissingError
 from headrace.runs.results import RunResult
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
@@ -81,7 +85,7 @@ def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(written: De
     standing = dropped.stdout.split("what still stands")[1]
     assert all(name in standing for name in ("main", "tags/now", "tags/same", newest))
     assert "tags/then" not in standing
-    assert headrace(written, "rollback", "same").exit_code == 0
+    assert headrace(written, "rollback", "--to", "same").exit_code == 0
     assert written.catalog.head().refs["main"] == first
 
 
@@ -191,3 +195,75 @@ def test_diff_says_what_readers_would_see_change(live: Live) -> None:
     nothing = json.loads(live.headrace("diff", "main", "published", "--format", "json").stdout)
     assert nothing["output"]["first"] == []
     assert nothing["before"] == nothing["after"]
+
+
+def test_a_fork_is_run_beside_main_and_promoted(live: Live) -> None:
+    """The same by the command line and by Python: fork, look at what a promotion would do, promote."""
+    first = next(m.snapshot_id for m in live.catalog.ancestry(live.refs["main"]) if m.epoch == 0)
+    live.catalog.tag("start", first)
+    forked = json.loads(live.headrace("fork", "start", "trial", "--format", "json").stdout)
+    assert forked["moves"] == {"trial": [None, first]}
+    before = live.refs
+    live.land("c.jsonl", 1)
+    live.run("run", "--branch", "trial")
+    assert {name: live.refs[name] for name in ("main", "published")} == {n: before[n] for n in ("main", "published")}
+    entries = live.catalog.head().entry
+    told = live.headrace("promote", "trial", "--dry-run")
+    assert told.exit_code == 0, told.output
+    assert "1 of 1 rows that readers see change" in told.stderr
+    assert f"nothing is against it: headrace promote {live.reference} trial --root {live.root}" in told.stderr
+    rehearsal = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)
+    assert rehearsal["refusals"] == []
+    (row,) = rehearsal["diff"]["output"]["first"]
+    assert (row["kind"], row["before"]["clicks"], row["after"]["clicks"]) == ("changed", 1, 2)
+    assert live.catalog.head().entry == entries, "a dry run moves nothing"
+    head = live.refs["trial"]
+    done = live.headrace("promote", "trial", "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["published"] == head
+    assert live.refs == {"main": head, "published": head, "tags/start": first}
+    again = live.headrace("promote", "trial")
+    assert again.exit_code == 0, "a promotion that was done is told again"
+
+
+def test_a_promotion_that_is_refused_says_why_and_moves_nothing(live: Live) -> None:
+    live.catalog.fork("trial", live.refs["main"])
+    live.land("c.jsonl", 3)
+    live.run("run")
+    before = live.catalog.head()
+    told = live.headrace("promote", "trial", "--dry-run")
+    assert told.exit_code == 0
+    assert "it would be refused: branch trial of clicks has not read 1 files that main has" in told.stderr
+    assert "nothing is against it" not in told.stderr
+    (refusal,) = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)["refusals"]
+    assert (refusal["code"], refusal["remedy"]) == ("retry.branch_behind", "retry")
+    assert live.headrace("promote", "trial").exit_code == BranchBehindError("").exit_code
+    assert live.catalog.head() == before
+    for name in ("main", "published", "nowhere"):
+        for options in ((), ("--dry-run",)):
+            refused = live.headrace("promote", name, *options)
+            assert refused.exit_code == 10
+            assert "beside main; branches: trial" in refused.stderr
+
+
+def test_python_moves_as_the_commands_do(live: Live) -> None:
+    clicks = hr.open(live.root)["clicks"]
+    newest, first = (manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"]))
+    assert clicks.fork(newest, "trial").moves == {"trial": (None, newest)}
+    with pytest.raises(RefusedError, match="a branch trial already"):
+        clicks.fork(newest, "trial")
+    live.catalog.fork("empty", None)
+    with pytest.raises(NoSnapshotError, match="nothing can be forked"):
+        clicks.fork("empty", "other")
+    entry = clicks.rollback(to=first, message="a wrong file")
+    assert entry.message == "a wrong file"
+    assert {live.refs[name] for name in ("main", "published")} == {first}
+    refusals = clicks.promote("trial", dry_run=True).refusals
+    assert [type(each) for each in refusals] == [AuditMissingError, ForkGivenUpError]
+    with pytest.raises(AuditMissingError):
+        clicks.promote("trial")
+    clicks.fork(first, "other")
+    live.run("run", "--branch", "other")
+    assert clicks.promote("other", dry_run=True, limit=0).diff.output.rows.added == 1
+    assert clicks.promote("other").published == live.refs["published"] == live.refs["main"]
+    assert clicks.rollback(to="beginning").refs.get("main") is None

@@ -108,7 +108,7 @@ def test_who_runs_need_not_delete_and_who_reads_need_not_write(server: Server, t
     for one in (runner, reader):
         rows = json.loads(one.succeeds("read", str(file), "--format", "json"))
         assert [row["sales"] for row in rows] == [1, 1]
-    runner.succeeds("rollback", str(file), "at-9")
+    runner.succeeds("rollback", str(file), "--to", "at-9")
     runner.succeeds("run", str(file))
 
     land(server, "11.json", json.dumps({"shop": "Oslo", "at": "2025-05-01T11:05:00Z"}))

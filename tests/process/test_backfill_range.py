@@ -14,9 +14,10 @@ from headrace.model.time import instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.inputs import arrival_time
-from headrace.runs.backfill import BranchBehindError, ForkGivenUpError, backfill, cut_over
+from headrace.runs.backfill import backfill
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process
+from headrace.runs.promotion import BranchBehindError, ForkGivenUpError, cut_over
 from headrace.runs.publish import AuditMissingError
 from headrace.runs.report import Silent
 from headrace.runs.restoring import InputGoneError

@@ -74,7 +74,7 @@ def run(root: Path, name: str, executor: Executed, pipeline: Pipeline = CLICKS, 
 
 def advised(error: BrokenObjectError) -> str:
     """The snapshot that the message advises to go back to."""
-    found = re.search(r"`headrace rollback clicks (\S+)`", str(error))
+    found = re.search(r"`headrace rollback clicks --to (\S+)`", str(error))
     assert found, error
     return found[1]
 

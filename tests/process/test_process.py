@@ -17,11 +17,11 @@ from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.inputs import OWN
 from headrace.runs import process as processing
-from headrace.runs.backfill import BranchBehindError, cut_over
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
+from headrace.runs.promotion import BranchBehindError, cut_over
 from headrace.runs.publish import publish_audited
 from headrace.sources.landing import ByInput, Landing
 from headrace.state.written import Written

@@ -13,7 +13,7 @@ from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
 from headrace.read.at import UnknownBranchError
 from headrace.read.progress import progress_of
-from headrace.runs.backfill import BranchBehindError, ClockAheadError, cut_over
+from headrace.runs.promotion import BranchBehindError, ClockAheadError, cut_over, rehearse
 from headrace.runs.publish import AuditMissingError, publish_audited
 from headrace.sources.planning import Offsets
 from headrace.sources.progress import InputProgress, Progress
@@ -55,6 +55,7 @@ class Audited:
                 generation=claim.generation,
                 created_at="2026-01-01T00:00:00Z",
                 progress=written(progress),
+                schema={"keys": [], "values": [], "late_keys": []},
                 logs={"inputs": inputs},
                 counts={"panes": epoch + 1, **({"late_dropped": 1} if epoch == 0 else {})},
             )
@@ -162,6 +163,16 @@ def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
     audited.audit(None, audited.commit(1, "replay", ahead))
     with pytest.raises(ClockAheadError, match=re.escape(render(ahead))):
         cut_over("p", root, "replay")
+
+
+def test_a_rehearsal_says_all_that_is_against_a_promotion(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1, files=landed("a"))
+    audited.commit(1, "replay", instant(datetime.now(UTC) + timedelta(hours=1)))
+    before = audited.catalog.head()
+    refusals = rehearse(audited.catalog, "replay").refusals
+    assert [type(each) for each in refusals] == [AuditMissingError, ClockAheadError, BranchBehindError]
+    assert audited.catalog.head() == before
 
 
 def landed(*names: str, size: int = 10, of: str = OWN) -> list[InputFile]:

@@ -203,7 +203,7 @@ def test_readers_are_never_moved_back(line: Line, published: int) -> None:
     flip(line.store, line.states[1].path)
     with pytest.raises(BelowPublishedError) as raised:
         line.restore()
-    for words in (line.states[1].path, f"Readers see snapshot {line.ids[published]}", f"rollback p {line.ids[0]}"):
+    for words in (line.states[1].path, f"Readers see snapshot {line.ids[published]}", f"rollback p --to {line.ids[0]}"):
         assert words in str(raised.value)
     assert line.main() == line.ids[3]
     assert Catalog(line.store, "p").head().refs["published"] == line.ids[published]

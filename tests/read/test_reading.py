@@ -158,7 +158,7 @@ def test_a_damaged_file_is_named_with_the_ways_out(deployment: Deployment) -> No
     deployment.catalog.tag("kept", third)
     path = f"{deployment.catalog.data_prefix(1, second)}/panes-0.parquet"
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
-    back = f"`headrace rollback clicks {first}` goes back to before that"
+    back = f"`headrace rollback clicks --to {first}` goes back to before that"
     for branch in ("main", "published"):
         with pytest.raises(BrokenObjectError, match=path) as raised:
             read(deployment.pipeline, deployment.root, "current", branch)
@@ -176,7 +176,7 @@ def test_a_damaged_file_of_the_first_epoch_leaves_the_beginning(deployment: Depl
     (path,) = [info.path for info in deployment.store.list("clicks/data/")]
     deployment.store.delete(path)
     with pytest.raises(
-        BrokenObjectError, match="`headrace rollback clicks beginning` goes back to before that, and the"
+        BrokenObjectError, match="`headrace rollback clicks --to beginning` goes back to before that, and the"
     ):
         read(deployment.pipeline, deployment.root, "current", "main")
 

@@ -1,12 +1,14 @@
-"""The commands that compare snapshots and move in their history: diff."""
+"""The commands that compare snapshots and move in their history: diff, fork, rollback, promote."""
 
 from typing import Annotated
 
 import typer
 
 from headrace.cli.app import Output, PipelineArgument, Root, command
-from headrace.cli.completion import complete_snapshot
-from headrace.cli.output import Format, print_json
+from headrace.cli.completion import complete_branch, complete_snapshot
+from headrace.cli.output import Format, notice, print_json
+from headrace.cli.snapshots import print_entry
+from headrace_snapshots.refs import MAIN
 
 _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
 
@@ -35,3 +37,89 @@ def diff(
         print_json(found.to_json())
     else:
         print_diff(found)
+
+
+@command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
+def fork(
+    pipeline: PipelineArgument,
+    snapshot: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help=_NAMED, show_default=False, autocompletion=complete_snapshot)
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new branch.", show_default=False)],
+    *,
+    root: Root,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make a branch at a snapshot, for runs beside main (headrace run --branch). Readers of main see nothing of it."""
+    from headrace.cli.named import catalog_of
+    from headrace.runs.opened import PipelineHistory
+
+    print_entry(PipelineHistory(catalog_of(pipeline, root)).fork(snapshot, name), output)
+
+
+@command("headrace rollback delays.py --to 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'")
+def rollback(
+    pipeline: PipelineArgument,
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="SNAPSHOT",
+            help="An id, a tag, or 'beginning'.",
+            show_default=False,
+            autocompletion=complete_snapshot,
+        ),
+    ],
+    root: Root,
+    branch: Annotated[str, typer.Option(help="The branch to move back.", autocompletion=complete_branch)] = MAIN,
+    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "rolled back by hand",
+    output: Output = Format.TEXT,
+) -> None:
+    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
+    from headrace.cli.named import catalog_of
+    from headrace.runs.opened import PipelineHistory
+
+    entry = PipelineHistory(catalog_of(pipeline, root)).rollback(to=to, branch=branch, message=message)
+    print_entry(entry, output)
+
+
+@command("headrace promote delays.py trial --dry-run --root file:///tmp/hr")
+def promote(
+    pipeline: PipelineArgument,
+    branch: Annotated[
+        str, typer.Argument(metavar="BRANCH", help="A branch.", show_default=False, autocompletion=complete_branch)
+    ],
+    *,
+    root: Root,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Move nothing; print what readers would see change, and what is against it."),
+    ] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
+
+    The branch ends, and whoever writes main is fenced. What main was stays in the store, and in the log.
+    """
+    from headrace.cli.named import catalog_of
+    from headrace.cli.run import run_promotion
+    from headrace.pipeline.schedules import dag_id
+    from headrace.runs.promotion import rehearse
+
+    catalog = catalog_of(pipeline, root)
+    if not dry_run:
+        run_promotion(catalog, pipeline, root, branch, output)
+        notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
+        return
+    rehearsal = rehearse(catalog, branch, limit=limit)
+    if output is Format.JSON:
+        print_json(rehearsal.to_json())
+        return
+    from headrace.cli.diffs import print_diff
+
+    print_diff(rehearsal.diff)
+    for refusal in rehearsal.refusals:
+        notice(f"it would be refused: {refusal} ({refusal.code})")
+    if not rehearsal.refusals:
+        notice(f"nothing is against it: headrace promote {pipeline} {branch} --root {root}")

@@ -2,11 +2,10 @@
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.registry import registered_files, resolve
-from headrace.read.at import UnknownBranchError
+from headrace.read.at import named_id
 from headrace.read.roots import check_root
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 
@@ -21,22 +20,11 @@ def catalog_of(pipeline: str, root: str) -> Catalog:
     return Catalog(open_store(existing(root)), resolve(pipeline).name)
 
 
-def snapshot_id(head: Head, snapshot: str) -> str:
-    """What the branch or tag of that name points to, else ``snapshot`` itself.
-
-    Raises UnknownBranchError for a branch that has no snapshot yet.
-    """
-    found = head.refs.get(snapshot) or head.refs.get(f"{TAGS}{snapshot}")
-    if found is None and snapshot in {MAIN, PUBLISHED, *head.generations}:
-        raise UnknownBranchError(f"{snapshot} has no snapshot yet")
-    return found or snapshot
-
-
 def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
     """The manifest of a snapshot of ``pipeline``, or by its id of whichever registered pipeline has it."""
     if pipeline is not None:
         catalog = catalog_of(pipeline, root)
-        return catalog.manifest(snapshot_id(catalog.head(), snapshot))
+        return catalog.manifest(named_id(catalog.head(), snapshot))
     store = open_store(existing(root))
     for name in registered_files().pipelines:
         try:

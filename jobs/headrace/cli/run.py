@@ -14,10 +14,12 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
-from headrace.runs.backfill import BranchBehindError, branch_of, cut_over
+from headrace.runs.backfill import branch_of
 from headrace.runs.options import RunOptions
+from headrace.runs.promotion import BranchBehindError, cut_over, promote
 from headrace.runs.report import Lines, Listener, Where, ending
 from headrace.runs.results import Action, RunError, RunResult, now, to_json, write
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 
@@ -60,6 +62,11 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
     if not cuts_over:
         again = Where(reference, root).command("backfill", *_on(options), "--promote")
         notice(f"to make it main and published: {again}")
+
+
+def run_promotion(catalog: Catalog, reference: str, root: str, branch: str, output: Format) -> None:
+    """Make ``branch`` of the pipeline main and published, and print how it ended. Raises what ``promote`` does."""
+    _print_ending(promote(catalog, branch, run_id=new_run_id()), Where(reference, root), output)
 
 
 def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:

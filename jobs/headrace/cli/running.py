@@ -155,11 +155,12 @@ def recover(
 
     If what readers see is newer than the snapshot, it moves back too, until the new results are published.
     """
-    from headrace.cli.named import catalog_of, snapshot_id
+    from headrace.cli.named import catalog_of
     from headrace.cli.run import new_run_id, run_action
+    from headrace.read.at import named_id
     from headrace.runs.options import RunOptions
 
-    to = snapshot_id(catalog_of(pipeline, root).head(), snapshot)
+    to = named_id(catalog_of(pipeline, root).head(), snapshot)
     options = RunOptions(new_run_id(), snapshot=to, executor=executor, publish=publish)
     run_action("recover", pipeline, root, options, output)
 

@@ -1,4 +1,4 @@
-"""The commands over the catalog: log, show, rollback, release, tag, drop."""
+"""The commands over the catalog: log, show, release, tag, drop."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
-from headrace.cli.completion import complete_branch, complete_snapshot
+from headrace.cli.completion import complete_snapshot
 from headrace.cli.explaining import print_graph
 from headrace.cli.output import Format, notice, print_fields, print_json, print_table
 from headrace_snapshots.refs import MAIN, TAGS
@@ -14,8 +14,6 @@ from headrace_snapshots.refs import MAIN, TAGS
 if TYPE_CHECKING:
     from headrace_snapshots.catalog import Head, LostEntry
     from headrace_snapshots.format.entry import Entry
-
-BEGINNING = "beginning"
 
 
 @command("headrace log delays.py --root file:///tmp/hr --limit 5")
@@ -80,32 +78,6 @@ def show(
     print_fields({**manifest.timings, **{f"{kind} requests": n for kind, n in manifest.requests.items()}}, "costs")
 
 
-@command("headrace rollback delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'")
-def rollback(
-    pipeline: PipelineArgument,
-    snapshot: Annotated[
-        str,
-        typer.Argument(
-            metavar="SNAPSHOT",
-            help=f"An id, a tag, or {BEGINNING!r}.",
-            show_default=False,
-            autocompletion=complete_snapshot,
-        ),
-    ],
-    *,
-    root: Root,
-    branch: Annotated[str, typer.Option(help="The branch to move back.", autocompletion=complete_branch)] = MAIN,
-    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "rolled back by hand",
-    output: Output = Format.TEXT,
-) -> None:
-    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
-    from headrace.cli.named import catalog_of, snapshot_id
-
-    catalog = catalog_of(pipeline, root)
-    to = None if snapshot == BEGINNING else snapshot_id(catalog.known_head(), snapshot)
-    _print_entry(catalog.rollback(branch, to, message), output)
-
-
 @command("headrace release delays.py main --root file:///tmp/hr --message 'checked by hand: the strike of May'")
 def release(
     pipeline: PipelineArgument,
@@ -116,11 +88,12 @@ def release(
     output: Output = Format.TEXT,
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
-    from headrace.cli.named import catalog_of, snapshot_id
+    from headrace.cli.named import catalog_of
     from headrace.pipeline.schedules import dag_id
+    from headrace.read.at import named_id
 
     catalog = catalog_of(pipeline, root)
-    _print_entry(catalog.release(snapshot_id(catalog.head(), snapshot), message), output)
+    print_entry(catalog.release(named_id(catalog.head(), snapshot), message), output)
     notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
 
 
@@ -139,10 +112,11 @@ def tag(
     output: Output = Format.TEXT,
 ) -> None:
     """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
-    from headrace.cli.named import catalog_of, snapshot_id
+    from headrace.cli.named import catalog_of
+    from headrace.read.at import named_id
 
     catalog = catalog_of(pipeline, root)
-    _print_entry(catalog.tag(name, snapshot_id(catalog.head(), snapshot)), output)
+    print_entry(catalog.tag(name, named_id(catalog.head(), snapshot)), output)
 
 
 @command("headrace drop delays.py before-the-change --root file:///tmp/hr")
@@ -159,7 +133,7 @@ def drop(
 
     catalog = catalog_of(pipeline, root)
     entry = catalog.drop(_ref(catalog.head(), name), message)
-    _print_entry(entry, output)
+    print_entry(entry, output)
     if output is Format.TEXT:
         standing = {**dict.fromkeys(entry.generations), **entry.refs}
         print_table(["branch or tag", "snapshot"], sorted(standing.items()), "what still stands")
@@ -183,7 +157,8 @@ def _log_row(entry: "Entry | LostEntry") -> tuple[int, str, str, str, str]:
     return entry.number, entry.at, entry.kind.value, _moves(entry), entry.message
 
 
-def _print_entry(entry: "Entry", output: Format) -> None:
+def print_entry(entry: "Entry", output: Format) -> None:
+    """What an entry of the log did."""
     if output is Format.JSON:
         print_json(entry.to_json())
     else:

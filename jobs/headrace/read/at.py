@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.errors import FixConfigError
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
@@ -76,6 +76,17 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> Found:
             f"pipeline {catalog.pipeline} has no branch, tag or snapshot {at!r}; its branches and tags are {there}, "
             f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_WRITTEN}"
         ) from None
+
+
+def named_id(head: Head, name: str) -> str:
+    """What the branch or tag of that name points to, else ``name`` itself, as the id of a snapshot.
+
+    Raises UnknownBranchError for a branch that has no snapshot yet.
+    """
+    found = head.refs.get(name) or head.refs.get(f"{TAGS}{name}")
+    if found is None and name in {MAIN, PUBLISHED, *head.generations}:
+        raise UnknownBranchError(f"{name} has no snapshot yet")
+    return found or name
 
 
 def _time(text: str) -> datetime:

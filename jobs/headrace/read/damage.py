@@ -35,7 +35,7 @@ def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
             break
     else:
         return None
-    back = f"headrace rollback {catalog.pipeline} {writer.parent or _BEGINNING}"
+    back = f"headrace rollback {catalog.pipeline} --to {writer.parent or _BEGINNING}"
     back += "" if branch in (MAIN, PUBLISHED) else f" --branch {branch}"
     readers = ", and readers with it" if branch in (MAIN, PUBLISHED) and refs.get(PUBLISHED) in passed else ""
     return (

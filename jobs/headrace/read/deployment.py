@@ -14,12 +14,11 @@ from headrace.read.diff import diff
 from headrace.read.differences import SnapshotDiff
 from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
-from headrace.read.roots import check_root
 from headrace.read.sources import OutputFiles, SnapshotRows
 from headrace.sources.looking import children
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
     from headrace.read.explanation import Explanation
@@ -35,16 +34,6 @@ class UnknownResultsError(UnknownPipelineError, KeyError):
         return str(self.args[0])
 
 
-def open(root: str) -> "Deployment":  # noqa: A001 (read as hr.open)
-    """The results under ``root``: ``file:///folder`` or ``s3://bucket/prefix``.
-
-    Raises MissingRootError when there is no such root, FixConfigError for a URI that cannot be one.
-    """
-    store = open_store(Arguments("open").text("root", root, "file:///data/headrace"))
-    check_root(store)
-    return Deployment(store)
-
-
 class Deployment(Mapping[str, "PipelineReader"]):
     """The pipelines that have run under a root, by name. What there is is looked up each time."""
 
@@ -53,10 +42,7 @@ class Deployment(Mapping[str, "PipelineReader"]):
 
     def __getitem__(self, name: str) -> "PipelineReader":
         """The results of pipeline ``name``. Raises UnknownResultsError."""
-        if name not in self:
-            there = ", ".join(self) or "none"
-            raise UnknownResultsError(f"no pipeline {name!r} has run under {self._store.uri}; there are {there}")
-        return PipelineReader(Catalog(self._store, name))
+        return PipelineReader(self._catalog(name))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.isidentifier() and self._has_log(name)
@@ -70,6 +56,12 @@ class Deployment(Mapping[str, "PipelineReader"]):
 
     def __repr__(self) -> str:
         return f"<{self._store.uri}: pipelines {', '.join(self) or 'none'}>"
+
+    def _catalog(self, name: str) -> Catalog:
+        if name not in self:
+            there = ", ".join(self) or "none"
+            raise UnknownResultsError(f"no pipeline {name!r} has run under {self._store.uri}; there are {there}")
+        return Catalog(self._store, name)
 
     def _has_log(self, name: str) -> bool:
         return next(iter(self._store.list(f"{name}/log/")), None) is not None

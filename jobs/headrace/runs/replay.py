@@ -116,7 +116,7 @@ def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay
         raise RunOptionsError(
             f"a replay fills an empty branch, or goes on with its own; but branch {branch} of {catalog.pipeline} is at "
             f"snapshot {snapshot_id} of something else: {other} is another one. Name another branch, or empty it with "
-            f"`headrace rollback {catalog.pipeline} beginning --branch {branch}`"
+            f"`headrace rollback {catalog.pipeline} --to beginning --branch {branch}`"
         )
     return head
 

@@ -160,9 +160,9 @@ def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: 
     back = "beginning" if whole is None else whole.snapshot_id
     raise BelowPublishedError(
         f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
-        f"file back from a backup; or `headrace rollback {name} {back}` and run again (readers go back too, until the "
-        f"replay is audited); or run `headrace backfill {name}` (or the backfill DAG), which leaves readers where they "
-        "are"
+        f"file back from a backup; or `headrace rollback {name} --to {back}` and run again (readers go back too, until "
+        f"the replay is audited); or run `headrace backfill {name}` (or the backfill DAG), which leaves readers where "
+        "they are"
     )
 
 

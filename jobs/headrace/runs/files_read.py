@@ -1,0 +1,38 @@
+"""Which files snapshots have read, by input: what a branch that is to replace main must have read too."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import Manifest
+
+
+def lacking(here: set[str], there: set[str]) -> list[str]:
+    """The paths of one input that main has read (``there``) and are not ``here``. Of an input that reads from another
+    place now only numbers can be compared.
+    """
+    return sorted(there - here) if here & there or len(here) < len(there) else []
+
+
+def files_main_read(catalog: Catalog, head: str) -> Mapping[str, set[str]]:
+    """As far as that can still be told: a main whose newest snapshots are broken is what a backfill replaces."""
+    for link in catalog.lineage(head):
+        with suppress(BrokenObjectError):
+            if link.manifest is not None:
+                return files_read(catalog, link.manifest)
+    return defaultdict(set)
+
+
+def files_read(catalog: Catalog, manifest: Manifest | None) -> Mapping[str, set[str]]:
+    """The paths of all files that were read up to ``manifest`` (None: none), by input."""
+    found: dict[str, set[str]] = defaultdict(set)
+    if manifest is None:
+        return found
+    for record in catalog.files(manifest.logs["inputs"]):
+        for file in record.files:
+            if isinstance(file, InputFile):
+                found[file.input].add(file.path)
+    return found

@@ -1,0 +1,82 @@
+"""The deployment under a root, for Python: results by name, and moves in the history of their snapshots."""
+
+from typing import TYPE_CHECKING, Literal, overload
+
+from headrace.model.arguments import Arguments
+from headrace.read.at import At, NoSnapshotError, named_id, snapshot_at
+from headrace.read.deployment import Deployment, PipelineReader
+from headrace.read.roots import check_root
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import open_store
+
+if TYPE_CHECKING:
+    from headrace.runs.promotion import Rehearsal
+    from headrace.runs.results import RunResult
+
+BEGINNING = "beginning"
+"""Before the first snapshot."""
+
+BY_HAND = "rolled back by hand"
+
+
+def open(root: str) -> "OpenDeployment":  # noqa: A001 (read as hr.open)
+    """The results under ``root``: ``file:///folder`` or ``s3://bucket/prefix``.
+
+    Raises MissingRootError when there is no such root, FixConfigError for a URI that cannot be one.
+    """
+    store = open_store(Arguments("open").text("root", root, "file:///data/headrace"))
+    check_root(store)
+    return OpenDeployment(store)
+
+
+class OpenDeployment(Deployment):
+    """The pipelines that have run under a root, by name. What there is is looked up each time."""
+
+    def __getitem__(self, name: str) -> "PipelineHistory":
+        """The results of pipeline ``name``. Raises UnknownResultsError."""
+        return PipelineHistory(self._catalog(name))
+
+
+class PipelineHistory(PipelineReader):
+    """The results of one pipeline, and moves in the history of its snapshots.
+
+    A move is one entry of the catalog's log, which the method gives; what was there before stays in the store. Any of
+    them raises RefusedError when it does not fit what is there.
+    """
+
+    def fork(self, snapshot: At, name: str) -> Entry:
+        """Make a branch ``name`` at a snapshot (named as ``at`` is), for runs beside main: `headrace run --branch`.
+
+        Raises UnknownBranchError, NoSnapshotError.
+        """
+        found = snapshot_at(self._catalog, snapshot).manifest
+        if found is None:
+            raise NoSnapshotError(f"{snapshot} of pipeline {self.name} has no snapshot yet, so nothing can be forked")
+        return self._catalog.fork(name, found.snapshot_id)
+
+    def rollback(self, *, to: str, branch: str = MAIN, message: str = BY_HAND) -> Entry:
+        """Move ``branch`` back to a snapshot: an id, a branch, a tag, or "beginning". ``published`` moves with main if
+        it is newer. Whoever writes the branch is fenced, and the next run reads again what came after.
+        """
+        catalog = self._catalog
+        return catalog.rollback(branch, None if to == BEGINNING else named_id(catalog.known_head(), to), message)
+
+    @overload
+    def promote(self, branch: str, *, dry_run: Literal[False] = False) -> "RunResult": ...
+
+    @overload
+    def promote(self, branch: str, *, dry_run: Literal[True], limit: int = 20) -> "Rehearsal": ...
+
+    def promote(self, branch: str, *, dry_run: bool = False, limit: int = 20) -> "RunResult | Rehearsal":
+        """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has.
+
+        ``dry_run`` moves nothing, and gives what readers would see change (at most ``limit`` rows; all are counted) and
+        the errors that would be raised. Raises UnknownBranchError, AuditMissingError, AuditFailedError,
+        ClockAheadError, BranchBehindError.
+        """
+        from headrace.runs.promotion import promote, rehearse
+
+        if dry_run:
+            return rehearse(self._catalog, branch, limit=Arguments("promote").whole("limit", limit, least=0))
+        return promote(self._catalog, branch, run_id="promote")
