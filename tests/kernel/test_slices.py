@@ -29,7 +29,7 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.distribute.local.values import element_rows
+from headrace.conformance.values import element_rows
 from headrace.kernel.delta import AggregatedBundle, aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
