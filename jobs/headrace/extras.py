@@ -41,6 +41,12 @@ def require(extra: Extra, what: str, instead: str = "") -> None:
         )
 
 
+def require_library(library: str, what: str) -> None:
+    """Raise NotInstalledError unless ``library`` is installed, which ``what`` needs and no extra brings."""
+    if not _is_there(library):
+        raise NotInstalledError(f"{what} needs {library}, which is not installed: pip install {library}")
+
+
 def _is_there(module: str) -> bool:
     package, *inner = module.split(".")
     # the packages of a module are imported to find it, which for Airflow takes seconds: look for its folder first

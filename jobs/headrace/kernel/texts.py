@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel import decimals
-from headrace.kernel.dates import in_calendar
+from headrace.kernel.dates import date_of, in_calendar
 from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
 from headrace.model.expr import DataType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
@@ -147,7 +147,8 @@ _JUDGED: dict[DataType, Callable[[pa.Array], pa.Array]] = {
 
 
 def spelled(values: pa.Array) -> pa.Array:
-    """``values`` of any type as strings: floats as the JVM writes doubles, timestamps in UTC without trailing zeros."""
+    """``values`` of any type as strings: floats as the JVM writes doubles, timestamps in UTC without trailing
+    zeros, NULL outside the years 1 to 9999."""
     if values.type == TIMESTAMP:
         return _spelled_instants(values)
     return _spelled_floats(values) if values.type == pa.float64() else pc.cast(values, pa.string())
@@ -157,7 +158,9 @@ def _spelled_instants(values: pa.Array) -> pa.Array:
     number = values.cast(pa.int64())
     infinite = pc.or_(pc.less_equal(number, int(MIN_INSTANT)), pc.greater_equal(number, int(GLOBAL_WINDOW_END)))
     text = pc.cast(number.cast(pa.timestamp("us")), pa.string())
-    return pc.if_else(infinite, "", pc.ascii_rtrim(pc.ascii_rtrim(text, characters="0"), characters="."))
+    shown = pc.ascii_rtrim(pc.ascii_rtrim(text, characters="0"), characters=".")
+    known = pc.if_else(date_of(values).is_valid(), shown, pa.scalar(None, pa.string()))
+    return pc.if_else(infinite, "", known)
 
 
 def _spelled_floats(values: pa.Array) -> pa.Array:

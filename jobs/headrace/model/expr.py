@@ -18,7 +18,7 @@ from headrace.model.aggregations import Aggregations
 from headrace.model.arguments import Arguments, shown
 from headrace.model.decimals import DIGITS, billionths, of_billionths, spelled
 from headrace.model.text_methods import TextMethods
-from headrace.model.time import LONGEST, instant
+from headrace.model.time import LONGEST, UNITS, instant
 from headrace.model.time_methods import TimeMethods
 
 
@@ -44,14 +44,6 @@ NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
 type_names = ", ".join(t.value for t in DataType)
 Schema = Mapping[str, DataType]
 Scalar = str | int | float | bool | date | bytes | Decimal | None
-UNITS: dict[str, int] = {
-    "days": 86_400_000_000,
-    "hours": 3_600_000_000,
-    "minutes": 60_000_000,
-    "seconds": 1_000_000,
-    "milliseconds": 1_000,
-    "microseconds": 1,
-}
 
 
 def _refused(what: str, write: str) -> Callable[..., NoReturn]:

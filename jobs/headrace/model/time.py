@@ -46,8 +46,17 @@ NEVER = Instant(2**62)
 LONGEST = Duration(2**61)
 """The longest length of time, some 73,000 years: sums with instants stay inside 64 bits."""
 
-_UNITS: Final = {"w": 604_800_000_000, "d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000}
-_SMALL: Final = {"ms": 1_000, "us": 1}
+UNITS: Final = {
+    "days": 86_400_000_000,
+    "hours": 3_600_000_000,
+    "minutes": 60_000_000,
+    "seconds": 1_000_000,
+    "milliseconds": 1_000,
+    "microseconds": 1,
+}
+"""The microseconds in each."""
+
+_LETTERS: Final = {"w": 7 * UNITS["days"], **dict(zip(("d", "h", "m", "s", "ms", "us"), UNITS.values(), strict=True))}
 _WORDS: Final = {
     **{
         f"{word}{s}": unit
@@ -88,16 +97,16 @@ def parse_duration(text: str) -> Duration:
 
 def _unit(word: str) -> int:
     unit = _WORDS.get(word.removesuffix("s"), word)
-    found = _UNITS.get(unit) or _SMALL.get(unit)
+    found = _LETTERS.get(unit)
     if found is None:
-        raise ValueError(f"{word!r} is not a unit; the units are {', '.join([*_UNITS, *_SMALL])}")
+        raise ValueError(f"{word!r} is not a unit; the units are {', '.join(_LETTERS)}")
     return found
 
 
 def render_duration(value: Duration) -> str:
     """``value`` as ``parse_duration`` reads it, in the largest units: "4h 30m"."""
     parts, rest = [], abs(int(value))
-    for unit, granules in {**_UNITS, **_SMALL}.items():
+    for unit, granules in _LETTERS.items():
         if unit != "w" or rest % granules == 0:
             amount, rest = divmod(rest, granules)
             parts += [f"{amount}{unit}"] if amount else []

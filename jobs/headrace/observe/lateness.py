@@ -10,9 +10,8 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from headrace.model.expr import UNITS
 from headrace.model.panes import WINDOW_END
-from headrace.model.time import Duration, Instant, instant, is_finite
+from headrace.model.time import UNITS, Duration, Instant, instant, is_finite
 from headrace.observe.history import EpochFigures
 from headrace.read.rows import tables
 from headrace_snapshots.catalog import Catalog

@@ -18,9 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from headrace.model.expr import UNITS
 from headrace.model.panes import Pane, Timing
-from headrace.model.time import Instant, is_finite, to_datetime
+from headrace.model.time import UNITS, Instant, is_finite, to_datetime
 from headrace.model.windows import Window
 
 _INK, _GREY, _RED, _WATERMARK = "#1f2933", "#8a94a0", "#c0292b", "#2f7d4f"

@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headrace.errors import FixConfigError
-from headrace.model.expr import UNITS
-from headrace.model.time import Instant, is_finite, to_datetime
+from headrace.model.time import UNITS, Instant, is_finite, to_datetime
 from headrace.observe.history import EpochFigures
 
 _BLUE, _RED, _ORANGE, _GREY = "#4878a8", "#c03a2b", "#e08a1e", "#7f7f7f"

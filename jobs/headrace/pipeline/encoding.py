@@ -35,6 +35,7 @@ from headrace.model.triggers import (
     Never,
     OrFinally,
     Repeatedly,
+    Trigger,
 )
 from headrace.model.value_types import ListType
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated
@@ -114,6 +115,9 @@ _WORDS: Mapping[type, _Word] = {
     SparkFunction: _word("spark function", name=_ALWAYS, returns=_ALWAYS, deterministic=_ALWAYS),
     ListType: _word("list", item=_ALWAYS),
 }
+
+TRIGGERS: tuple[type[Trigger], ...] = tuple(kind for kind in _WORDS if issubclass(kind, Trigger))
+"""All that Headrace has."""
 
 
 def encoded(value: Any) -> Any:

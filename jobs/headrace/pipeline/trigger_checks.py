@@ -9,17 +9,10 @@ from headrace.model.expr import DataType, Expr, Schema
 from headrace.model.triggers import (
     AfterAll,
     AfterAny,
-    AfterBytes,
-    AfterCount,
     AfterEach,
     AfterPattern,
-    AfterPercentileWatermark,
-    AfterProcessingTime,
     AfterPunctuation,
-    AfterSignal,
-    AfterSynchronizedProcessingTime,
     AfterWatermark,
-    Always,
     DataDriven,
     Default,
     Never,
@@ -28,34 +21,18 @@ from headrace.model.triggers import (
     Trigger,
 )
 from headrace.model.typing import type_of
+from headrace.pipeline.encoding import TRIGGERS
 
-VOCABULARY: tuple[type[Trigger], ...] = (
-    AfterAll,
-    AfterAny,
-    AfterBytes,
-    AfterCount,
-    AfterEach,
-    AfterPattern,
-    AfterPercentileWatermark,
-    AfterProcessingTime,
-    AfterPunctuation,
-    AfterSignal,
-    AfterSynchronizedProcessingTime,
-    AfterWatermark,
-    Always,
-    CustomTrigger,
-    DataDriven,
-    Default,
-    Never,
-    OrFinally,
-    Repeatedly,
-)
+VOCABULARY: tuple[type[Trigger], ...] = (*TRIGGERS, CustomTrigger)
+"""What may stand in a pipeline: what fingerprints have words for, and triggers of a user's own."""
 
 
 def nodes(trigger: Trigger) -> Iterator[Trigger]:
     """``trigger`` and everything below it. Raises PipelineError for what is not a trigger."""
     if not isinstance(trigger, VOCABULARY):
-        raise PipelineError(f"{trigger!r} is not a trigger; use one of {', '.join(t.__name__ for t in VOCABULARY)}")
+        raise PipelineError(
+            f"{trigger!r} is not a trigger; use one of {', '.join(sorted(t.__name__ for t in VOCABULARY))}"
+        )
     yield trigger
     for child in trigger.children:
         yield from nodes(child)

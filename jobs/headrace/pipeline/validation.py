@@ -35,9 +35,9 @@ def check(pipeline: "Pipeline") -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
         _check_inputs(pipeline)
-        _check_vocabulary(pipeline.when, pipeline.where, pipeline.how)
+        _check_vocabulary(pipeline.when, pipeline.where)
         for below in pipeline.then:
-            _check_vocabulary(below.when or pipeline.when, below.where, below.how)
+            _check_vocabulary(below.when or pipeline.when, below.where)
         stages = pipeline.stages
     except PipelineError as error:
         raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
@@ -98,14 +98,14 @@ def _check_event_time(event_time: EventTime, schema: Schema) -> None:
         _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
 
 
-def _check_vocabulary(when: Trigger, where: WindowFn, how: How) -> None:
-    """Whether these are triggers, windows and accumulations at all."""
+def _check_vocabulary(when: Trigger, where: WindowFn) -> None:
+    """Whether these are triggers and windows that executors know."""
     list(nodes(when))
     inner = where.inner if isinstance(where, ShiftedOutputTime) else where
     if not isinstance(inner, _WINDOWS):
-        raise PipelineError(f"where={where!r} is not a window function")
-    if not isinstance(how, How):
-        raise PipelineError(f"how={how!r} is not an accumulation; use discarding(), accumulating() or retracting()")
+        raise PipelineError(
+            f"where={where!r} is not a window function that Headrace knows; derive it from CustomWindows"
+        )
 
 
 def _check_stage(stage: "Stage", allow_finishing: bool) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from headrace.errors import NotInstalledError
-from headrace.extras import require
+from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expr import Expr
 from headrace.read.conditions import Condition, QueryError
@@ -83,13 +82,13 @@ class LazyView:
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows, in memory, ordered as in ``batches``."""
-        _needs("pandas")
+        require_library("pandas", "a pandas DataFrame")
         found: pd.DataFrame = self.to_arrow().to_pandas()
         return found
 
     def to_polars(self) -> "pl.DataFrame":
         """All rows, in memory, ordered as in ``batches``. Raises NotInstalledError without polars."""
-        _needs("polars")
+        require_library("polars", "a polars DataFrame")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow())
@@ -187,10 +186,3 @@ def _chosen(columns: Sequence[str] | None, there: pa.Schema) -> list[str]:
     if len(set(columns)) < len(columns):
         raise QueryError(f"columns={columns!r} names a column twice")
     return list(columns)
-
-
-def _needs(library: str) -> None:
-    from importlib.util import find_spec
-
-    if find_spec(library) is None:
-        raise NotInstalledError(f"{library} is not installed, and this gives its kind of table: pip install {library}")

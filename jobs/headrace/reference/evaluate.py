@@ -19,7 +19,7 @@ from headrace.model.calendar import local_time, truncated
 from headrace.model.decimals import ONE, of_billionths, rounded
 from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
 from headrace.model.regex import compile_regex
-from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.time import Instant, instant, is_finite
 from headrace.model.time_methods import TimeUnit
 from headrace.model.typing import type_of
 
@@ -359,10 +359,15 @@ def _spell(value: Any, source: DataType | None) -> str | None:
     if isinstance(value, bytes):
         return _decoded(value)
     if source is DataType.TIMESTAMP:
-        moment = to_datetime(value)
-        text = "" if moment is None else moment.replace(tzinfo=None).isoformat(" ", "microseconds")
-        return text.rstrip("0").rstrip(".")
+        return _spell_instant(value)
     return str(value)
+
+
+def _spell_instant(value: Instant) -> str | None:
+    if not is_finite(value):
+        return ""
+    moment = local_time(value, "UTC")
+    return None if moment is None else moment.isoformat(" ", "microseconds").rstrip("0").rstrip(".")
 
 
 def _decoded(value: bytes) -> str | None:
