@@ -1,9 +1,14 @@
 """Workers are forked from a daemon that has imported what tasks need."""
 
+import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
+
+from headrace.distribute.spark.types import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -22,3 +27,14 @@ print(sorted(set(sys.modules) - loaded))
 def test_the_daemon_has_what_tasks_import() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_workers_share_what_the_daemon_has(spark: SparkSession) -> None:
+    """They look for no garbage in it: that would copy all its pages, in every worker."""
+
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"objects": [gc.get_freeze_count()]})
+
+    found = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects long").collect()
+    assert found[0]["objects"] > 50_000

@@ -33,23 +33,28 @@ class FiringProgram:
         return (*panes, *outcome.state.values(), *rest)
 
     @cached_property
-    def _needed(self) -> list[tuple[str, Expr]]:
-        """The steps of the program that some result reads, in order."""
+    def _needed(self) -> list[tuple[str, Expr, list[str]]]:
+        """The steps of the program that some result reads, in order, and what of them nothing reads any more behind
+        each.
+        """
         lets = self.outcome.program.lets
         wanted = {name for expr in self.outputs for name in columns_of(expr)}
         needed = []
         for name, expr in reversed(lets.items()):
             if name in wanted:
-                wanted |= columns_of(expr)
-                needed.append((name, expr))
+                last_read = columns_of(expr) - wanted
+                wanted |= last_read
+                needed.append((name, expr, sorted(last_read & lets.keys())))
         return needed[::-1]
 
     def run(self, rows: Mapping[str, pa.Array], clocks: Clocks, heard: Mapping[str, Datum]) -> "Fired":
         """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
         known: dict[str, Datum] = {**rows, **_clock_values(clocks)}
         known |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
-        for name, expr in self._needed:
+        for name, expr, read in self._needed:
             known[name] = evaluate(expr, known)
+            for done in read:
+                del known[done]
         return Fired(self.stage, self.outcome, known, len(rows[c.WINDOW_START]))
 
 

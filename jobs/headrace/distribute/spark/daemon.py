@@ -1,5 +1,7 @@
 """PySpark's daemon with what tasks need imported already: the workers that it forks begin with it."""
 
+import gc
+
 import pyarrow as pa
 from pyspark.daemon import manager
 
@@ -9,4 +11,5 @@ PRELOADED = (runner, pa.array([0]))
 """The tasks, with all that they import; and pandas, which pyarrow imports for its first array."""
 
 if __name__ == "__main__":
+    gc.freeze()  # what is there already no worker looks for garbage in, which would copy its pages
     manager()

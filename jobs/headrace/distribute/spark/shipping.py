@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from headrace.distribute.spark.allocators import give_back
 from headrace.distribute.spark.application import runs_here
 from headrace.distribute.spark.travelling import travels
 from headrace.distribute.spark.types import SparkSession
@@ -53,6 +54,7 @@ class Sent:
 
 def _called(sent: Sent, run: Callable[..., Iterator[pa.RecordBatch]], *given: Any) -> Iterator[pa.RecordBatch]:
     yield from run(sent.work(), *given)
+    give_back()
 
 
 @lru_cache(_PIPELINES)

@@ -49,10 +49,11 @@ def level_below(work: Work, plan: EpochPlan, level: int, batches: Rows) -> Itera
     """What a part of the level number ``level`` below the map side says: ``batches`` are all the rows of the exchange
     above for it.
     """
-    rows = [batch for batch in batches if batch.num_rows]
-    if rows:  # every part is told of every task: there is none without rows
-        part = rows[0].column("part")[0].as_py()
-        heard = hear(rows, tasks_above(plan, level))
+    blobs = [batch for batch in batches if batch.num_rows]
+    if blobs:  # every part is told of every task: there is none without rows
+        part = blobs[0].column("part")[0].as_py()
+        heard = hear(blobs, tasks_above(plan, level))
+        del blobs  # which are as large as what was heard
         yield from part_task(work, plan, level, part, heard).blobs(parts_below(work, plan, level))
 
 
