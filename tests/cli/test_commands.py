@@ -153,6 +153,7 @@ WRONG: list[tuple[str, ...]] = [
     ("replay-late", "PIPELINE", "--at", "nowhere"),
     ("files", "PIPELINE", "--view", "state"),
     ("read", "PIPELINE", "--view", "state", "--stage", "2"),
+    ("plan", "PIPELINE", "--at", "nowhere"),
     ("explain", "PIPELINE"),
     ("explain", "PIPELINE", "--key", "a", "--key", "b"),
     ("explain", "PIPELINE", "--key", "a", "--window", "soon"),

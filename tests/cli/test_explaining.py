@@ -88,3 +88,25 @@ def test_explain_says_what_a_window_waits_for(live: Live) -> None:
         shown(live, "explain", "--key", "bob", "--at", "published").stdout
         == shown(live, "explain", "--key", "bob", "--at", "main").stdout
     )
+
+
+def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
+    kept = shown(live, "plan")
+    assert kept.exit_code == 0, kept.output
+    assert kept.stdout.splitlines()[1:] == ["aggregation 1: keep", "headrace run goes on from this snapshot"]
+    file = live.folder.parent / "clicks.py"
+    file.write_text(PIPELINE_FILE.replace("hr.AfterCount(1), late", "hr.AfterCount(2), late"))
+    files = sorted(path for path in live.folder.rglob("*") if path.is_file())
+    told = shown(live, "plan").stdout.splitlines()
+    assert told[1:3] == [
+        "  aggregation 1: when (trigger) has changed",
+        "aggregation 1: replay (when (trigger) has changed)",
+    ]
+    assert told[3].startswith("headrace run refuses (config.changed_pipeline). `headrace backfill clicks --promote`")
+    found = json.loads(shown(live, "plan", "--format", "json").stdout)
+    assert (found["action"], found["epoch"]) == ("replay", 1)
+    assert found["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1}]
+    assert files == sorted(path for path in live.folder.rglob("*") if path.is_file())
+    refused = shown(live, "run", "--executor", "local")
+    assert refused.exit_code == 10
+    assert "when (trigger) has changed (aggregation 1)" in refused.stderr

@@ -1,4 +1,4 @@
-"""What helps to understand a pipeline's snapshots: their graph, and the command explain."""
+"""What helps to understand a pipeline's snapshots: their graph, and the commands explain and plan."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +36,25 @@ def explain(
 
     reader = PipelineReader(catalog_of(pipeline, root))
     found = reader.explain(key, window=window, pipeline=resolve(pipeline), stage=stage, at=at)
+    if output is Format.JSON:
+        print_json(found.to_json())
+    else:
+        print_lines(found.lines())
+
+
+@command("headrace plan delays.py --root file:///tmp/hr")
+def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Output = Format.TEXT) -> None:
+    """Say what a run would do with the pipeline as it is written now: keep its state, or refuse; and what has changed.
+
+    It changes nothing. State of an aggregation is kept if neither it nor what it reads has changed in a way that
+    counts; schedules, executors, descriptions and expectations do not.
+    """
+    from headrace.cli.named import catalog_of
+    from headrace.pipeline.registry import resolve
+    from headrace.read.at import snapshot_at
+    from headrace.read.plan import plan as plan_of
+
+    found = plan_of(resolve(pipeline), snapshot_at(catalog_of(pipeline, root), at).manifest)
     if output is Format.JSON:
         print_json(found.to_json())
     else:

@@ -14,7 +14,7 @@ FORMAT = 1
 
 def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means."""
-    return hashlib.sha256(json.dumps(meaning(pipeline), sort_keys=True).encode()).hexdigest()[:32]
+    return _digest(meaning(pipeline))[:32]
 
 
 def meaning(pipeline: Pipeline) -> dict[str, Any]:
@@ -30,6 +30,27 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
         **_used(deduplicate=pipeline.deduplicate),
         "stages": [_stage(stage.aggregation) for stage in pipeline.stages],
     }
+
+
+def parts(pipeline: Pipeline) -> dict[str, str]:
+    """Digests of the parts of what the fingerprint is made of, by their names: they say which part of a pipeline has
+    changed where its fingerprint has. No two pipelines of different fingerprints have the same.
+    """
+    said = meaning(pipeline)
+    found: dict[str, Any] = {"format": said["format"], "inputs": [each["name"] for each in said["inputs"]]}
+    for each in said["inputs"]:
+        found |= {f"inputs/{each['name']}/{part}": value for part, value in each.items() if part != "name"}
+    if "deduplicate" in said:
+        found["deduplicate"] = said["deduplicate"]
+    for number, stage in enumerate(said["stages"], start=1):
+        found |= {f"stages/{number}/{part}": value for part, value in stage.items()}
+        found |= {f"stages/{number}/what/{name}": value for name, value in stage["what"]}
+        found[f"stages/{number}/what"] = [name for name, _ in stage["what"]]
+    return {name: _digest(value)[:16] for name, value in found.items()}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _used(**parts: Any) -> dict[str, Any]:

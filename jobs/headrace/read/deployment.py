@@ -14,6 +14,7 @@ from headrace.read.diff import diff
 from headrace.read.differences import SnapshotDiff
 from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
+from headrace.read.plan import Plan, plan
 from headrace.read.sources import OutputFiles, SnapshotRows
 from headrace.sources.looking import children
 from headrace_snapshots.catalog import Catalog
@@ -171,6 +172,12 @@ class PipelineReader:
             raise NoSnapshotError(f"pipeline {self.name} has no snapshot yet at {at}: run it (headrace run)")
         number = len(definition.stages) if stage is None else stage
         return explain(StageState(self._catalog, manifest, definition, number), key, window)
+
+    def plan(self, pipeline: Pipeline, *, at: At = MAIN) -> Plan:
+        """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep it, or refuse
+        since it has to be replayed; and which parts have changed. ``str`` says it in words.
+        """
+        return plan(pipeline, snapshot_at(self._catalog, at).manifest)
 
     def graph(self, *, limit: int = 20, before: int | None = None) -> SnapshotGraph:
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a

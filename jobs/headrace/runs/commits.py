@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from headrace.distribute.epoch import Attempt, Attempts, Computed
 from headrace.pipeline.code import code_of
-from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.fingerprint import fingerprint, parts
 from headrace.read.columns import ViewColumns
 from headrace.read.progress import StoredProgress, progress_to_json
 from headrace.runs.executors.interface import Engine
@@ -58,7 +58,8 @@ class Committer:
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head = base
-        self.fingerprint, self.code = fingerprint(engine.pipeline), code_of(engine.pipeline)
+        self.fingerprint, self.parts = fingerprint(engine.pipeline), parts(engine.pipeline)
+        self.code = code_of(engine.pipeline)
         self.schema = ViewColumns.of(engine.pipeline).to_json()
         self.on_commit = on_commit
         self.request = request
@@ -131,6 +132,7 @@ class Committer:
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),
             code=self.code,
+            parts=self.parts,
         )
         catalog.commit(self.claim, manifest)
         self.head = manifest

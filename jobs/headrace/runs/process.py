@@ -20,6 +20,7 @@ from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.read.damage import ways_out
+from headrace.read.plan import changes, named
 from headrace.read.progress import StoredProgress, progress_of, unread_files
 from headrace.read.roots import check_root
 from headrace.read.rows import check_files
@@ -82,11 +83,12 @@ def process(
 
 def check_unchanged(pipeline: Pipeline, manifest: Manifest) -> Manifest:
     """``manifest``, if ``pipeline`` can go on from its state. Raises ChangedPipelineError."""
-    if manifest.fingerprint != fingerprint(pipeline):
+    if changed := changes(pipeline, manifest):
         raise ChangedPipelineError(
-            f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): its "
-            f"state means something else now. Run `headrace backfill {pipeline.name}` (or the backfill DAG), which "
-            "replays all input into a new branch and cuts over; or take the change back"
+            f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): "
+            f"{named(changed)}. Its state means something else now (`headrace plan` says of which aggregations). "
+            f"Run `headrace backfill {pipeline.name}` (or the backfill DAG), which replays all input into a new branch "
+            "and cuts over; or take the change back"
         )
     return manifest
 

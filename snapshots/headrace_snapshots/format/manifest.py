@@ -20,7 +20,8 @@ class Manifest:
     tables, oldest layer first; ``logs`` are file logs; ``counts`` are rows by what became of them, of this epoch
     alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
     ``code`` are digests of users' own code (Spark functions, own objects) by its name. ``skips`` are ancestors, newest
-    first, by which others are found fast; the catalog gives them at the commit, and older manifests have none.
+    first, by which others are found fast; the catalog gives them at the commit. ``parts`` are digests of the parts of
+    what ``fingerprint`` is made of, by name. Older manifests have neither.
     """
 
     snapshot_id: str
@@ -40,10 +41,11 @@ class Manifest:
     requests: Mapping[str, int] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=dict)
     skips: tuple[Skip, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        own = {
+        own: dict[str, JSON] = {
             "snapshot_id": self.snapshot_id,
             "pipeline": self.pipeline,
             "fingerprint": self.fingerprint,
@@ -61,7 +63,8 @@ class Manifest:
             "requests": dict(self.requests),
             "code": dict(self.code),
         }
-        return {**own, "skips": [skip.to_json() for skip in self.skips]} if self.skips else own
+        own |= {"skips": [skip.to_json() for skip in self.skips]} if self.skips else {}
+        return {**own, "parts": dict(self.parts)} if self.parts else own
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Manifest":
@@ -84,6 +87,7 @@ class Manifest:
             requests=fields.mapping("requests", Fields.integer),
             code=fields.mapping("code", Fields.text),
             skips=fields.items("skips", Skip.from_json) if "skips" in fields.value else (),
+            parts=fields.mapping("parts", Fields.text) if "parts" in fields.value else {},
         )
 
     def to_bytes(self) -> bytes:

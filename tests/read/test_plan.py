@@ -1,0 +1,174 @@
+"""Plans: what a run would do with a pipeline that has changed since a snapshot, and which parts of it have."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import Pipeline, col
+from headrace.pipeline.fingerprint import fingerprint, parts
+from headrace.read.plan import Action, Plan, changes, named, plan
+from headrace.runs.process import ChangedPipelineError
+from headrace.testing.deployment import Deployment
+from headrace_snapshots.format.manifest import Manifest
+from tests.own_combiners import Longest
+from tests.pipeline.test_fingerprints import PIPELINES
+
+SOURCE = hr.json("landing/clicks", {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int})
+THEN = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+USERS = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("4h"))
+
+
+def clicks(source: hr.Input | None = None, **parts: Any) -> Pipeline:
+    given: dict[str, Any] = {
+        "key": "user",
+        "what": {"clicks": hr.count(), "amount": col("amount").sum()},
+        "where": hr.FixedWindows("1h"),
+        "how": hr.retracting("1h"),
+        **parts,
+    }
+    return Pipeline("clicks", source or SOURCE.event_time("at", bound="10m"), **given)
+
+
+def made_by(pipeline: Pipeline, **more: Any) -> Manifest:
+    return Manifest(
+        snapshot_id="s",
+        pipeline=pipeline.name,
+        fingerprint=fingerprint(pipeline),
+        branch="main",
+        epoch=3,
+        parent=None,
+        generation=1,
+        created_at="2026-01-01T00:00:00Z",
+        progress={},
+        parts=parts(pipeline),
+        **more,
+    )
+
+
+def actions(found: Plan) -> list[str]:
+    return [stage.action.value for stage in found.stages]
+
+
+def test_parts_differ_wherever_fingerprints_do() -> None:
+    every = [build() for build in PIPELINES.values()]
+    for one, other in combinations(every, 2):
+        assert (parts(one) == parts(other)) is (fingerprint(one) == fingerprint(other)), (one.name, other.name)
+
+
+CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
+    (
+        clicks(),
+        clicks(when=hr.AfterWatermark(late=hr.AfterCount(1))),
+        ["when (trigger) has changed (aggregation 1)"],
+        ["replay"],
+    ),
+    (clicks(), clicks(where=hr.FixedWindows("2h")), ["where (windows) has changed (aggregation 1)"], ["replay"]),
+    (clicks(), clicks(key=["user", "at"]), ["key has changed (aggregation 1)"], ["replay"]),
+    (clicks(), clicks(filter=col("amount") > 1), ["filter is new (aggregation 1)"], ["replay"]),
+    (
+        clicks(),
+        clicks(how=hr.retracting("2h")),
+        ["how (accumulation, lateness, behaviour) has changed (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(),
+        clicks(what={"clicks": hr.count(), "most": col("amount").max()}),
+        ["aggregate 'amount' is gone (aggregation 1)", "aggregate 'most' is new (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(),
+        clicks(what={"amount": col("amount").sum(), "clicks": hr.count()}),
+        ["the order of the aggregates has changed (aggregation 1)"],
+        ["replay"],
+    ),
+    (
+        clicks(),
+        clicks(SOURCE.event_time("at", bound="20m")),
+        ["event time, watermark or splits of input 'source' has changed"],
+        ["replay"],
+    ),
+    (clicks(), clicks(deduplicate=hr.Deduplicate("amount", "1h")), ["deduplication is new"], ["replay"]),
+    (
+        clicks(then=[THEN]),
+        clicks(then=[USERS]),
+        ["where (windows) has changed (aggregation 2)"],
+        ["keep", "replay"],
+    ),
+    (
+        clicks(then=[THEN]),
+        clicks(then=[THEN], what={"clicks": hr.count()}),
+        ["aggregate 'amount' is gone (aggregation 1)"],
+        ["replay", "replay"],
+    ),
+    (clicks(), clicks(then=[THEN]), ["the aggregation is new (aggregation 2)"], ["keep", "replay"]),
+    (clicks(then=[THEN]), clicks(), ["the aggregation is gone (aggregation 2)"], ["keep"]),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "expected", "stages"), CHANGES, ids=lambda value: str(value)[:60])
+def test_what_has_changed_and_which_state_is_made_anew(
+    before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
+) -> None:
+    found = plan(now, made_by(before))
+    assert found.action is Action.REPLAY
+    assert named(found.changes).split("; ") == expected
+    assert actions(found) == stages
+    assert "headrace run refuses" in str(found)
+    assert "`headrace backfill clicks --promote`" in found.run
+
+
+def test_what_does_not_count_keeps_state() -> None:
+    now = clicks(description="another", schedule="@hourly", executor="local")
+    found = plan(now, made_by(clicks()))
+    assert (found.action, actions(found), list(found.changes)) == (Action.KEEP, ["keep"], [])
+    assert found.run == "headrace run goes on from this snapshot"
+
+
+def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:
+    of_own = clicks(what={"longest": col("user").combine(Longest())})
+    found = plan(of_own, made_by(of_own, code={}))
+    assert found.action is Action.KEEP
+    assert [name.endswith(":Longest") for name in found.code] == [True]
+    assert "--strict refuses" in str(found)
+
+
+def test_a_snapshot_from_before_parts_were_recorded_says_so() -> None:
+    old = replace(made_by(clicks()), parts={})
+    assert "parts" not in str(old.to_bytes()), "older versions wrote none"
+    assert plan(clicks(), old).action is Action.KEEP
+    found = plan(clicks(key="at"), old)
+    assert (found.action, actions(found)) == (Action.REPLAY, ["replay"])
+    assert "which part of it is not recorded" in str(found)
+
+
+def test_without_a_snapshot_a_run_begins() -> None:
+    found = plan(clicks(), None)
+    assert (found.action, actions(found)) == (Action.BEGIN, ["begin"])
+    assert "there is no snapshot yet" in str(found)
+
+
+def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    before = clicks()
+    deployment.land(before, {"user": "ann", "at": "2026-03-01T10:05:00Z", "amount": 1})
+    deployment.run(before)
+    reader = hr.open(deployment.root)["clicks"]
+    kept = clicks(description="another")
+    assert reader.plan(kept).action is Action.KEEP
+    deployment.land(before, {"user": "ann", "at": "2026-03-01T10:06:00Z", "amount": 1})
+    assert deployment.run(kept).epochs == (1,)
+    other = clicks(what={"clicks": hr.count()})
+    assert reader.plan(other).action is Action.REPLAY
+    with pytest.raises(
+        ChangedPipelineError, match=r"epoch 1\): aggregate 'amount' is gone \(aggregation 1\)\. Its state"
+    ):
+        deployment.run(other)
+    manifest = reader.current(at="main").manifest
+    assert manifest is not None
+    assert changes(before, manifest) == []
