@@ -134,11 +134,44 @@ def test_a_view_several_times_as_large_as_memory_is_read_in_order(tmp_path: Path
     assert not [*tmp_path.glob("headrace-read-*")]
 
 
-def _wide(epoch: int, first: int, rows: int) -> pa.Table:
+DIFF_MEMORY_TEST = """
+import re, sys
+from pathlib import Path
+import headrace as hr
+found = hr.open(sys.argv[1])["clicks"].diff(sys.argv[2], "main", limit=3).output
+most = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+print(found.rows.before, found.rows.after, found.rows.added, found.rows.changed, len(found.first), int(most[1]) * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_snapshots_several_times_as_large_as_memory_are_compared(tmp_path: Path) -> None:
+    wide = PIPELINE_FILE.replace("hr.count(),", 'hr.count(), "note": col("user").max(),')
+    deployment = Deployment(tmp_path, file_text=wide)
+    rows, limit = 240_000, 192 * 2**20
+    first = deployment.commit(panes=_wide(0, 0, rows))
+    for epoch in (1, 2):
+        deployment.commit(panes=_wide(epoch, epoch * rows // 2, rows, clicks=7))
+    told = subprocess.run(
+        [sys.executable, "-c", DIFF_MEMORY_TEST, deployment.root, first],
+        env={**os.environ, "HEADRACE_READ_MEMORY": str(limit), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    ).stdout
+    *counts, shown, peak = map(int, told.split())
+    assert counts == [rows, 2 * rows, rows, rows // 2]
+    assert shown == 3
+    assert peak < 3 * rows * 1000, "all of it was in memory"
+    assert not [*tmp_path.glob("headrace-read-*")]
+
+
+def _wide(epoch: int, first: int, rows: int, clicks: int = 0) -> pa.Table:
     """Panes of as many keys from ``first`` on, of about a KB each."""
     numbers = pa.array(range(first, first + rows))
     starts = pc.cast(pc.multiply(numbers, 1_000_000), pa.timestamp("us", "UTC"))
-    sample = pane("ann", 0, epoch, note="", epoch=epoch)
+    sample = pane("ann", 0, clicks or epoch, note="", epoch=epoch)
     columns = {name: pa.repeat(pa.scalar(value), rows) for name, value in sample.items()}
     text = pc.utf8_lpad(numbers.cast(pa.string()), 10, "0")
     note = pc.binary_repeat(text, 100)
