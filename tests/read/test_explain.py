@@ -181,6 +181,17 @@ def test_windows_that_are_over_are_counted_where_there_are_many(tmp_path: Path) 
     assert first.status is Status.EXPIRED
 
 
+def test_a_window_that_outlives_the_calendar(tmp_path: Path) -> None:
+    found = pipeline(hr.Default(), how=hr.accumulating(allowed_lateness="4000000d"))
+    view = ran(tmp_path, found, [("ann", "10:10", 1), ("ann", "11:20", 1)])
+    on_time, early = view.to_arrow()["_due_watermark"].to_pylist()
+    assert on_time is None, "its expiry is after the year 9999"
+    assert early == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    told = explained(tmp_path, found, "ann")
+    assert "expires once the watermark passes the year 9999" in str(told)
+    assert [window["expires"] for window in told.to_json()["windows"]] == [None, None]
+
+
 KEYS: list[tuple[type, Any, str]] = [
     (int, 7, "7"),
     (bool, True, "true"),

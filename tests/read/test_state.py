@@ -155,6 +155,43 @@ def test_what_a_window_waits_for(tmp_path: Path, when: Trigger, elements: Sequen
     assert waiting(ran(tmp_path, pipeline(when), elements)) == expected
 
 
+MORE = [("ann", "10:20", 6)]
+"""An element of the same window, which is 6 after a 5."""
+
+COMES: list[tuple[Trigger, dict[str, Any]]] = [
+    (hr.Default(), {"elements": [("bob", "11:10", 1)]}),
+    (hr.Repeatedly(hr.AfterCount(2)), {"elements": MORE}),
+    (hr.Repeatedly(hr.AfterBytes(30)), {"elements": MORE}),
+    (hr.Repeatedly(hr.AfterPunctuation(col("amount") > 5)), {"elements": MORE}),
+    (hr.Repeatedly(hr.DataDriven({"total": col("amount").sum()}, col("total") > 9)), {"elements": MORE}),
+    (hr.Repeatedly(hr.AfterPattern("ab", {"a": col("amount") == 5, "b": col("amount") == 6})), {"elements": MORE}),
+    (hr.Repeatedly(hr.AfterSignal("go")), {"signals": ["go"]}),
+    (hr.Repeatedly(hr.AfterProcessingTime("5m")), {"at": "2026-03-01T12:05:00Z"}),
+    (hr.Repeatedly(hr.AfterAny(hr.AfterCount(3), hr.AfterSignal("go"))), {"signals": ["go"]}),
+    (hr.Repeatedly(hr.AfterAll(hr.AfterCount(1), hr.AfterSignal("go"))), {"signals": ["go"]}),
+    (hr.OrFinally(hr.Repeatedly(hr.AfterCount(2)), hr.AfterSignal("end")), {"signals": ["end"]}),
+]
+
+
+@pytest.mark.parametrize(("when", "comes"), COMES, ids=lambda value: str(value)[:40])
+def test_a_window_fires_once_what_it_waits_for_has_come(tmp_path: Path, when: Trigger, comes: dict[str, Any]) -> None:
+    found = pipeline(when)
+    deployment = Deployment(tmp_path)
+
+    def land(elements: Sequence[Element]) -> None:
+        for user, time, amount in elements:
+            deployment.land(found, {"user": user, "at": f"2026-03-01T{time}:00Z", "amount": amount})
+
+    land(ONE)
+    deployment.run(found, at=NOON)
+    clicks = hr.open(deployment.root)["clicks"]
+    before = clicks.state(pipeline=found)
+    assert before.to_arrow()["_panes"].to_pylist() == [0]
+    land(comes.get("elements", ()))
+    deployment.run(found, at=comes.get("at", NOON), signals=comes.get("signals", ()))
+    assert clicks.panes(where=col("user") == "ann").count() == 1, waiting(before)
+
+
 def test_a_window_that_was_on_time_waits_for_late_elements(tmp_path: Path) -> None:
     by_default = ran(tmp_path / "default", pipeline(hr.Default()), PASSED)
     of_ann = by_default.to_arrow().to_pylist()[0]

@@ -69,6 +69,9 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+END_OF_CALENDAR = Instant((datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
+"""The last instant that has a name, in the year 9999."""
+
 
 def duration(value: timedelta) -> Duration:
     """Microseconds in ``value``."""

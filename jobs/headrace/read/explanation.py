@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from headrace.model.time import NEVER, Instant, is_finite, render
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, NEVER, Instant, is_finite, render
 from headrace.model.windows import Window
 from headrace.read.waiting import ASKED, Condition
 
@@ -67,7 +67,7 @@ class WindowExplained:
         return f"has fired {self.panes:,} pane{'s' if self.panes > 1 else ''}"
 
     def _ended(self) -> Iterator[str]:
-        expires = "never" if self.expiry >= NEVER else f"once the watermark passes {render(Instant(self.expiry + 1))}"
+        expires = "never" if self.expiry >= NEVER else f"once the watermark passes {self._expires()}"
         match self.status:
             case Status.OPEN:
                 gives = ": it gives what no pane has shown by then; elements after that are late"
@@ -75,11 +75,15 @@ class WindowExplained:
             case Status.CLOSED:
                 yield f"its trigger has finished: whatever comes for it is dropped, and it is forgotten {expires}"
             case Status.EXPIRED:
-                yield f"the watermark has passed {render(Instant(self.expiry + 1))}: whatever comes for it is late"
+                yield f"the watermark has passed {self._expires()}: whatever comes for it is late"
             case Status.MERGED:
                 yield "it is part of a larger window now"
             case Status.ABSENT:
                 yield "no element of this key has come into it"
+
+    def _expires(self) -> str:
+        at = Instant(self.expiry + 1)
+        return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render(at)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, but for the values of aggregates."""
@@ -88,7 +92,7 @@ class WindowExplained:
             "window_start": _time(self.window.start),
             "window_end": _time(self.window.end),
             "status": self.status.value,
-            "expires": None if self.expiry >= NEVER else _time(Instant(self.expiry + 1)),
+            "expires": _time(Instant(self.expiry + 1)),
             "panes": self.panes,
             "last_panes": list(self.last_panes),
             "late": self.late,
@@ -170,7 +174,7 @@ def written(window: Window) -> str:
 
 
 def _time(at: Instant) -> str | None:
-    return render(at) if is_finite(at) else None
+    return render(at) if is_finite(at) and at <= END_OF_CALENDAR else None
 
 
 def _held(holding: Holding) -> Iterator[str]:

@@ -18,6 +18,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import timestamps
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.time import END_OF_CALENDAR, NEVER
 from headrace.pipeline.graph import Pipeline
 from headrace.program import columns as c
 from headrace.read.damage import ways_out
@@ -141,10 +142,15 @@ class OpenWindows:
             PANES: windows.column(c.INDEX),
             NOT_EARLY: windows.column(c.NONSPECULATIVE),
             WAITS_FOR: pa.array(waiting, pa.string()),
-            DUE_WATERMARK: timestamps(pc.add(windows.column(c.DUE_EVENT), 1)),
-            DUE_TIME: timestamps(windows.column(c.DUE_TIME)),
+            DUE_WATERMARK: _in_calendar(pc.add(windows.column(c.DUE_EVENT), 1)),
+            DUE_TIME: _in_calendar(windows.column(c.DUE_TIME)),
             EPOCH: windows.column(c.EPOCH),
         }
         return pa.RecordBatch.from_arrays(
             [found[name].cast(self.columns.field(name).type) for name in self.columns.names], schema=self.columns
         )
+
+
+def _in_calendar(dues: pa.Array) -> pa.Array:
+    """When rows are due, NULL for never, and for what no calendar names."""
+    return timestamps(pc.if_else(pc.less_equal(dues, int(END_OF_CALENDAR)), dues, int(NEVER)))

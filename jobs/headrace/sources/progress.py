@@ -5,18 +5,15 @@ Stored in the manifest, for people as well as machines (``headrace.read.progress
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, instant, parse, render
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, parse, render
 from headrace.model.watermarks import Split
 from headrace.sources.planning import InputFile, Offsets
 from headrace_snapshots.format.codec import Fields, MalformedError
 
 N = TypeVar("N", int, float)
 V = TypeVar("V")
-
-_END_OF_CALENDAR = instant(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True)
@@ -194,18 +191,18 @@ def later_of(one: Instant | None, other: Instant | None) -> Instant | None:
 
 def _in_calendar(watermark: Instant) -> Instant:
     """``watermark``, or if it is that of a global window that is still open, the lower bound of it that has a name."""
-    return min(watermark, _END_OF_CALENDAR) if watermark < GLOBAL_WINDOW_END else watermark
+    return min(watermark, END_OF_CALENDAR) if watermark < GLOBAL_WINDOW_END else watermark
 
 
 def _due_to_json(due: Instant) -> str | None:
     """A due beyond the calendar, as at the end of the global window, is +inf."""
-    return None if due >= NEVER else "+inf" if due > _END_OF_CALENDAR else render(due)
+    return None if due >= NEVER else "+inf" if due > END_OF_CALENDAR else render(due)
 
 
 def _due(fields: Fields, name: str) -> Instant:
     """At or below the due that was written: a due is a lower bound."""
     due = _optional_instant(fields, name)
-    return NEVER if due is None else min(due, _END_OF_CALENDAR)
+    return NEVER if due is None else min(due, END_OF_CALENDAR)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
