@@ -1,4 +1,4 @@
-"""The three DAGs of a pipeline: process what has landed, recover from an older snapshot, backfill from nothing.
+"""The three DAGs of a pipeline: process what has landed, recover from an older snapshot, backfill a range or all.
 
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final
 from airflow.sdk import DAG, Asset, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
+from headrace.model.time import render_duration
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import Registered, registered_files
@@ -64,7 +65,11 @@ def published_asset(pipeline: str) -> Asset:
 
 
 def process_dag(registered: Registered) -> DAG:
-    """Drain what has landed in epochs of bounded size, see that it is audited, publish it."""
+    """Drain what has landed in epochs of bounded size, see that it is audited, publish it.
+
+    Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
+    *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
+    """
     name = registered.pipeline.name
     switches = {"--full-sweep": "full_sweep", "--strict": "strict", "--create": "create"}
     flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, **switches}
@@ -151,12 +156,24 @@ def recover_dag(registered: Registered) -> DAG:
 
 
 def backfill_dag(registered: Registered) -> DAG:
-    """Replay everything on a branch beside the live pipeline, audit it, and make it main while processing is held.
+    """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held.
 
-    Only the cut-over holds the pool: the replay writes nothing that the process DAG reads.
+    Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
+    schedule for it, its runs compute the last so many days, whatever the clock says.
     """
-    name = registered.pipeline.name
+    name, regular = registered.pipeline.name, registered.pipeline.backfill
+    everything = "Empty: all input is read again"
+    if regular is not None:
+        everything += f"; in a run of the schedule, the last {render_duration(regular.last)}"
     params = {
+        "from": _moment("From", f"Compute the windows of event time from here on anew. {everything}."),
+        "to": _moment("To", "And those before this. Empty: up to the newest."),
+        "promote": Param(
+            True,
+            type="boolean",
+            title="Promote",
+            description="Make the branch main and published when its audit succeeds; else it stays, to be looked at.",
+        ),
         **_size_params(),
         "branch": Param(
             None,
@@ -168,7 +185,9 @@ def backfill_dag(registered: Registered) -> DAG:
         "executor": _executor(registered.pipeline),
         "reason": _reason(),
     }
-    with _dag(registered, "backfill", schedule=None, params=params, run_types=_BY_HAND) as dag:
+    schedule = None if regular is None else regular.schedule
+    run_types = _BY_HAND if regular is None else [DagRunType.SCHEDULED, *_BY_HAND]
+    with _dag(registered, "backfill", schedule=schedule, params=params, run_types=run_types) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", pipeline=name),
             ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
@@ -213,6 +232,10 @@ def _size_params() -> dict[str, Any]:
         "files_per_epoch": _limit("Files per epoch at most", "Empty: as the pipeline says."),
         "bytes_per_epoch": _limit("Bytes per epoch at most", "Empty: as the pipeline says."),
     }
+
+
+def _moment(title: str, description: str) -> Param:
+    return Param(None, type=["null", "string"], format="date-time", title=title, description=description)
 
 
 def _limit(title: str, description: str) -> Param:

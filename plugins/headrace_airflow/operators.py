@@ -7,23 +7,27 @@ only when it left none.
 import hashlib
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, BaseHook, Context
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 from headrace import application
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.registry import Registered
+from headrace.runs.options import parse_span
 from headrace.runs.results import Action, RunResult, read, redacted
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
 from headrace_airflow.processes import Ended, OwnProcess
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
@@ -81,6 +85,10 @@ class HeadraceOperator(SparkSubmitOperator):
         """The branch that the application moves."""
         return str(context["params"].get("branch") or MAIN)
 
+    def begin(self, context: Context) -> str | None:
+        """The snapshot from which the application goes on, if that is not the head of its branch."""
+        return context["params"].get("snapshot")
+
     def submit(self, context: Context) -> RunResult:
         """The result of one application, which succeeded."""
         where = root()
@@ -123,7 +131,7 @@ class HeadraceOperator(SparkSubmitOperator):
                 pipeline,
                 where,
                 branch=self.branch(context),
-                snapshot=context["params"].get("snapshot"),
+                snapshot=self.begin(context),
                 full_sweep=bool(context["params"].get("full_sweep")),
             )
 
@@ -190,7 +198,11 @@ class HeadraceOperator(SparkSubmitOperator):
 
 
 class ReplayOperator(HeadraceOperator):
-    """Replay everything on a backfill's branch, forked from nothing; an attempt goes on where the last one stopped."""
+    """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
+
+    In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
+    run was due, so that every attempt takes the same.
+    """
 
     def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
         super().__init__(registered=registered, action="backfill", **kwargs)
@@ -198,6 +210,29 @@ class ReplayOperator(HeadraceOperator):
     def branch(self, context: Context) -> str:
         """The branch that the form names, or one of this DAG run's own."""
         return backfill_branch(context)
+
+    def begin(self, context: Context) -> str | None:
+        """The snapshot from which a branch that is not there yet is forked."""
+        from headrace.runs.forking import fork_point
+
+        pipeline = self.registered.pipeline
+        catalog = Catalog(open_store(root()), pipeline.name)
+        if self.branch(context) in catalog.head().generations:
+            return None
+        return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
+
+    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        ends = zip(("--from", "--to"), self._range(context), strict=True)
+        given = [f"{flag}={moment}" for flag, moment in ends if moment]
+        return [*super()._arguments(context, where, run_id), *given]
+
+    def _range(self, context: Context) -> tuple[str | None, str | None]:
+        """From when to when, as the command line takes it."""
+        regular, run, form = self.registered.pipeline.backfill, context.get("dag_run"), context["params"]
+        start, end = form.get("from"), form.get("to")
+        if regular is None or run is None or run.run_type != DagRunType.SCHEDULED or start or end:
+            return start, end
+        return (run.run_after - timedelta(microseconds=regular.last)).isoformat(), None
 
 
 class AuditOperator(HeadraceOperator):
@@ -245,10 +280,14 @@ class CutOverOperator(HeadraceOperator):
         return backfill_branch(context)
 
     def act(self, context: Context) -> Summary:
-        """Cut over and announce it; raises when the branch is not audited or its audit failed."""
+        """Cut over and announce it; raises when the branch is not audited or its audit failed. Skipped, and so without
+        an event, when the form says not to promote.
+        """
         from headrace.runs.promotion import BranchBehindError, cut_over
 
         name, branch = self.registered.pipeline.name, self.branch(context)
+        if not context["params"].get("promote", True):
+            raise AirflowSkipException(f"branch {branch} stays as it is, to be looked at: the form says not to promote")
         try:
             result = cut_over(name, root(), branch)
         except BranchBehindError as error:

@@ -35,6 +35,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
     awaiting = write_pipeline(folder, "awaiting", options='executor="local"')
+    write_pipeline(folder, "corrected", options='backfill=hr.Backfill("0 3 * * *", last="7d")')
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"))'
     awaiting.write_text(awaiting.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
     (folder / "broken.py").write_text("raise ZeroDivisionError('a mistake of mine')\n")
@@ -46,7 +47,7 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_every_pipeline_has_three_dags(parsed: Any) -> None:
-    names = ("clicks", "awaiting", "aircraft_sessions", "busy_aircraft", "flights_departures")
+    names = ("clicks", "awaiting", "corrected", "aircraft_sessions", "busy_aircraft", "flights_departures")
     families = ("process", "recover", "backfill")
     assert set(parsed["dags"]) == {f"headrace_{name}_{family}" for name in names for family in families}
 
@@ -72,9 +73,11 @@ def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
         assert "backfill" not in dag["run_types"]
 
 
-def test_only_process_is_scheduled(parsed: Any) -> None:
+def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
     schedules = {name: dag["schedule"] for name, dag in parsed["dags"].items() if dag["schedule"]}
-    assert schedules == {"headrace_clicks_process": "@hourly"}
+    assert schedules == {"headrace_clicks_process": "@hourly", "headrace_corrected_backfill": "0 3 * * *"}
+    scheduled = {name for name, dag in parsed["dags"].items() if "scheduled" in dag["run_types"]}
+    assert scheduled == {name for name in parsed["dags"] if name.endswith("_process")} | {"headrace_corrected_backfill"}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_only_process_is_scheduled(parsed: Any) -> None:
         (
             "backfill",
             ["preconditions", "replay", "audit", "cut_over"],
-            {"files_per_epoch", "bytes_per_epoch", "branch", "executor", "reason"},
+            {"from", "to", "promote", "files_per_epoch", "bytes_per_epoch", "branch", "executor", "reason"},
         ),
     ],
 )

@@ -44,6 +44,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "AfterWatermark": {"early": COUNT, "late": COUNT},
     "Aggregation": {"key": "origin", "what": WHAT, "where": HOURLY, "when": COUNT, "how": hr.retracting(),
                     "filter": N > 3, "transform": None},
+    "Backfill": {"schedule": "0 3 * * *", "last": "7d"},
     "CalendarWindows": {"unit": "day", "zone": "UTC", "count": 1},
     "DataDriven": {"what": {"n": hr.count()}, "ready_if": col("n") > 3},
     "Deduplicate": {"id": "origin", "horizon": "1d"},
@@ -53,7 +54,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
         "how": hr.retracting(), "filter": None, "deduplicate": None, "also": (), "then": (), "expectations": (),
-        "description": "", "schedule": None, "executor": "local", "allow_finishing": False,
+        "description": "", "schedule": None, "backfill": None, "executor": "local", "allow_finishing": False,
         "allow_double_counting": False,
     },
     "Punctuated": {"asserted": "at", "idle_timeout": "1h"},

@@ -196,6 +196,20 @@ def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> N
     assert live.cut_over().rows["input_files"] == 4
 
 
+def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path: Path) -> None:
+    live = Live(tmp_path / "live", files=1)
+    land(live.folder, 6, 7)
+    live.process()
+    (live.folder / "landing" / "clicks" / "part-00007.jsonl").write_text("this is no record\n")
+    assert live.process().rows["rejected"] == 1
+    lines = "".join(json.dumps(record) + "\n" for record in records(3))
+    (live.folder / "landing" / "clicks" / "part-00007.jsonl").write_text(lines)
+    assert live.backfill(3, 4).forked_from == live.epoch(1)
+    live.cut_over()
+    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.backfill(10, None, branch="later").forked_from == live.refs["published"]
+
+
 def test_windows_of_a_users_own_are_computed_from_nothing(tmp_path: Path) -> None:
     live = Live(tmp_path, clicks(Validity(1_000_000)), files=2)
     assert live.backfill(1, 2).forked_from is None

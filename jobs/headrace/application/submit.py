@@ -19,7 +19,7 @@ from headrace.pipeline.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
 from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions, parse_clock, parse_signal
+from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
 from headrace.runs.report import Lines, Where, ending
 from headrace.runs.results import RunError, RunResult, now, redacted, write
 from headrace_snapshots.refs import MAIN
@@ -89,6 +89,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         bytes_per_epoch=given.bytes_per_epoch,
         branch=given.branch,
         snapshot=given.snapshot,
+        span=parse_span(given.start, given.end),
         full_sweep=given.full_sweep,
         mode=Mode(given.mode),
         signals=tuple(map(parse_signal, given.signal)),
@@ -122,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytes-per-epoch", type=int)
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: where main moves back to")
+    parser.add_argument("--from", dest="start", help="backfill: compute windows from this event time on anew")
+    parser.add_argument("--to", dest="end", help="backfill: and those before this one")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
     parser.add_argument("--executor", choices=list(Executor), help="by default the pipeline's own")

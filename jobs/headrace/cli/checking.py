@@ -104,7 +104,8 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
 
 def _checked(registered: Registered) -> CheckedPipeline:
     pipeline = registered.pipeline
-    first = {dag_id(pipeline.name, FAMILIES[0]): pipeline.schedule}
+    anew = None if pipeline.backfill is None else pipeline.backfill.schedule
+    schedules = {"process": pipeline.schedule, "backfill": anew}
     return CheckedPipeline(
         pipeline.name,
         registered.file,
@@ -112,7 +113,7 @@ def _checked(registered: Registered) -> CheckedPipeline:
         str(pipeline.executor),
         describe(pipeline),
         graph(pipeline),
-        {**first, **{dag_id(pipeline.name, family): None for family in FAMILIES[1:]}},
+        {dag_id(pipeline.name, family): schedules.get(family) for family in FAMILIES},
         [*_problems(pipeline)],
         [*notes(pipeline)],
     )

@@ -22,7 +22,7 @@ from headrace.model.written import Key, expression, key_columns
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
-from headrace.pipeline.schedules import check_schedule
+from headrace.pipeline.schedules import Backfill, scheduled
 from headrace.pipeline.sources import FileSource, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
@@ -137,7 +137,8 @@ class Pipeline:
     questions of the model. ``filter`` is applied after the check for NULL; what it removes still moves the watermark.
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
-    ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand.
+    ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand. ``backfill``: what is
+    computed anew on a schedule of its own, beside those runs.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
     ``also`` are further inputs, united with ``input`` (12.9); ``deduplicate`` is applied to all of them together, after
@@ -159,6 +160,7 @@ class Pipeline:
     expectations: tuple[Expectation, ...]
     description: str
     schedule: str | None
+    backfill: Backfill | None
     executor: Executor
     allow_finishing: bool
     allow_double_counting: bool
@@ -180,6 +182,7 @@ class Pipeline:
         expectations: Sequence[Expectation] = (),
         description: str = "",
         schedule: str | None = None,
+        backfill: Backfill | None = None,
         executor: Executor | str = Executor.SPARK,
         allow_finishing: bool = False,
         allow_double_counting: bool = False,
@@ -204,7 +207,9 @@ class Pipeline:
         set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
         set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
         set_(self, "description", given.instance("description", description, str, "text"))
-        set_(self, "schedule", _schedule(given, schedule))
+        set_(self, "schedule", scheduled(given, schedule))
+        anew = 'Backfill("0 3 * * *", last="7d")'
+        set_(self, "backfill", None if backfill is None else given.instance("backfill", backfill, Backfill, anew))
         set_(self, "executor", given.choice("executor", executor, Executor))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
@@ -274,10 +279,3 @@ def _own_input(given: Arguments, value: object) -> Input:
     if found.name != OWN:
         raise given.wrong("input", value, "only the inputs of also= are named; leave out .named(...)")
     return found
-
-
-def _schedule(given: Arguments, value: object) -> str | None:
-    try:
-        return check_schedule(value)
-    except ValueError as error:
-        raise given.wrong("schedule", value, str(error)) from None

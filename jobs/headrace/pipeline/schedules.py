@@ -1,8 +1,13 @@
-"""When a pipeline runs: a cron expression of five fields, or one of Airflow's presets. Checked without Airflow."""
+"""When a pipeline runs, and is backfilled: a cron expression of five fields, or one of Airflow's presets. Checked
+without Airflow.
+"""
 
 import re
 from dataclasses import dataclass
 from typing import Final
+
+from headrace.model.arguments import Arguments, Length
+from headrace.model.time import Duration
 
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 FAMILIES: Final = ("process", "recover", "backfill")
@@ -58,9 +63,34 @@ _FIELDS = (
 )
 
 
+@dataclass(frozen=True, init=False)
+class Backfill:
+    """Backfills on a ``schedule``, beside the live runs: each computes the windows of the ``last`` so long before it
+    was due anew, from the files that have landed, and becomes what readers see. ``Backfill("0 3 * * *", last="7d")``.
+
+    Raises PipelineError.
+    """
+
+    schedule: str
+    last: Duration
+
+    def __init__(self, schedule: str, last: Length) -> None:
+        given = Arguments("Backfill")
+        object.__setattr__(self, "schedule", scheduled(given, given.text("schedule", schedule, "0 3 * * *")))
+        object.__setattr__(self, "last", given.duration("last", last, least=1))
+
+
 def dag_id(pipeline: str, family: str) -> str:
     """What Airflow calls a DAG of ``pipeline``."""
     return f"headrace_{pipeline}_{family}"
+
+
+def scheduled(given: Arguments, schedule: object) -> str | None:
+    """The argument ``schedule`` of ``given``, checked. Raises PipelineError."""
+    try:
+        return check_schedule(schedule)
+    except ValueError as error:
+        raise given.wrong("schedule", schedule, str(error)) from None
 
 
 def check_schedule(schedule: object) -> str | None:

@@ -40,7 +40,8 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> For
     ``span`` depends on. Nothing if there is none, or no span, or if the pipeline has changed since.
 
     Goes back from ``published``, a request for each epoch, until epochs have read nothing as new as the span. A record
-    that lay too far ahead of the clock when it was read (12.14) does not count as that; its window keeps it.
+    that lay too far ahead of the clock when it was read (12.14) does not count as that; its window keeps it. A dead
+    letter counts as one of the span, if it was read once there was something as new.
     """
     if span is None:
         return ForkPoint(None, "all input is read again")
@@ -73,10 +74,12 @@ def _newest_without(catalog: Catalog, published: str, needed: Window) -> Manifes
     for manifest in catalog.ancestry(published):
         progress = StoredProgress.of(manifest)
         low, high = progress.min_event_time, progress.max_event_time
-        if low is not None and high is not None and low < needed.end and high >= needed.start:
+        is_older = progress.newest is None or progress.newest < needed.start
+        touches = low is not None and high is not None and low < needed.end and high >= needed.start
+        if touches or (manifest.counts.get("rejected") and not is_older):
             found = None
         elif found is None:
             found = manifest
-        if progress.newest is None or progress.newest < needed.start:
+        if is_older:
             break
     return found

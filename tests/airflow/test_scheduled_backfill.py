@@ -1,0 +1,118 @@
+"""A real Airflow in which a pipeline runs each minute, and the last days are computed anew each minute beside it."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from headrace.pipeline.registry import resolve
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from scripts.airflow_api import EndedRun
+from scripts.airflow_env import LocalAirflow
+from tests.airflow.subprocesses import write_pipeline
+from tests.reading import read
+
+pytestmark = pytest.mark.airflow
+
+_SECONDS = 600
+_EVERY_MINUTE = 'schedule="* * * * *", backfill=hr.Backfill("* * * * *", last="7d"), executor="local"'
+
+
+class Lanes:
+    """A pipeline with both lanes, in an Airflow that is up."""
+
+    def __init__(self, airflow: LocalAirflow, file: Path) -> None:
+        self.airflow, self.file = airflow, file
+        self.store = open_store(airflow.root)
+        self.catalog = Catalog(self.store, "clicks")
+
+    def land(self, name: str, before_now: timedelta, clicks: int) -> None:
+        """A file with clicks of one user in one minute."""
+        at = (datetime.now(UTC) - before_now).replace(second=0, microsecond=0)
+        line = json.dumps({"user": "ada", "at": at.isoformat()}) + "\n"
+        self.store.write(f"landing/clicks/{name}", line.encode() * clicks)
+
+    def published(self) -> list[Manifest]:
+        """The snapshots that readers have seen, oldest first."""
+        head = self.catalog.head().refs.get("published")
+        return [] if head is None else [*self.catalog.ancestry(head)][::-1]
+
+    def clicks(self) -> list[int]:
+        """What readers see, window by window."""
+        rows = read(resolve(str(self.file)), self.airflow.root).to_pylist()
+        return [row["clicks"] for row in sorted(rows, key=lambda row: row["window_start"])]
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
+    folder = tmp_path_factory.mktemp("lanes")
+    (folder / "pipelines").mkdir()
+    file = write_pipeline(folder / "pipelines", "clicks", options=_EVERY_MINUTE)
+    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), {"HEADRACE_PIPELINES": str(file.parent)})
+    found = Lanes(local, file)
+    found.land("a.jsonl", timedelta(days=30), 1)
+    try:
+        local.start()
+        yield found
+    finally:
+        local.stop()
+
+
+def until(found: Callable[[], bool]) -> None:
+    """Wait until that is so."""
+    Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda is_so: not is_so))(
+        found
+    )
+
+
+def test_the_last_days_are_computed_anew_beside_the_live_lane(lanes: Lanes) -> None:
+    until(lambda: len(lanes.published()) == 1)
+    (old,) = lanes.published()
+    lanes.land("b.jsonl", timedelta(hours=5), 2)
+    until(lambda: sum(m.counts["input_files"] for m in lanes.published()) == 2)
+    lanes.land("b.jsonl", timedelta(hours=4), 3)  # a correction, over which the live lane stops
+    until(lambda: lanes.clicks() == [1, 3])
+    first, *anew = lanes.published()
+    assert first == old, "nothing before the last days is computed again"
+    assert {m.branch[:18] for m in anew} == {"backfill-scheduled"}
+    lanes.land("c.jsonl", timedelta(hours=3), 4)
+    until(lambda: lanes.clicks() == [1, 3, 4])
+    promoted = [entry for entry in lanes.catalog.entries() if entry.kind is Kind.PROMOTE]
+    assert promoted
+    check_catalog(lanes.store, "clicks")
+
+
+def backfilled(lanes: Lanes, form: dict[str, object]) -> EndedRun:
+    """A backfill by hand, ended."""
+    api = lanes.airflow.api
+    return api.wait_for_run("headrace_clicks_backfill", api.trigger("headrace_clicks_backfill", form), _SECONDS)
+
+
+def test_a_backfill_by_hand_says_where_it_begins_and_may_stay_unpublished(lanes: Lanes) -> None:
+    api = lanes.airflow.api
+    ended = backfilled(lanes, {"promote": False})
+    log = "\n".join(api.log(ended.dag_id, ended.run_id, "replay"))
+    assert (ended.state, ended.tasks["cut_over"]) == ("success", "skipped"), log
+    assert "the backfill begins with nothing: all input is read again" in log
+    ranged: dict[str, object] = {
+        "from": (datetime.now(UTC) - timedelta(days=1)).isoformat(),
+        "branch": "by-hand",
+        "promote": False,
+    }
+    ended = backfilled(lanes, ranged)
+    log = "\n".join(api.log(ended.dag_id, ended.run_id, "replay"))
+    assert ended.state == "success", log
+    assert f"the backfill begins with snapshot {lanes.published()[0].snapshot_id} (epoch 0)" in log
+
+
+def test_airflows_own_backfill_of_the_live_lane_is_refused(lanes: Lanes) -> None:
+    answer = lanes.airflow.api.own_backfill("headrace_clicks_process", "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z")
+    assert answer.is_client_error
+    assert "does not allow backfill runs" in answer.text
