@@ -31,6 +31,7 @@ def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 LONGEST_FIRST = (
     "tests/flights/test_truth.py",
     "tests/airflow/test_end_to_end.py",
+    "tests/airflow/test_scheduled_backfill.py",
     "tests/conformance/test_spark.py",
     "tests/airflow/test_tasks.py",
     "tests/process/test_random_runs.py",

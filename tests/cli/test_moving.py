@@ -1,6 +1,7 @@
 """Commands that move refs: tag and drop; backfill and recover, over real runs of the executor local."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,9 @@ def test_backfill_makes_a_branch_main_and_published(live: Live) -> None:
     (branch,) = live.refs.keys() - before
     assert {name: live.refs[name] for name in before} == before, "main and its readers are where they were"
     assert f"--branch {branch} --executor local --promote" in text.stderr
+    compare = next(line for line in text.stderr.splitlines() if "headrace diff" in line)
+    program, *words = shlex.split(compare.partition(": ")[2])
+    assert (program, CliRunner().invoke(app, words).exit_code) == ("headrace", 0)
     result = live.run("backfill", "--branch", branch, "--promote")
     assert result["action"] == "cut_over"
     assert result["epochs"] == [0, 1]

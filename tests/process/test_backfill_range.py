@@ -9,12 +9,26 @@ from typing import Any
 
 import pytest
 
-from headrace import Aggregation, CalendarWindows, FixedWindows, Pipeline, Sessions, SlidingWindows, col, retracting
+from headrace import (
+    AfterSignal,
+    Aggregation,
+    CalendarWindows,
+    FixedWindows,
+    Pipeline,
+    Repeatedly,
+    Sessions,
+    Signal,
+    SlidingWindows,
+    col,
+    retracting,
+)
 from headrace.model.time import instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.executors import Executor
+from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.inputs import arrival_time
 from headrace.runs.backfill import backfill
+from headrace.runs.forking import fork_point
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process
 from headrace.runs.promotion import BranchBehindError, ForkGivenUpError, cut_over
@@ -22,13 +36,16 @@ from headrace.runs.publish import AuditMissingError
 from headrace.runs.report import Silent
 from headrace.runs.restoring import InputGoneError
 from headrace.runs.results import RunResult
+from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.building import changed
 from tests.own_windows import Validity
 from tests.process.clicks import CLICKS, START, USERS, clicks, land, records
 from tests.reading import read
+from tests.stored_progress import written
 
 FILES = 8  # the clicks of file n are in [n h, n h + 89 min]
 FROM_3_H = "America/Argentina/Buenos_Aires"  # where days begin at 03:00 UTC
@@ -56,9 +73,9 @@ class Live:
         land(folder, 0, files)
         self.process()
 
-    def process(self, *, publish: bool = True, at: datetime | None = None) -> RunResult:
+    def process(self, *, publish: bool = True, at: datetime | None = None, **more: Any) -> RunResult:
         now = None if at is None else lambda: at
-        return process(self.pipeline, self.root, replace(self._options(), publish=publish), now=now)
+        return process(self.pipeline, self.root, replace(self._options(), publish=publish, **more), now=now)
 
     def backfill(self, first: float | None, last: float | None, branch: str = "fix", **more: Any) -> RunResult:
         """Of the windows between two hours behind START."""
@@ -204,7 +221,7 @@ def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path
     assert live.process().rows["rejected"] == 1
     lines = "".join(json.dumps(record) + "\n" for record in records(3))
     (live.folder / "landing" / "clicks" / "part-00007.jsonl").write_text(lines)
-    assert live.backfill(3, 4).forked_from == live.epoch(1)
+    assert live.backfill(3, 4).forked_from == live.epoch(0)
     live.cut_over()
     assert live.current() == anew(live, tmp_path / "anew")
     assert live.backfill(10, None, branch="later").forked_from == live.refs["published"]
@@ -341,3 +358,43 @@ def test_a_range_is_days_in_utc_or_times_with_their_zone() -> None:
     days = (datetime.fromisoformat(f"2026-01-0{day}T00:00:00Z") for day in (2, 3))
     assert found == Window(*map(instant, days))
     assert parse_span(None, None) is None
+
+
+def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    catalog = Catalog(store, CLICKS.name)
+    claim, ids = catalog.claim("main", "test"), list[str]()
+    newest = [instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
+    for epoch, at in enumerate(newest):
+        manifest = Manifest(
+            snapshot_id=catalog.new_snapshot_id(),
+            pipeline=CLICKS.name,
+            fingerprint=fingerprint(CLICKS),
+            branch="main",
+            epoch=epoch,
+            parent=ids[-1] if ids else None,
+            generation=claim.generation,
+            created_at="2026-01-01T00:00:00Z",
+            progress=written(Progress(newest=at)),
+        )
+        catalog.commit(claim, manifest)
+        ids.append(manifest.snapshot_id)
+    catalog.publish(ids[-1], None)
+    for hour in (0, 1, 2, 25, 48, 49, 50, 200):
+        before = store.requests.snapshot()
+        found = fork_point(Catalog(store, CLICKS.name), CLICKS, span(hour, None))
+        last = sum(at < instant(START + timedelta(hours=hour)) for at in newest)
+        assert found.snapshot == (ids[last - 1] if last else None)
+        assert sum(store.requests.since(before).values()) < 40
+
+
+def test_signals_are_given_again_after_what_they_were_given_after(tmp_path: Path) -> None:
+    live = Live(tmp_path, changed(CLICKS, when=Repeatedly(AfterSignal("go"))), files=1)
+    live.process(signals=(Signal("go"),))
+    land(tmp_path, 1, 2)
+    live.process()
+    before = live.current()
+    assert before, "what the first file has, and not the second"
+    assert len(live.backfill(None, None).epochs) == 2
+    live.cut_over()
+    assert live.current() == before

@@ -60,8 +60,9 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
         raise
     _print_ending(result, Where(reference, root), output)
     if not cuts_over:
-        again = Where(reference, root).command("backfill", *_on(options), "--promote")
-        notice(f"to make it main and published: {again}")
+        where = Where(reference, root)
+        notice(f"to compare it with what readers see: {where.command('diff', 'published', options.branch)}")
+        notice(f"to make it main and published: {where.command('backfill', *_on(options), '--promote')}")
 
 
 def run_promotion(catalog: Catalog, reference: str, root: str, branch: str, output: Format) -> None:

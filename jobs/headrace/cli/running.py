@@ -123,9 +123,9 @@ def backfill(
 ) -> None:
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
-    For a range of event time the branch is forked from the newest published snapshot that has nothing of the range
-    yet, and reads what came after it. Main and its readers go on undisturbed. Without --promote the branch stays
-    beside them, to be looked at; the same command with --branch goes on with it.
+    For a range of event time the branch is forked from the newest published snapshot that has read nothing as new as
+    the first window of the range, and reads what came after it. Main and its readers go on undisturbed. Without
+    --promote the branch stays beside them, to be looked at; the same command with --branch goes on with it.
     """
     from headrace.cli.run import new_run_id, run_backfill
     from headrace.runs.options import RunOptions, parse_span

@@ -1,6 +1,6 @@
 """Backfill: replay input into a branch with the pipeline as it is now, and audit that.
 
-The branch begins with nothing, or for a range of event time with the newest snapshot that has nothing of it yet
+The branch begins with nothing, or for a range of event time with the newest snapshot that has read nothing as new
 (``forking``). From there on everything is read again, as far as main has come and what has landed since: later results
 may depend on it. Main goes on undisturbed until the branch is promoted.
 """

@@ -1,15 +1,16 @@
-"""Where the branch of a backfill begins: at the newest snapshot that readers have seen and that holds nothing yet of
-the windows in question, so that all of their input is read again; or at nothing.
+"""Where the branch of a backfill begins: at the newest snapshot that readers have seen and that has read nothing yet as
+new as the windows in question, so that all of their input is read again; or at nothing.
 """
 
 from dataclasses import dataclass
 
-from headrace.model.time import render
+from headrace.model.time import Instant, render
 from headrace.model.windows import Window
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.reach import reach
 from headrace.read.progress import StoredProgress
+from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -36,12 +37,12 @@ class ForkPoint:
 
 
 def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> ForkPoint:
-    """The newest snapshot, not newer than ``published``, up to which no epoch accepted a record that a window touching
-    ``span`` depends on. Nothing if there is none, or no span, or if the pipeline has changed since.
+    """The newest snapshot, not newer than ``published``, up to which no epoch had read anything as new as the first
+    event time on which windows touching ``span`` depend. Nothing if there is none, or no span, or if the pipeline has
+    changed since.
 
-    Goes back from ``published``, a request for each epoch, until epochs have read nothing as new as the span. A record
-    that lay too far ahead of the clock when it was read (12.14) does not count as that; its window keeps it. A dead
-    letter counts as one of the span, if it was read once there was something as new.
+    Takes few requests, however many epochs there are: the newest event time that was read never goes back. A record
+    that lay too far ahead of the clock (12.14) is no part of it; its window keeps it.
     """
     if span is None:
         return ForkPoint(None, "all input is read again")
@@ -51,35 +52,55 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> For
     if needed is None:
         return ForkPoint(None, "a window function of the pipeline's own does not say how far its windows reach")
     try:
-        return _judged(pipeline, needed, _newest_without(catalog, published, needed))
+        found = _newest_before(catalog, published, needed.start)
     except (BrokenObjectError, MissingSnapshotError) as error:
         return ForkPoint(None, f"an older snapshot that it might begin with cannot be read ({error})")
+    return _judged(pipeline, needed.start, found)
 
 
-def _judged(pipeline: Pipeline, needed: Window, found: Manifest | None) -> ForkPoint:
-    """``found``, the newest snapshot without anything of ``needed``, if ``pipeline`` can go on from it."""
-    read = f"of the event times from {render(needed.start)} to {render(needed.end)}, on which the range depends"
+def _judged(pipeline: Pipeline, start: Instant, found: Manifest | None) -> ForkPoint:
+    """``found``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can go on from it."""
+    read = f"as new as {render(start)}, where the event times begin that matter to the range"
     if found is None:
-        return ForkPoint(None, f"the first epoch has read some {read}")
+        return ForkPoint(None, f"the first epoch has read something {read}")
     if found.fingerprint != fingerprint(pipeline):
         return ForkPoint(
-            None, f"the pipeline has changed since snapshot {found.snapshot_id}, whose state means another"
+            None, f"the pipeline has changed since snapshot {found.snapshot_id}, whose state means something else"
         )
-    return ForkPoint(found, f"the newest snapshot that readers have seen and that has read none {read}")
+    return ForkPoint(found, f"the newest snapshot that readers have seen and that has read nothing {read}")
 
 
-def _newest_without(catalog: Catalog, published: str, needed: Window) -> Manifest | None:
-    """The newest snapshot up to ``published`` such that no epoch up to it accepted an event time in ``needed``."""
-    found: Manifest | None = None
-    for manifest in catalog.ancestry(published):
-        progress = StoredProgress.of(manifest)
-        low, high = progress.min_event_time, progress.max_event_time
-        is_older = progress.newest is None or progress.newest < needed.start
-        touches = low is not None and high is not None and low < needed.end and high >= needed.start
-        if touches or (manifest.counts.get("rejected") and not is_older):
-            found = None
-        elif found is None:
-            found = manifest
-        if is_older:
-            break
-    return found
+def _newest_before(catalog: Catalog, published: str, start: Instant) -> Manifest | None:
+    """The newest snapshot up to ``published`` that has read nothing as new as ``start``; None if there is none."""
+    newer = _link(catalog, published)
+    if _is_before(newer, start):
+        return newer.manifest
+    found: Link | None = None
+    while between := _ancestors(newer, found):
+        for snapshot_id in between:
+            link = _link(catalog, snapshot_id)
+            if _is_before(link, start):
+                found = link
+                break
+            newer = link
+    return None if found is None else found.manifest
+
+
+def _ancestors(newer: Link, older: Link | None) -> list[str]:
+    """The ancestors that ``newer`` names and that come after ``older``, newest first."""
+    since = -1 if older is None else older.epoch
+    return [snapshot_id for epoch, snapshot_id in sorted(newer.ancestors.items(), reverse=True) if epoch > since]
+
+
+def _link(catalog: Catalog, snapshot_id: str) -> Link:
+    """Raises BrokenObjectError or MissingSnapshotError if its manifest cannot be read."""
+    link = next(catalog.lineage(snapshot_id))
+    if link.problem is not None:
+        raise link.problem
+    return link
+
+
+def _is_before(link: Link, start: Instant) -> bool:
+    assert link.manifest is not None
+    newest = StoredProgress.of(link.manifest).newest
+    return newest is None or newest < start
