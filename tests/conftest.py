@@ -29,9 +29,12 @@ def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 LONGEST_FIRST = (
-    "tests/flights/test_truth.py",
     "tests/airflow/test_end_to_end.py",
+    "tests/cluster/test_headrace_on_a_cluster.py",
+    "tests/flights/test_truth.py",
     "tests/airflow/test_scheduled_backfill.py",
+    "tests/airflow/test_secrets.py",
+    "tests/cluster/test_spark_cluster.py",
     "tests/conformance/test_spark.py",
     "tests/airflow/test_tasks.py",
     "tests/process/test_random_runs.py",
@@ -42,6 +45,12 @@ LONGEST_FIRST = (
     "tests/observe/test_paper_figures.py",
     "tests/scenarios/test_runs.py",
     "tests/audit/test_run_audit.py",
+    "tests/audit/test_large.py",
+    "tests/conformance/test_local.py",
+    "tests/simulation/test_properties.py",
+    "tests/tooling/test_packaging.py",
+    "tests/cli/test_readme.py",
+    "tests/read/test_reading.py",
 )
 
 

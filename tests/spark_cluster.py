@@ -43,6 +43,7 @@ import psutil
 import pyspark
 import tenacity
 
+from headrace.distribute.spark.jvm import driver_java_options
 from scripts import sessions
 
 LOOPBACK = "127.0.0.1"
@@ -51,8 +52,6 @@ _WAIT_SECONDS = 180.0
 _STOP_SECONDS = 20.0
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _MASTER_UI = re.compile(r"Bound MasterWebUI to \S+ and started at (http://\S+)")
-# daemons and executors of tests live for seconds
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class ClusterError(Exception):
@@ -176,10 +175,13 @@ class SparkCluster:
             **self._environment,
             **own,
             "SPARK_HOME": str(SPARK_HOME),
-            "SPARK_CONF_DIR": str(folder),  # nothing of this machine's
+            # nothing of this machine's; a folder that is there would be on the class path, which the archive's is not
+            "SPARK_CONF_DIR": str(folder / "conf"),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA_OPTIONS} -Dspark.authenticate=true -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(
+                [driver_java_options(), "-Dspark.authenticate=true", "-Dspark.master.rest.enabled=false"]
+            ),
             "_SPARK_AUTH_SECRET": self._secret,
         }
         with (folder / "log").open("wb") as log:
@@ -201,8 +203,9 @@ class SparkCluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
-            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
-            "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+            # all JVMs of tests live for seconds: with the archive they need half the time to start
+            "spark.driver.extraJavaOptions": driver_java_options(),
+            "spark.executor.extraJavaOptions": driver_java_options(),
         }
         file = self.folder / "conf" / "spark-defaults.conf"
         file.parent.mkdir()

@@ -33,7 +33,7 @@ done["audit that is missing"] = execute("process", "audit")
 done["audit again"] = execute("process", "audit")
 land("a.jsonl", 3)
 done["without a sweep"] = execute("process", "process")
-done["with a sweep"] = execute("process", "process", full_sweep=True)
+done["with a sweep"] = execute("process", "process", full_sweep=True, executor="local")
 print(json.dumps(done))
 """
 )

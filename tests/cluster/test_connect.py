@@ -12,6 +12,7 @@ import pyspark
 import pytest
 import tenacity
 
+from headrace.distribute.spark.jvm import driver_java_options
 from scripts import sessions
 from tests.process.clicks import CLICKS, land, truth
 from tests.reading import read
@@ -48,6 +49,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": driver_java_options(),
         "spark.local.dir": str(tmp_path / "local"),
     }
     conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
