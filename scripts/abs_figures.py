@@ -176,12 +176,11 @@ def _engine(measured: Mapping[str, Any] | None) -> Iterator[str]:
         f"{measured['rows']:,} rows of {measured['keys']:,} keys on the executor `{measured['executor']}`, "
         f"{measured['machine']['cores']} cores:\n"
     )
-    yield "| epochs, each a snapshot | seconds | over | a snapshot every |\n|---|---|---|---|"
-    base = measured["runs"][0]["seconds"]
+    yield "| snapshots | seconds | over | CPU seconds | over | a snapshot every |\n|---|---|---|---|---|---|"
+    first = measured["runs"][0]
     for run in measured["runs"]:
-        every = run["seconds"] / run["epochs"]
-        over = "" if run["epochs"] == 1 else _over(run["seconds"], base)
-        yield f"| {run['epochs']} | {run['seconds']:.1f} | {over} | {every:.1f} s |"
+        cells = [f"{run[name]:.1f} | {_over(run[name], first[name])}" for name in ("seconds", "cpu_seconds")]
+        yield f"| {run['epochs']} | {' | '.join(cells)} | {run['seconds'] / run['epochs']:.1f} s |"
 
 
 _PAGE = """# What snapshots cost

@@ -25,7 +25,9 @@ _HEAD = """# The barrier protocol
 
 Tasks and the coordinator of a snapshot are state machines without I/O: events in, effects out. Each is one table,
 whose rows are read from the top: the first whose condition holds decides. `headrace simulate` runs them. Epochs of
-pipelines do not: there one driver starts the tasks of an epoch and sees all of them end.
+pipelines run under the same coordinator: its tasks are the levels of an epoch, a level acknowledges when all of its
+tasks have stored their part, and nothing but the coordinator says that a manifest may be committed. The role of a task
+is not needed there: a level begins when the one above has ended, so barriers are always aligned.
 """
 
 _BREAK = "\n\n"

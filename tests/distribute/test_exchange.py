@@ -1,6 +1,7 @@
 """What crosses an exchange arrives as it was sent, or not at all; and tasks that run twice."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,6 +117,23 @@ def test_a_task_that_runs_twice_and_says_the_same_changes_nothing(tmp_path: Path
     made = engine(tmp_path, runs)
     computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
     assert (runs.runs, computed.counts["accepted"]) == (1, 80)
+
+
+class Forgetful(Blobs):
+    """What one task of the map side passed on does not come to the driver."""
+
+    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+        first, *others = super().epoch(plan)
+        (shares,) = first.found.history
+        return [replace(first, found=replace(first.found, history=(shares[1:],))), *others]
+
+
+def test_a_level_acknowledges_an_epoch_when_all_of_its_tasks_did(tmp_path: Path) -> None:
+    land(tmp_path, 0, 2)
+    for runner, acknowledged in ((Blobs, {0, 1}), (Forgetful, {1})):
+        made = engine(tmp_path, runner)
+        computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
+        assert (made.levels, computed.acknowledged) == (2, acknowledged)
 
 
 def test_a_typed_error_of_a_task_is_raised_where_the_epoch_is_driven(tmp_path: Path) -> None:

@@ -43,12 +43,15 @@ def test_the_page_shows_every_picture_and_every_number(numbers: dict[str, Found]
 
 
 def test_what_the_engine_took_stands_beside() -> None:
-    some = [{"epochs": 1, "seconds": 10.0}, {"epochs": 4, "seconds": 11.5}]
+    some = [
+        {"epochs": 1, "seconds": 10.0, "cpu_seconds": 20.0},
+        {"epochs": 4, "seconds": 11.5, "cpu_seconds": 21.0},
+    ]
     measured = {"rows": 1_000_000, "keys": 5, "executor": "local", "machine": {"cores": 2}, "runs": some}
     none = {"protocol": "none", "nodes": 5, "interval": 0, "seconds": 1.0, "snapshots": 0}
     text = page({"intervals": [none], "nodes": [], "more_nodes": []}, measured)
     assert "1,000,000 rows of 5 keys on the executor `local`, 2 cores" in text
-    assert "| 1 | 10.0 |  | 10.0 s |\n| 4 | 11.5 | 15.0 % | 2.9 s |" in text
+    assert "| 1 | 10.0 | 0.0 % | 20.0 | 0.0 % | 10.0 s |\n| 4 | 11.5 | 15.0 % | 21.0 | 5.0 % | 2.9 s |" in text
 
 
 def test_synchronous_snapshots_cost_more_the_more_often_and_abs_hardly_anything(numbers: dict[str, Found]) -> None:

@@ -17,7 +17,7 @@ from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.inputs import OWN
 from headrace.runs import process as processing
-from headrace.runs.commits import Committer, attempts_of
+from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
@@ -114,6 +114,37 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
     result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("again"))
     assert result.epochs == (1, 2)
     assert current(CLICKS, tmp_path) == truth(3)
+
+
+class Incomplete(LocalEngine):
+    """Not all levels acknowledge epoch 1; or it says that it is another one."""
+
+    number = 1
+
+    def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> TasksComputed:
+        computed = super().compute(files, processing_time, **rest)
+        assert computed.acknowledged == frozenset(range(self.levels))
+        if computed.epoch != 1:
+            return computed
+        levels = computed.acknowledged if self.number != 1 else frozenset({0})
+        return replace(computed, epoch=self.number, acknowledged=levels)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(1, "epoch 1 is not committed: level 1"), (3, "epoch 3 is not committed: it is not the next")],
+)
+def test_an_epoch_that_not_all_tasks_acknowledged_is_never_committed(number: int, reason: str, tmp_path: Path) -> None:
+    land(tmp_path, 0, 3)
+    store = open_store(tmp_path.as_uri())
+    catalog = Catalog(store, CLICKS.name)
+    engine = Incomplete(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
+    engine.number = number
+    started = Started(engine, tmp_path)
+    with pytest.raises(IncompleteEpochError, match=reason):
+        started.run()
+    assert [m.epoch for m in started.committed] == [0], "epoch 2 is whole, and nothing comes after what is missing"
+    check_catalog(store, CLICKS.name)
 
 
 @on_both

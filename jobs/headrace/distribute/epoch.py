@@ -45,7 +45,9 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class Computed:
-    """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it received."""
+    """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it received.
+    ``acknowledged``: the levels (of the engine's) all of whose tasks have stored their part.
+    """
 
     attempt: Attempt
     epoch: int
@@ -54,6 +56,7 @@ class Computed:
     progress: Progress
     timings: Mapping[str, float] = field(default_factory=dict)
     signals: tuple[Signal, ...] = ()
+    acknowledged: frozenset[int] = frozenset()
 
     @property
     def accounting(self) -> Accounting:

@@ -1,5 +1,9 @@
 """Commits in the background: epoch n is written and committed while epoch n+1 computes, strictly in order, few in
-flight.
+flight. What may be committed is decided by the coordinator of the barrier protocol.
+
+Its snapshots are epochs, in the generation of the claim. Its tasks are the levels of an epoch's tasks: the barrier goes
+through them with the input that the epoch takes in, and a level acknowledges it when all of its tasks have stored what
+they made of that.
 """
 
 import threading
@@ -9,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from headrace.distribute.epoch import Attempt, Attempts, Computed
+from headrace.errors import RetryError
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import fingerprint, parts
 from headrace.read.columns import ViewColumns
@@ -20,9 +25,25 @@ from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol.barriers import SnapshotId
+from headrace_snapshots.protocol.coordinator import (
+    Acknowledged,
+    CommitFenced,
+    CommitSnapshot,
+    Committed,
+    Coordinator,
+    CoordinatorEvent,
+    Due,
+)
 
 MAX_IN_FLIGHT = 2
 LOGS = ("panes", "late", "rejected", "inputs")
+
+
+class IncompleteEpochError(RetryError):
+    """Not all tasks of an epoch have acknowledged it, or it is not the next one: it is not committed."""
+
+    code = "retry.incomplete_epoch"
 
 
 def attempts_of(catalog: Catalog) -> Attempts:
@@ -65,6 +86,14 @@ class Committer:
         self.request = request
         self.allowed = allowed
         self.committed: list[Manifest] = []
+        self._coordinator = Coordinator(
+            range(engine.levels),
+            generation=claim.generation,
+            most_in_flight=MAX_IN_FLIGHT,
+            first=0 if base is None else base.epoch + 1,
+        )
+        self._to_commit: set[SnapshotId] = set()
+        self._events = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
         self._counted = engine.store.requests.snapshot() if counted is None else counted
@@ -75,7 +104,11 @@ class Committer:
         """Queue an epoch. Raises the failure of an earlier one."""
         self._slots.acquire()
         self._raise_failure()
-        self._pending.append(self._thread.submit(self.engine.in_background(self._run), computed))
+        snapshot = SnapshotId(self.claim.generation, computed.epoch)
+        self._tell(Due())
+        for level in computed.acknowledged:
+            self._tell(Acknowledged(level, snapshot))
+        self._pending.append(self._thread.submit(self.engine.in_background(self._run), snapshot, computed))
 
     def drain(self) -> None:
         """Wait until every submitted epoch is committed. Raises the first failure."""
@@ -92,14 +125,30 @@ class Committer:
         if self._failure is not None:
             raise self._failure
 
-    def _run(self, computed: Computed) -> None:
+    def _tell(self, event: CoordinatorEvent) -> None:
+        """Only one of its effects is left to do: the tasks of an epoch have ended when it is told of them."""
+        with self._events:
+            effects = self._coordinator.receive(event)
+            self._to_commit |= {effect.snapshot for effect in effects if isinstance(effect, CommitSnapshot)}
+
+    def _run(self, snapshot: SnapshotId, computed: Computed) -> None:
         try:
             if self._failure is None:
-                self._commit(computed)
+                self._commit_if_whole(snapshot, computed)
         except BaseException as error:
             self._failure = error
+            self._tell(CommitFenced(snapshot))
         finally:
             self._slots.release()
+
+    def _commit_if_whole(self, snapshot: SnapshotId, computed: Computed) -> None:
+        if snapshot not in self._to_commit:
+            missing = sorted({*range(self.engine.levels)} - computed.acknowledged)
+            reason = f"level {missing[0]} of its tasks is not complete" if missing else "it is not the next one"
+            raise IncompleteEpochError(f"epoch {computed.epoch} is not committed: {reason}. Run again")
+        self._to_commit.remove(snapshot)
+        self._commit(computed)
+        self._tell(Committed(snapshot))
 
     def _commit(self, computed: Computed) -> None:
         catalog = self.catalog

@@ -62,7 +62,7 @@ class Committed(NamedTuple):
 
 
 class CommitFenced(NamedTuple):
-    """The commit of ``snapshot`` failed: a newer coordinator has the log."""
+    """The commit of ``snapshot`` failed: a newer coordinator has the log, or this one cannot write to it any more."""
 
     snapshot: SnapshotId
 
@@ -272,7 +272,8 @@ COORDINATOR_TABLE: Final = Table[_At, CoordinatorEffect](
 class Coordinator:
     """The role of the coordinator: ``receive`` events, do the effects.
 
-    ``complete``: the newest snapshot that the log names, when ``generation`` claimed it.
+    ``complete``: the newest snapshot that the log names, when ``generation`` claimed it. ``first``: the number of the
+    first snapshot that it begins.
     """
 
     def __init__(
@@ -282,6 +283,7 @@ class Coordinator:
         generation: int = 0,
         most_in_flight: int = 1,
         complete: SnapshotId | None = None,
+        first: int = 0,
     ) -> None:
         self.generation = generation
         self.most_in_flight = most_in_flight
@@ -290,7 +292,7 @@ class Coordinator:
         self.attempt = 0
         self.in_flight: dict[SnapshotId, _Snapshot] = {}
         self._tasks = frozenset(tasks)
-        self._begun = 0
+        self._begun = first
 
     def receive(self, event: CoordinatorEvent) -> list[CoordinatorEffect]:
         """The effects of ``event``. What is said of snapshots that are not in flight means nothing."""

@@ -15,6 +15,7 @@ from headrace.distribute.intake import check
 from headrace.distribute.tasks.exchange import Heard
 from headrace.distribute.tasks.fold import FoldPlan
 from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound, summed
+from headrace.distribute.tasks.levels import levels_below
 from headrace.distribute.tasks.merges import Merger, Merges
 from headrace.distribute.tasks.outcome import Outcome
 from headrace.distribute.tasks.plan import EpochPlan, shares, undivided
@@ -64,6 +65,11 @@ class TasksEngine:
         self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
         self.progress = Progress()
         self.epoch = -1
+
+    @property
+    def levels(self) -> int:
+        """How many levels of tasks an epoch has."""
+        return sum(1 + levels_below(self.work, stages.start) for stages in self.work.jobs())
 
     def _table_names(self) -> list[str]:
         return [*state_tables(self.pipeline), *([IDS] if self.pipeline.deduplicate is not None else [])]
@@ -136,6 +142,7 @@ class TasksEngine:
             progress=self.progress,
             timings={"compute_seconds": time.monotonic() - started},
             signals=plan.signals,
+            acknowledged=outcome.acknowledged,
             written=self._written(outcome),
         )
 

@@ -97,6 +97,17 @@ class Outcome:
         due = min((at for at in waited if at >= together.watermark), default=NEVER)
         return Instant(due + 1) if due < together.by_time else NEVER
 
+    @property
+    def acknowledged(self) -> frozenset[int]:
+        """The levels all of whose tasks passed something on, and so have stored their part of the epoch."""
+        return frozenset(at for at, level in enumerate(self.levels) if len(level) >= self._tasks_of(at))
+
+    def _tasks_of(self, level: int) -> int:
+        """How many there are at least: a user's own code may make more."""
+        if level == 0:
+            return len(self.plan.shares)
+        return 1 if isinstance(self.levels[level][0].found, PanesFound) else self.plan.parts
+
     def outcomes(self) -> tuple[StageOutcome, ...]:
         """What became of each stage."""
         read = [found.accounting for found in self.shares] + [found.accounting for found in self.ids]

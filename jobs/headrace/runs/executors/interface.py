@@ -51,6 +51,10 @@ class Engine(Protocol):
         """The last epoch, -1 before the first."""
 
     @property
+    def levels(self) -> int:
+        """How many levels of tasks an epoch has, each of which acknowledges it."""
+
+    @property
     def executor(self) -> str:
         """Whose state it reads and writes."""
 
