@@ -1,6 +1,7 @@
 """``headrace.testing.run``: whole pipelines in memory, on the kernel and on the reference."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -341,3 +342,12 @@ def test_testing_is_reached_from_headrace() -> None:
     assert {"run", "rows", "assert_panes"} <= {*dir(hr.testing)}
     with pytest.raises(AttributeError, match=r"headrace\.testing has no 'runs'"):
         hr.testing.runs  # noqa: B018
+
+
+@pytest.mark.parametrize("where", [hr.FixedWindows("10m"), hr.SlidingWindows("10m", "5m"), hr.Sessions("10m")])
+def test_a_record_without_event_time_is_a_dead_letter_whatever_the_windows(where: Any, executor: Any) -> None:
+    pipeline = replace(delays(), where=where)
+    early = flight("13:05", 5)
+    result = run(pipeline, [rows(early, {**early, "at": None}), end()], executor=executor)
+    assert [each["reason"] for each in result.rejected] == ["event time is null"]
+    assert {row["flights"] for row in result.current} == {1}

@@ -196,7 +196,8 @@ class _Bundle:
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
             gap = int(stage.where.gap)
-            at = judged[c.EVENT_TIME].to_numpy()[windows.row]
+            times = judged[c.EVENT_TIME]  # NULL where a record was rejected, and no window has that
+            at = (times if rows is None else times.take(rows)).to_numpy()
             start = at - at % gap
             end = start
         self.groups = grouped(hashed, list(keys.values()), start, end)
