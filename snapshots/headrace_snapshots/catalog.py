@@ -4,37 +4,38 @@ The imperative shell around the protocol: it reads the head, asks what may follo
 manifests and index nodes before the entry that makes them visible.
 """
 
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TypeVar
 
-from headrace_snapshots import ancestry, datafiles
+from headrace_snapshots import ancestry as lines
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import CatalogLog, LostEntry
+from headrace_snapshots.marks import Marks
+from headrace_snapshots.objects import Objects
 from headrace_snapshots.protocol import (
     Append,
     ClaimBranch,
     Commit,
     Conflict,
     Drop,
+    Expire,
     Fenced,
     Fork,
     Head,
+    Horizon,
     Init,
     Intent,
     Kind,
     Need,
+    NeedKept,
     Promote,
     Publish,
     Refused,
@@ -43,25 +44,27 @@ from headrace_snapshots.protocol import (
     decide,
 )
 from headrace_snapshots.refs import PUBLISHED
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectStore
 
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
-_CACHED = 256
 _FENCE_SEARCH = 20
-Immutable = TypeVar("Immutable")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to commit to ``branch`` until its generation changes; ``snapshot_id`` was its head at the claim."""
+    """The right to commit to ``branch`` until its generation changes; ``snapshot_id`` was its head at the claim.
+
+    ``floor``: the first epoch whose output the next snapshot needs to name.
+    """
 
     branch: str
     generation: int
     snapshot_id: str | None
+    floor: int = 0
 
 
-class Catalog:
+class Catalog(Objects):
     """All that can be asked of, and done to, the snapshots of ``pipeline``. Usable from many threads.
 
     Any method may raise what the store raises, BrokenObjectError for a control object that is damaged, and
@@ -76,13 +79,10 @@ class Catalog:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self.store = store
-        self.pipeline = pipeline
-        self._now, self._new_id = now, new_id
+        super().__init__(store, pipeline, new_id)
+        self._now = now
+        self.marks = Marks(store, pipeline)
         self._log = CatalogLog(store, pipeline)
-        self._manifests: dict[str, Manifest] = {}
-        self._nodes: dict[str, IndexNode] = {}
-        self._lock = threading.Lock()
 
     # Reading
 
@@ -112,50 +112,56 @@ class Catalog:
         """At most ``limit`` of ``entries``."""
         return list(islice(self.entries(before), limit))
 
-    def manifest(self, snapshot_id: str) -> Manifest:
-        """The manifest of a snapshot. Raises MissingSnapshotError or BrokenObjectError."""
-        with self._lock:
-            if snapshot_id in self._manifests:
-                return self._manifests[snapshot_id]
-        path = self._manifest_path(snapshot_id)
-        try:
-            data = self.store.read(path)
-        except ObjectNotFoundError as error:
-            raise MissingSnapshotError(
-                f"pipeline {self.pipeline} has no snapshot {snapshot_id} (no object {self.store.uri}/{path}); "
-                "`headrace log` lists its snapshots; if it lists this one, roll back to an older one"
-            ) from error
-        manifest = Manifest.from_bytes(data, f"{self.store.uri}/{path}")
-        if manifest.snapshot_id != snapshot_id:
-            raise BrokenObjectError(f"{self.store.uri}/{path} is the manifest of {manifest.snapshot_id}")
-        self._remember(manifest)
-        return manifest
-
     def ancestry(self, snapshot_id: str, until: str | None = None) -> Iterator[Manifest]:
-        """``snapshot_id`` and what came before it, newest first, down to but without ``until``.
+        """``snapshot_id`` and what came before it, newest first, down to but without ``until``, as far as it is kept.
 
-        Raises RefusedError at the end when ``until`` is not an ancestor.
+        Raises RefusedError at the end when ``until`` is not an ancestor, or has expired.
         """
+        grafts = self._grafts()
         current: str | None = snapshot_id
         while current is not None and current != until:
             manifest = self.manifest(current)
             yield manifest
-            current = manifest.parent
+            current = grafts.get(current, manifest.parent)
         if current != until:
-            raise RefusedError(f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}")
+            raise RefusedError(
+                f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}, or has expired"
+            )
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether ``ancestor`` is ``descendant`` or came before it; few requests however many epochs are between."""
         epoch = self.manifest(ancestor).epoch
-        return ancestry.ancestor_at(self._link, self._link(descendant), epoch) == ancestor
+        try:
+            return lines.ancestor_at(self._link, self._link(descendant), epoch) == ancestor
+        except MissingSnapshotError:  # what lies between has expired
+            return any(link.snapshot_id == ancestor for link in self.lineage(descendant))
 
     def common_ancestor(self, one: str, other: str) -> Link | None:
         """The newest snapshot that is, or came before, both; None if they began apart. Few requests, too."""
-        return ancestry.common_ancestor(self._link, self._link(one), self._link(other))
+        first, second = self._link(one), self._link(other)
+        try:
+            return lines.common_ancestor(self._link, first, second)
+        except MissingSnapshotError:
+            before = {link.snapshot_id for link in self.lineage(one)}
+            return next((link for link in self.lineage(other) if link.snapshot_id in before), None)
 
     def lineage(self, snapshot_id: str) -> Iterator[Link]:
-        """``snapshot_id`` and what came before it, newest first, also past manifests that are missing or broken."""
-        return ancestry.lineage(self._link, snapshot_id)
+        """``snapshot_id`` and what came before it, newest first, as far as it is kept.
+
+        It goes on past manifests that are missing or broken.
+        """
+        grafts = self._grafts()
+
+        def look(snapshot: str) -> Link:
+            link = self._link(snapshot)
+            return replace(link, parent=grafts.get(snapshot, link.parent))
+
+        return lines.lineage(look, snapshot_id)
+
+    def _grafts(self) -> Mapping[str, str | None]:
+        """Which parents are not kept any more, and what stands for them. Looks at the log anew."""
+        horizon = self.known_head().horizon
+        return {} if horizon is None else horizon.grafts
 
     def _link(self, snapshot_id: str) -> Link:
         try:
@@ -168,60 +174,12 @@ class Catalog:
             raise
         return Link(snapshot_id, manifest.epoch, manifest.parent, manifest)
 
-    def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
-        """Records of a file log, oldest first, of epochs after ``since_epoch``."""
-        return iterate(log, self.read_node, since_epoch)
-
-    def newest_files(self, log: FileLog) -> Iterator[FileRecord]:
-        """Records of a file log, newest first; reads only as far back as is asked for."""
-        return newest_first(log, self._read_nodes)
-
-    def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
-        with ThreadPoolExecutor(len(ids)) as pool:
-            return list(pool.map(self.read_node, ids))
-
-    def read_node(self, node_id: str) -> IndexNode:
-        """An inner node of a file log. Raises BrokenObjectError."""
-        with self._lock:
-            if node_id in self._nodes:
-                return self._nodes[node_id]
-        path = self._node_path(node_id)
-        try:
-            node = IndexNode.from_bytes(self.store.read(path), f"{self.store.uri}/{path}", node_id)
-        except ObjectNotFoundError as error:
-            raise BrokenObjectError(
-                f"{self.store.uri}/{path} is missing: restore it from a backup, or go on from an older snapshot"
-            ) from error
-        self._keep(self._nodes, node_id, node)
-        return node
-
-    # Writing what is not visible yet
-
-    def new_snapshot_id(self) -> str:
-        """A fresh id for a snapshot, which also names its attempt at an epoch."""
-        return self._new_id()[:16]
-
-    def data_prefix(self, epoch: int, attempt: str) -> str:
-        """Where that attempt at that epoch puts its data files."""
-        return datafiles.data_prefix(self.pipeline, epoch, attempt)
-
-    def append_record(self, log: FileLog, record: FileRecord) -> FileLog:
-        """``log`` with ``record`` at its end; index nodes that this completes are stored."""
-        longer, nodes = append(log, record)
-        self.write_nodes(nodes)
-        return longer
-
-    def write_nodes(self, nodes: Iterable[IndexNode]) -> None:
-        """Store nodes of file logs; storing one again changes nothing."""
-        for node in nodes:
-            self.store.write(self._node_path(node.id), node.to_bytes())
-
     # Appending
 
     def claim(self, branch: str, owner: str) -> Claim:
         """Become the only writer of ``branch`` and fence every other; makes the branch when there is none."""
         entry = self._append(ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
-        return Claim(branch, entry.generations[branch], entry.refs.get(branch))
+        return Claim(branch, entry.generations[branch], entry.refs.get(branch), entry.floor(branch))
 
     def commit(self, claim: Claim, manifest: Manifest) -> Entry:
         """Store ``manifest`` and make it the head of the branch. Its data and index nodes must be stored already.
@@ -230,7 +188,7 @@ class Catalog:
         Raises FencedError when another writer claimed or moved the branch, RefusedError when it does not fit the claim.
         """
         manifest = replace(manifest, skips=self._skips(claim, manifest))
-        self.store.write(self._manifest_path(manifest.snapshot_id), manifest.to_bytes())
+        self.write_manifest(manifest)
         entry = self._append(
             Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
             f"epoch {manifest.epoch}",
@@ -293,6 +251,28 @@ class Catalog:
         """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones."""
         return self._append(Drop(ref), message or f"dropped {ref}")
 
+    def expire(
+        self, expected: int, horizon: Horizon, *, tags: Collection[str], idle: Collection[str], message: str
+    ) -> Entry:
+        """Keep what ``horizon`` says from now on; its mark must be stored already. Removes ``tags``, fences ``idle``.
+
+        Raises PublishConflictError when entry ``expected`` is not the last one any more.
+        """
+        return self._append(Expire(expected, horizon, tags, idle), message)
+
+    def fold(self) -> int:
+        """Delete the entries that the newest expiry gave up; how many there were."""
+        horizon = self.head().horizon
+        return 0 if horizon is None else self._log.fold(horizon.folded)
+
+    def hint_problem(self) -> str | None:
+        """What is wrong with the object that says where to look for the end of the log, if anything is."""
+        return self._log.hint_problem()
+
+    def mend_hint(self) -> None:
+        """Write it anew. Raises DamagedLogError."""
+        self._log.write_hint(self.head().entry)
+
     def _append(
         self,
         intent: Intent,
@@ -315,6 +295,8 @@ class Catalog:
             match decide(last, Init() if beginning else intent, facts):
                 case Need(ancestor, descendant):
                     facts[ancestor, descendant] = self.is_ancestor(ancestor, descendant)
+                case NeedKept(mark, snapshot):
+                    facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                 case Fenced() as fenced:
                     raise self._fenced(fenced)
                 case Conflict(reason):
@@ -323,30 +305,16 @@ class Catalog:
                     raise RefusedError(f"pipeline {self.pipeline}: {reason}")
                 case Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
-                    entry = self._entry(last.entry + 1, next_, text, None if beginning else detail)
+                    at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
+                    about = None if beginning else detail
+                    entry = Entry.of(next_, last.entry + 1, self._new_id(), at, message=text, detail=about)
                     if self._log.append(entry) and not beginning:
                         return entry
-
-    def _entry(self, number: int, decided: Append, message: str, detail: JSON) -> Entry:
-        return Entry(
-            number,
-            self._new_id(),
-            self._now().astimezone(UTC).isoformat().replace("+00:00", "Z"),
-            decided.kind,
-            decided.branch,
-            decided.generation,
-            decided.moves,
-            decided.refs,
-            decided.generations,
-            decided.base,
-            message,
-            detail,
-        )
 
     def _fenced(self, fenced: Fenced) -> FencedError:
         """The error, saying who took the branch and when."""
         entries = self.log(limit=_FENCE_SEARCH) if fenced.by is None else self.log(fenced.by + 1, 1)
-        by = next((entry for entry in entries if fenced.branch in {entry.branch, *entry.moves}), None)
+        by = next((e for e in entries if e.number == fenced.by or fenced.branch in {e.branch, *e.moves}), None)
         who = f" since entry {by.number} ({by.kind}: {by.message}) at {by.at}" if by else ""
         return FencedError(
             f"pipeline {self.pipeline}: {fenced.reason}{who}. This writer was replaced and must stop; "
@@ -364,18 +332,3 @@ class Catalog:
         if manifest.epoch != parent.epoch + 1:
             raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
         return skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
-
-    def _remember(self, manifest: Manifest) -> None:
-        self._keep(self._manifests, manifest.snapshot_id, manifest)
-
-    def _keep(self, objects: dict[str, Immutable], name: str, value: Immutable) -> None:
-        with self._lock:
-            objects[name] = value
-            if len(objects) > _CACHED:
-                del objects[next(iter(objects))]
-
-    def _manifest_path(self, snapshot_id: str) -> str:
-        return f"{self.pipeline}/manifests/{snapshot_id}.json"
-
-    def _node_path(self, node_id: str) -> str:
-        return f"{self.pipeline}/index/{node_id}.json"

@@ -2,7 +2,8 @@
 
 Knows entries and their numbers, and nothing of what they mean. The end is found by listing what comes after a known
 entry, so that every gap shows: an entry is there for ever, unless a later one says in its ``base`` that it is not
-needed any more.
+needed any more. Then its number is free again, for a writer that was stopped meanwhile. So whoever has created an
+entry lists what follows it: most often nothing, else the newest says whether the entry counts.
 """
 
 import logging
@@ -103,17 +104,23 @@ class CatalogLog:
         return End(entry.number, entry)
 
     def before(self, number: int) -> Iterator[Entry | LostEntry]:
-        """Entries below ``number``, newest first, a request for each; also past those that are lost."""
+        """Entries below ``number``, newest first, a request for each, past those that are lost, down to the folded."""
+        folded = _folded(self._newest or self.end().entry)
         for n in range(number - 1, -1, -1):
+            if n < folded:
+                return
             try:
                 yield self._read(n)
             except ObjectNotFoundError:
+                folded = _folded(self.end().entry)
+                if n < folded:
+                    return
                 yield LostEntry(n, f"{self._where(self._path(n))} is missing")
             except BrokenObjectError as error:
                 yield LostEntry(n, str(error))
 
     def append(self, entry: Entry) -> bool:
-        """Store ``entry`` under its number; False when another entry has it.
+        """Store ``entry`` under its number; False when another entry has it, or it was folded away and does not count.
 
         After a lost answer the object is read back: the write id tells whose it is. While it is not there the same
         put is repeated, which is safe however late the first one lands. Raises UnknownOutcomeError when that does not
@@ -121,10 +128,44 @@ class CatalogLog:
         """
         if not self._create_surely(entry):
             return False
+        if self._is_void(entry):
+            _logger.warning("%s was folded away before it was stored: it does not count", self._path(entry.number))
+            return False
         self._remember(entry)
         if entry.number % HINT_EVERY == 0:
-            self._write_hint(entry.number)
+            self.write_hint(entry.number)
         return True
+
+    def fold(self, below: int) -> int:
+        """Delete the entries below ``below``, which an entry has for its base; how many there were."""
+        numbers = self._listed(0, below)
+        for number in numbers:
+            self._store.delete(self._path(number))
+        return len(numbers)
+
+    def hint_problem(self) -> str | None:
+        """What is wrong with the hint, if anything is: a wrong one costs requests, nothing else."""
+        last = _number(self.end().entry)
+        try:
+            named = self._read_hint()
+        except (ObjectNotFoundError, BrokenObjectError) as error:
+            return None if last < 0 else str(error)
+        is_late = named < last - last % HINT_EVERY
+        return f"it names entry {named}, and the last one is {last}" if is_late or named > last else None
+
+    def _is_void(self, entry: Entry) -> bool:
+        """Whether the log was folded above ``entry`` before it was created: then later ones are there, and say so.
+
+        Each of them holds all refs and generations, as a checkpoint of the log does. Lists what follows.
+        """
+        try:
+            later = self._listed(entry.number + 1)
+            return bool(later) and self._read(later[-1]).base > entry.number
+        except (StoreUnavailableError, ObjectNotFoundError) as error:
+            where = self._where(self._path(entry.number))
+            raise UnknownOutcomeError(
+                f"{where} was stored; whether it counts is unknown, look at the log: {error}"
+            ) from error
 
     def _salvaged(self, number: int, numbers: Sequence[int], lost: list[str]) -> End:
         """The end of a damaged log: its newest entry that can be read, among ``numbers`` or below them."""
@@ -204,7 +245,8 @@ class CatalogLog:
         if entry.number > _number(self._newest):
             self._newest = entry
 
-    def _write_hint(self, number: int) -> None:
+    def write_hint(self, number: int) -> None:
+        """Let those who come look for the end from entry ``number`` on. It is no loss if the store refuses."""
         try:
             self._store.write(self._hint, encode(_HINT, {"entry": number}))
         except RetryError as error:
@@ -213,12 +255,15 @@ class CatalogLog:
     def _hinted(self) -> int | None:
         """The number that the hint names. A broken hint costs a longer listing, nothing else."""
         try:
-            return decode(_HINT, self._store.read(self._hint), self._where(self._hint), lambda f: f.integer("entry"))
+            return self._read_hint()
         except ObjectNotFoundError:
             return None
         except BrokenObjectError as error:
             _logger.warning("the hint is not used: %s", error)
             return None
+
+    def _read_hint(self) -> int:
+        return decode(_HINT, self._store.read(self._hint), self._where(self._hint), lambda f: f.integer("entry"))
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:020d}.json"
@@ -229,6 +274,10 @@ class CatalogLog:
 
 def _number(entry: Entry | None) -> int:
     return -1 if entry is None else entry.number
+
+
+def _folded(entry: Entry | None) -> int:
+    return 0 if entry is None or entry.horizon is None else entry.horizon.folded
 
 
 def _way_out(pipeline: str, end: End) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, iterate
+from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.testing.strategies import records
 
@@ -21,6 +21,11 @@ class Nodes:
 
     def append(self, log: FileLog, record: FileRecord) -> FileLog:
         log, nodes = append(log, record)
+        self.stored.update({node.id: node.to_bytes() for node in nodes})
+        return log
+
+    def cut(self, log: FileLog, floor: int) -> FileLog:
+        log, nodes = cut(log, floor, self.read, "a writer")
         self.stored.update({node.id: node.to_bytes() for node in nodes})
         return log
 
@@ -93,3 +98,38 @@ def test_a_node_that_is_another_is_noticed() -> None:
     one, two = IndexNode(records=(one_file(1),)), IndexNode(records=(one_file(2),))
     with pytest.raises(BrokenObjectError, match="the/name is another node"):
         IndexNode.from_bytes(one.to_bytes(), "the/name", two.id)
+
+
+@given(records(), st.integers(0, 60), st.integers(0, 60))
+def test_what_is_cut_is_gone_and_the_rest_is_listed(appended: list[FileRecord], floor: int, again: int) -> None:
+    nodes, log = Nodes(), FileLog()
+    for record in appended:
+        log = nodes.append(log, record)
+    for at in (floor, again):
+        log = nodes.cut(log, at)
+        left = list(iterate(log, nodes.read))
+        assert left == appended[len(appended) - len(left) :]
+        assert {r.epoch for r in left} >= {r.epoch for r in appended if r.epoch >= max(floor, at)}
+    assert log.files == sum(len(r.files) for r in left)
+    assert nodes.cut(log, again) == log
+
+
+def test_a_long_log_is_cut_to_a_leaf_and_goes_on() -> None:
+    nodes, log = Nodes(), FileLog()
+    for epoch in range(10_000):
+        log = nodes.append(log, one_file(epoch))
+        if epoch % 100 == 99:
+            log = nodes.cut(log, epoch - 50)
+            left = [r.epoch for r in iterate(log, nodes.read)]
+            assert left == [*range(left[0], epoch + 1)]
+            assert epoch - 50 - 64 <= left[0] <= epoch - 50 or not left[0]
+    nodes.reads.clear()
+    assert nodes.cut(log, 5) == log
+    assert len(nodes.reads) <= len(log.levels)
+
+
+def test_nodes_of_two_writers_are_never_the_same() -> None:
+    record = FileRecord(0, (one_file(0).files * 64))
+    (one,), (other,) = (append(FileLog(), record, writer)[1] for writer in ("one", "other"))
+    assert one.id != other.id
+    assert IndexNode.from_bytes(one.to_bytes(), "x", one.id) == one

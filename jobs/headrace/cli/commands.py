@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import explaining, moving, pipelines, running, simulating, snapshots, testing
+from headrace.cli import explaining, moving, pipelines, running, simulating, snapshots, testing, upkeep
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
 from headrace.cli.output import (
     Format,
@@ -23,7 +23,18 @@ from headrace.cli.output import (
 )
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
-__all__ = ["app", "explaining", "main", "moving", "pipelines", "running", "simulating", "snapshots", "testing"]
+__all__ = [
+    "app",
+    "explaining",
+    "main",
+    "moving",
+    "pipelines",
+    "running",
+    "simulating",
+    "snapshots",
+    "testing",
+    "upkeep",
+]
 
 SHOWN_ROWS = 20
 SHOWN_OF_A_PANE = ("window_start", "window_end", "timing", "pane_index", "is_retraction", "epoch")

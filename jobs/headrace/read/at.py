@@ -103,7 +103,7 @@ def _published_at(catalog: Catalog, when: datetime, written: str) -> Found:
     snapshot = None if entry is None else entry.refs.get(PUBLISHED)
     if snapshot is None:
         raise NoSnapshotError(
-            f"pipeline {catalog.pipeline} had published nothing by {written}: "
+            f"pipeline {catalog.pipeline} had published nothing by {written}, or that has expired: "
             f"`headrace log {catalog.pipeline}` says when it was published"
         )
     return Found(catalog.manifest(snapshot), PUBLISHED)

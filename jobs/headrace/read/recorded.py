@@ -6,6 +6,7 @@ That and the pipeline decide all that an epoch does, so it is what a replay need
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headrace.errors import FixConfigError
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.read.progress import StoredProgress, input_file
@@ -15,6 +16,12 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import LoggedFile
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+
+
+class ExpiredError(FixConfigError):
+    """Epochs are asked for of which nothing is kept any more."""
+
+    code = "config.expired"
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,42 @@ def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None
     """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first. A
     request for each of them.
 
-    Raises MissingSnapshotError, BrokenObjectError.
+    Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
     """
-    manifests = [*catalog.ancestry(snapshot_id, until)][::-1]
+    manifests, files = _recorded_since(catalog, snapshot_id, until)
+    first = 0 if until is None else catalog.manifest(until).epoch + 1
+    if manifests and (expired := max(manifests) + 1 - first - len(manifests)):
+        raise ExpiredError(
+            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, and what they "
+            "recorded with them: replay what has landed, under a clock of your own (--clock), or run a backfill"
+        )
+    return [_recorded(manifests[epoch], files.get(epoch, {})) for epoch in sorted(manifests)]
+
+
+def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
+    """``recorded_epochs``, and of those that have expired the files, as if they had run when the next one did that is
+    kept. Raises MissingSnapshotError, BrokenObjectError.
+    """
+    manifests, files = _recorded_since(catalog, snapshot_id, until)
+    found: list[RecordedEpoch] = []
+    for epoch in sorted({*manifests, *files}, reverse=True):
+        if epoch in manifests:
+            found.append(_recorded(manifests[epoch], files.get(epoch, {})))
+        elif found:
+            found.append(RecordedEpoch(files[epoch], found[-1].processing_time))
+    return found[::-1]
+
+
+def _recorded_since(
+    catalog: Catalog, snapshot_id: str, until: str | None
+) -> tuple[dict[int, Manifest], dict[int, ByInput]]:
+    """Manifests that are kept, and files that were read, by epoch, of those after ``until``."""
+    manifests = {manifest.epoch: manifest for manifest in catalog.ancestry(snapshot_id, until)}
     if not manifests:
-        return []
-    records = catalog.files(manifests[-1].logs["inputs"], since_epoch=manifests[0].epoch - 1)
-    files = {record.epoch: _by_input(record.files) for record in records}
-    return [_recorded(manifest, files.get(manifest.epoch, {})) for manifest in manifests]
+        return {}, {}
+    since = -1 if until is None else catalog.manifest(until).epoch
+    records = catalog.files(manifests[max(manifests)].logs["inputs"], since_epoch=since)
+    return manifests, {record.epoch: _by_input(record.files) for record in records}
 
 
 def _by_input(files: Iterable[LoggedFile]) -> ByInput:

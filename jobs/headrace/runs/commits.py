@@ -37,7 +37,8 @@ from headrace_snapshots.protocol.coordinator import (
 )
 
 MAX_IN_FLIGHT = 2
-LOGS = ("panes", "late", "rejected", "inputs")
+OUTPUT = ("panes", "late", "rejected")
+LOGS = (*OUTPUT, "inputs")
 
 
 class IncompleteEpochError(RetryError):
@@ -78,7 +79,7 @@ class Committer:
         allowed: Callable[[], None] = lambda: None,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
-        self.head = base
+        self.head, self._floor = base, claim.floor
         self.fingerprint, self.parts = fingerprint(engine.pipeline), parts(engine.pipeline)
         self.code = code_of(engine.pipeline)
         self.schema = ViewColumns.of(engine.pipeline).to_json()
@@ -183,7 +184,7 @@ class Committer:
             code=self.code,
             parts=self.parts,
         )
-        catalog.commit(self.claim, manifest)
+        self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head = manifest
         self.committed.append(manifest)
         self.on_commit(manifest)
@@ -213,6 +214,7 @@ class Committer:
 
     def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
         logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
+        logs |= {name: self.catalog.cut(logs[name], self._floor) for name in OUTPUT}
         inputs = tuple(
             InputFile(file.path, file.size, file.etag, name, file.digest)
             for name, some in computed.files.items()

@@ -62,7 +62,7 @@ def _judged(pipeline: Pipeline, start: Instant, found: Manifest | None) -> ForkP
     """``found``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can go on from it."""
     read = f"as new as {render(start)}, where the event times begin that matter to the range"
     if found is None:
-        return ForkPoint(None, f"the first epoch has read something {read}")
+        return ForkPoint(None, f"the first epoch that is kept has read something {read}, or one before it may have")
     if found.fingerprint != fingerprint(pipeline):
         return ForkPoint(
             None, f"the pipeline has changed since snapshot {found.snapshot_id}, whose state means something else"
@@ -76,20 +76,24 @@ def _newest_before(catalog: Catalog, published: str, start: Instant) -> Manifest
     if _is_before(newer, start):
         return newer.manifest
     found: Link | None = None
-    while between := _ancestors(newer, found):
-        for snapshot_id in between:
-            link = _link(catalog, snapshot_id)
+    since = -1
+    while between := _ancestors(newer, since):
+        for epoch, snapshot_id in between:
+            try:
+                link = _link(catalog, snapshot_id)
+            except MissingSnapshotError:  # it has expired, and so has what came before it
+                since = epoch
+                break
             if _is_before(link, start):
-                found = link
+                found, since = link, epoch
                 break
             newer = link
     return None if found is None else found.manifest
 
 
-def _ancestors(newer: Link, older: Link | None) -> list[str]:
-    """The ancestors that ``newer`` names and that come after ``older``, newest first."""
-    since = -1 if older is None else older.epoch
-    return [snapshot_id for epoch, snapshot_id in sorted(newer.ancestors.items(), reverse=True) if epoch > since]
+def _ancestors(newer: Link, since: int) -> list[tuple[int, str]]:
+    """The ancestors that ``newer`` names of epochs after ``since``, newest first."""
+    return [(epoch, snapshot) for epoch, snapshot in sorted(newer.ancestors.items(), reverse=True) if epoch > since]
 
 
 def _link(catalog: Catalog, snapshot_id: str) -> Link:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.pipeline.graph import Pipeline
-from headrace.read.recorded import RecordedEpoch, recorded_epochs
+from headrace.read.recorded import RecordedEpoch, what_was_read
 from headrace.runs.commits import Committer
 from headrace.sources.landing import ByInput
 from headrace.sources.planning import InputFile
@@ -78,7 +78,7 @@ def recorded_since(catalog: Catalog, snapshot_id: str, begin: str | None) -> lis
         if link.snapshot_id == until:
             break
         with suppress(BrokenObjectError, MissingSnapshotError):
-            return recorded_epochs(catalog, link.snapshot_id, until)
+            return what_was_read(catalog, link.snapshot_id, until)
     return []
 
 

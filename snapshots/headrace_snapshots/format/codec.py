@@ -11,7 +11,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from headrace.errors import RestoreError
 
-FORMAT = 1
+FORMAT = 2
+"""The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry."""
+
 JSON: TypeAlias = Any
 """Whatever ``json`` reads and writes: None, bool, int, finite float, str, and lists and string-keyed dicts of these."""
 
@@ -44,10 +46,10 @@ def checksum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def encode(kind: str, content: JSON) -> bytes:
-    """The object that holds ``content``."""
+def encode(kind: str, content: JSON, number: int = 1) -> bytes:
+    """The object that holds ``content``, whose format has that number."""
     body = canonical(content)
-    head = f'{{"format":{FORMAT},"kind":{json.dumps(kind)},"sha256":"{checksum(body)}","content":'
+    head = f'{{"format":{number},"kind":{json.dumps(kind)},"sha256":"{checksum(body)}","content":'
     return head.encode("ascii") + body + b"}\n"
 
 
@@ -64,6 +66,8 @@ def decode(kind: str, data: bytes, name: str, parse: "Callable[[Fields], Result]
             )
         if envelope.text("kind") != kind:
             raise MalformedError(f"it is a {envelope.text('kind')}, not a {kind}")
+        if envelope.integer("format") < 1:
+            raise MalformedError(f"there is no format {envelope.integer('format')}")
         content = envelope.fields("content")
         if checksum(canonical(content.value)) != envelope.text("sha256"):
             raise MalformedError("its checksum does not match its content")
@@ -119,6 +123,10 @@ class Fields:
     def fields(self, name: str) -> "Fields":
         """A nested object."""
         return Fields(self._get(name), f"{self.where}.{name}")
+
+    def optional_fields(self, name: str) -> "Fields | None":
+        """A nested object; None where there is no such field."""
+        return self.fields(name) if name in self.value else None
 
     def array(self, name: str) -> list[JSON]:
         """An array."""

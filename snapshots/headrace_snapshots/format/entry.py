@@ -1,10 +1,11 @@
 """One entry of a catalog log: which refs it moved, and every ref and generation after it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from headrace_snapshots.format.codec import JSON, Fields, MalformedError, decode, encode
-from headrace_snapshots.protocol import Head, Kind
+from headrace_snapshots.protocol import Append, Head, Horizon, Kind
+from headrace_snapshots.refs import MAIN
 
 KIND = "entry"
 
@@ -13,9 +14,9 @@ KIND = "entry"
 class Entry:
     """Entry ``number``, written at ``at`` (ISO 8601, UTC). ``write_id`` tells its writer that it is its own.
 
-    ``branch`` and ``generation``: whose move it was, None for tags. ``moves``: ref -> (before, after), None where
-    there was or is no such ref. No entry below ``base`` is needed any more. ``message`` is for people; ``detail`` is
-    the caller's.
+    ``branch`` and ``generation``: whose move it was, None for tags and expiries. ``moves``: ref -> (before, after),
+    None where there was or is no such ref. No entry below ``base`` is needed any more. ``message`` is for people;
+    ``detail`` is the caller's. ``horizon``: what is kept, None if nothing ever expired.
     """
 
     number: int
@@ -30,15 +31,25 @@ class Entry:
     base: int = 0
     message: str = ""
     detail: JSON = None
+    horizon: Horizon | None = None
+
+    @classmethod
+    def of(cls, decided: Append, number: int, write_id: str, at: str, *, message: str, detail: JSON) -> "Entry":
+        """Entry ``number``, as the protocol decided it."""
+        return cls(number, write_id, at, message=message, detail=detail, **vars(decided))
 
     @property
     def head(self) -> Head:
         """The head of the catalog when this is its last entry."""
-        return Head(self.number, self.refs, self.generations, self.base)
+        return Head(self.number, self.refs, self.generations, self.base, horizon=self.horizon)
+
+    def floor(self, branch: str) -> int:
+        """The first epoch whose output the next snapshots of ``branch`` need to name."""
+        return self.horizon.floor if self.horizon is not None and branch == MAIN else 0
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        return {
+        content = {
             "number": self.number,
             "write_id": self.write_id,
             "at": self.at,
@@ -52,6 +63,7 @@ class Entry:
             "message": self.message,
             "detail": self.detail,
         }
+        return content if self.horizon is None else {**content, "horizon": asdict(self.horizon)}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Entry":
@@ -69,16 +81,26 @@ class Entry:
             base=fields.integer("base"),
             message=fields.text("message"),
             detail=fields.json("detail"),
+            horizon=None if (horizon := fields.optional_fields("horizon")) is None else _horizon(horizon),
         )
 
     def to_bytes(self) -> bytes:
         """The object to store."""
-        return encode(KIND, self.to_json())
+        return encode(KIND, self.to_json(), 1 if self.horizon is None else 2)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> "Entry":
         """The entry in object ``name``. Raises BrokenObjectError or NewerFormatError."""
         return decode(KIND, data, name, cls.from_json)
+
+
+def _horizon(fields: Fields) -> Horizon:
+    return Horizon(
+        fields.text("mark"),
+        fields.integer("folded"),
+        fields.integer("floor"),
+        fields.mapping("grafts", Fields.optional_text),
+    )
 
 
 def _move(moves: Fields, ref: str) -> tuple[str | None, str | None]:

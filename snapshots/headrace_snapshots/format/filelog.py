@@ -3,7 +3,8 @@
 A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 64 files
 they become a leaf object, and 64 nodes of one level become a node of the next. So a manifest holds fewer than 64
 files and fewer than 64 references a level. A node's id is the hash of its content: writing it twice changes nothing,
-and reading it checks it.
+and reading it checks it. Its content names its writer, so that no two writers ever store the same node: when it is
+deleted, nobody else can have come to need it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,10 +69,14 @@ class IndexRef:
 
 @dataclass(frozen=True)
 class IndexNode:
-    """A stored node: records (a leaf) or references to nodes of the level below, oldest first."""
+    """A stored node: records (a leaf) or references to nodes of the level below, oldest first.
+
+    ``writer``: unique to who stored it; "" in those of the first format.
+    """
 
     records: tuple[FileRecord, ...] = ()
     refs: tuple[IndexRef, ...] = ()
+    writer: str = ""
 
     @cached_property
     def id(self) -> str:
@@ -80,7 +85,7 @@ class IndexNode:
 
     def to_bytes(self) -> bytes:
         """The object to store."""
-        return encode(KIND, self._content())
+        return encode(KIND, self._content(), 2 if self.writer else 1)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str, expected_id: str) -> "IndexNode":
@@ -89,7 +94,11 @@ class IndexNode:
             KIND,
             data,
             name,
-            lambda f: cls(f.items("records", FileRecord.from_json), f.items("refs", IndexRef.from_json)),
+            lambda f: cls(
+                f.items("records", FileRecord.from_json),
+                f.items("refs", IndexRef.from_json),
+                f.text("writer") if "writer" in f.value else "",
+            ),
         )
         if node.id != expected_id:
             raise BrokenObjectError(f"{name} is another node ({node.id}): go on from an older snapshot")
@@ -108,7 +117,8 @@ class IndexNode:
         )
 
     def _content(self) -> JSON:
-        return {"records": [r.to_json() for r in self.records], "refs": [r.to_json() for r in self.refs]}
+        below = {"records": [r.to_json() for r in self.records], "refs": [r.to_json() for r in self.refs]}
+        return {**below, "writer": self.writer} if self.writer else below
 
 
 @dataclass(frozen=True)
@@ -144,8 +154,8 @@ class FileLog:
         )
 
 
-def append(log: FileLog, record: FileRecord) -> tuple[FileLog, tuple[IndexNode, ...]]:
-    """The log with ``record`` at its end, and the nodes to store before any manifest names it.
+def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog, tuple[IndexNode, ...]]:
+    """The log with ``record`` at its end, and the nodes of ``writer`` to store before any manifest names it.
 
     Raises ValueError for an epoch before the log's last.
     """
@@ -155,15 +165,37 @@ def append(log: FileLog, record: FileRecord) -> tuple[FileLog, tuple[IndexNode, 
     tail = (*log.tail, record)
     if sum(max(1, len(r.files)) for r in tail) < RADIX:
         return FileLog(tail, log.levels), ()
-    nodes, levels = [IndexNode(records=tail)], list(log.levels)
+    nodes, levels = [IndexNode(records=tail, writer=writer)], list(log.levels)
     for number in range(len(levels) + 1):
         level = (*(levels[number] if number < len(levels) else ()), nodes[-1].ref)
         full = len(level) == RADIX
         levels[number : number + 1] = [() if full else level]
         if not full:
             break
-        nodes.append(IndexNode(refs=level))
+        nodes.append(IndexNode(refs=level, writer=writer))
     return FileLog((), tuple(levels)), tuple(nodes)
+
+
+def cut(
+    log: FileLog, floor: int, read_node: Callable[[str], IndexNode], writer: str = ""
+) -> tuple[FileLog, tuple[IndexNode, ...]]:
+    """The log without records of epochs before ``floor``, and the nodes of ``writer`` to store.
+
+    A leaf stays whole as long as any of it does, so that a log is cut rarely: up to 63 records more are left.
+    """
+    nodes: list[IndexNode] = []
+
+    def kept(refs: Sequence[IndexRef], level: int) -> tuple[IndexRef, ...]:
+        left = [ref for ref in refs if ref.last_epoch >= floor]
+        if level and left and left[0].first_epoch < floor:
+            below = read_node(left[0].id).refs
+            if len(inner := kept(below, level - 1)) < len(below) or inner[0] != below[0]:
+                nodes.append(IndexNode(refs=inner, writer=writer))
+                left[0] = nodes[-1].ref
+        return tuple(left)
+
+    levels = tuple(kept(refs, level) for level, refs in enumerate(log.levels))
+    return FileLog(log.tail, levels), tuple(nodes)
 
 
 def iterate(

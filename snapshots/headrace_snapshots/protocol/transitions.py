@@ -20,14 +20,20 @@ what anyone can see.
 * Entries are needed from the *base* on: those below it may be missing. When entries above it are lost, nothing may
   follow but a rollback, which is a person's decision: it goes on from the newest entry that can be read, becomes the
   new base, and fences every writer, since nobody knows any more who had claimed what.
+* An *expiry* says what is kept from then on (the *horizon*): it raises the base, below which entries are deleted, and
+  names a mark, which says what will be deleted. What is marked never gets a ref again: a tag, a fork and a rollback ask
+  under the mark of the very head that they follow whether the snapshot is kept. Every entry holds all refs and
+  generations, so each is a checkpoint of the log, and the newest is the one that counts. A writer that was stopped
+  while the log was folded may create a number again that was deleted. It finds the newest entry then: if its base is
+  above that number, the entry is void, for all readers begin at the base; and the writer decides anew.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -49,6 +55,22 @@ class Kind(StrEnum):
     PROMOTE = "promote"
     TAG = "tag"
     DROP = "drop"
+    EXPIRE = "expire"
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """What is kept, as the newest expiry says.
+
+    ``mark`` names the list of what is to be deleted. Entries below ``folded`` are deleted. ``floor``: the first epoch
+    of main whose output main's later snapshots need to name. ``grafts``: where a line of descent goes on from a kept
+    snapshot whose parent is not kept; None: it begins there.
+    """
+
+    mark: str
+    folded: int = 0
+    floor: int = 0
+    grafts: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +86,7 @@ class Head:
     generations: Mapping[str, int] = field(default_factory=dict)
     base: int = 0
     is_whole: bool = True
+    horizon: Horizon | None = None
 
 
 # Intents: what somebody wants to append.
@@ -143,7 +166,17 @@ class Drop:
     ref: str
 
 
-Intent = Init | ClaimBranch | Commit | Publish | Rollback | Fork | Promote | Tag | Drop
+@dataclass(frozen=True)
+class Expire:
+    """Keep what ``horizon`` says, found at entry ``expected``. Ends ``tags``, fences the ``idle`` branches."""
+
+    expected: int
+    horizon: Horizon
+    tags: Collection[str] = ()
+    idle: Collection[str] = ()
+
+
+Intent = Init | ClaimBranch | Commit | Publish | Rollback | Fork | Promote | Tag | Drop | Expire
 
 
 # Decisions: what may follow the head.
@@ -160,6 +193,7 @@ class Append:
     refs: Mapping[str, str]
     generations: Mapping[str, int]
     base: int
+    horizon: Horizon | None
 
 
 @dataclass(frozen=True)
@@ -168,6 +202,14 @@ class Need:
 
     ancestor: str
     descendant: str
+
+
+@dataclass(frozen=True)
+class NeedKept:
+    """Ask again with ``facts[(mark, snapshot)]``: whether the snapshot is there, and not in the mark."""
+
+    mark: str
+    snapshot: str
 
 
 @dataclass(frozen=True)
@@ -193,7 +235,7 @@ class Refused:
     reason: str
 
 
-Decision = Append | Need | Fenced | Conflict | Refused
+Decision = Append | Need | NeedKept | Fenced | Conflict | Refused
 Facts = Mapping[tuple[str, str], bool]
 
 
@@ -250,8 +292,9 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
     moves: dict[str, str | None] = {branch: to}
     published = head.refs.get(PUBLISHED) if branch == MAIN else None
     if to is not None:
-        reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
-        if obstacle := Refused(reason) if current is None else _unless(facts, to, current, reason):
+        reason = f"{to} is not an ancestor of {current}, the head of branch {branch}" + _expired(head)
+        on_branch = Refused(reason) if current is None else _unless(facts, to, current, reason)
+        if obstacle := on_branch or _unless_kept(head, to, facts):
             return obstacle
         if published is not None and (to, published) not in facts:
             return Need(to, published)
@@ -264,6 +307,8 @@ def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
     if intent.branch in head.generations:
         return Refused(f"there is a branch {intent.branch} already: drop it first, or choose another name")
     moves = {} if intent.snapshot is None else {intent.branch: intent.snapshot}
+    if intent.snapshot is not None and (obstacle := _unless_kept(head, intent.snapshot, facts)):
+        return obstacle
     return _bad_name(intent.branch) or _append(head, Kind.FORK, intent.branch, moves, fences=[intent.branch])
 
 
@@ -281,6 +326,8 @@ def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
     ref = TAGS + intent.name
     if ref in head.refs:
         return Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
+    if obstacle := _unless_kept(head, intent.snapshot, facts):
+        return obstacle
     return _bad_name(intent.name) or _append(head, Kind.TAG, None, {ref: intent.snapshot})
 
 
@@ -295,6 +342,13 @@ def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
     return _append(head, Kind.DROP, None if ref.startswith(TAGS) else ref, moves, ends=ref)
 
 
+def _expire(head: Head, intent: Expire, facts: Facts) -> Decision:
+    if head.entry != intent.expected:
+        return Conflict(f"entry {head.entry} has followed entry {intent.expected}, at which it was found what is kept")
+    found = _append(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
+    return replace(found, base=max(found.base, intent.horizon.folded), horizon=intent.horizon)
+
+
 _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
     Init: _init,
     ClaimBranch: _claim,
@@ -305,6 +359,7 @@ _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
     Promote: _promote,
     Tag: _tag,
     Drop: _drop,
+    Expire: _expire,
 }
 
 
@@ -318,6 +373,20 @@ def _unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need |
     if known is None:
         return Need(ancestor, descendant)
     return None if known else Refused(reason)
+
+
+def _unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused | None:
+    """Nothing if ``snapshot`` is kept for certain, as what has a ref is; else a refusal, or the question."""
+    if head.horizon is None or snapshot in head.refs.values():
+        return None
+    known = facts.get((head.horizon.mark, snapshot))
+    if known is None:
+        return NeedKept(head.horizon.mark, snapshot)
+    return None if known else Refused(f"snapshot {snapshot} has expired: what it names may be deleted at any time")
+
+
+def _expired(head: Head) -> str:
+    return "" if head.horizon is None else ", or has expired"
 
 
 def _bad_name(name: str) -> Refused | None:
@@ -350,4 +419,12 @@ def _append(
         refs,
         generations,
         head.base if head.is_whole else head.entry + 1,
+        _horizon(head, kind, moves),
     )
+
+
+def _horizon(head: Head, kind: Kind, moves: Mapping[str, str | None]) -> Horizon | None:
+    """That of the head; epochs of another line of descent that main moves to have nothing to do with its floor."""
+    if head.horizon is None or kind is Kind.COMMIT or MAIN not in moves:
+        return head.horizon
+    return replace(head.horizon, floor=0)

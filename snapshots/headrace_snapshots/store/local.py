@@ -11,7 +11,7 @@ What a process that died has left without a name goes with the next put of anoth
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,7 +67,7 @@ class LocalStore:
         target = self._target(path)
         self.requests.add("put")
         with _errors(target), self._unnamed(target, data) as (unnamed, info):
-            unnamed.replace(target)
+            self._name(target, lambda: unnamed.replace(target))
             _flush(target.parent)
         return ObjectInfo(path, info.size, info.etag)
 
@@ -76,7 +76,7 @@ class LocalStore:
         self.requests.add("create")
         with _errors(target), self._unnamed(target, data) as (unnamed, info):
             try:
-                os.link(unnamed, target)
+                self._name(target, lambda: os.link(unnamed, target))
             except FileExistsError:
                 raise ObjectExistsError(f"{target} exists already") from None
             try:
@@ -98,6 +98,9 @@ class LocalStore:
         self.requests.add("delete")
         with _errors(target):
             target.unlink(missing_ok=True)
+            with suppress(OSError):  # it is not empty, or gone
+                if target.parent != self.root:
+                    target.parent.rmdir()
 
     def _target(self, path: str) -> Path:
         return self.root / check_path(path)
@@ -123,6 +126,14 @@ class LocalStore:
             file.flush()
             os.fsync(file.fileno())
             yield unnamed, _info(target.name, os.fstat(file.fileno()))
+
+    def _name(self, target: Path, name: Callable[[], object]) -> None:
+        """Give a file its name; whoever deleted the last one of its folder may just have removed that."""
+        try:
+            name()
+        except FileNotFoundError:
+            self._make(target.parent)
+            name()
 
     def _make(self, folder: Path) -> None:
         """Make ``folder`` where it is missing, and flush what names it, up to the root."""

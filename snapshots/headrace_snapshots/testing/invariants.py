@@ -10,7 +10,7 @@ from headrace_snapshots.protocol import Head, Kind
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
-_FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE}
+_FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE, Kind.EXPIRE}
 
 
 def check_catalog(store: ObjectStore, pipeline: str) -> None:
@@ -29,9 +29,11 @@ def violations(store: ObjectStore, pipeline: str) -> Iterator[str]:
     yield from _gaps(whole, base)
     entries = [Entry.from_bytes(store.read(folder + name), folder + name) for name in whole]
     head = Head() if not base else entries.pop(0).head
+    expired = max((entry.number for entry in entries if entry.kind is Kind.EXPIRE), default=-1)
     for entry in entries:
         yield from _follows(head, entry)
-        yield from _manifests(catalog, head, entry)
+        if entry.number >= expired:  # what others named may be gone
+            yield from _manifests(catalog, head, entry)
         head = entry.head
     if len({entry.write_id for entry in entries}) != len(entries):
         yield "two entries have one write id: something was done twice"

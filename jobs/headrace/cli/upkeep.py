@@ -1,0 +1,112 @@
+"""The commands that keep storage in order: expire, fsck."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.app import Output, PipelineArgument, Root, command
+from headrace.cli.output import Format, notice, print_fields, print_json, print_table
+from headrace.errors import RestoreError
+
+if TYPE_CHECKING:
+    from headrace_snapshots.expiry import Expired, Total
+    from headrace_snapshots.fsck import Checked
+
+SHOWN_PROBLEMS = 50
+
+
+@command("headrace expire delays.py --keep-last 100 --keep-for 30d --root file:///tmp/hr")
+def expire(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    keep_last: Annotated[int, typer.Option(min=1, help="Keep so many published snapshots.")] = 100,
+    keep_for: Annotated[
+        str | None, typer.Option(help="Keep younger ones too: a length of time, such as 30d.", show_default=False)
+    ] = None,
+    keep_tags: Annotated[
+        bool, typer.Option("--keep-tags/--drop-tags", help="Keep tagged snapshots, or drop the tags of expired ones.")
+    ] = True,
+    dry_run: Annotated[bool, typer.Option(help="Only say what would happen.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Let old snapshots go, with all that only they need, and what killed runs left behind.
+
+    What this marks, the next expire deletes: who reads it now has time until then. Kept are branches and tags, all of
+    main that is not published, and the newest published snapshots.
+    """
+    from headrace.cli.named import catalog_of
+    from headrace.runs.upkeep import expire as expire_old
+    from headrace.runs.upkeep import keeping
+
+    keep = keeping(keep_last, keep_for, tags=keep_tags)
+    found = expire_old(catalog_of(pipeline, root).pipeline, root, keep, dry_run=dry_run)
+    if output is Format.JSON:
+        from dataclasses import asdict
+
+        print_json(asdict(found))
+        return
+    print_fields(_told(found), "would be" if dry_run else "expired")
+    if found.waiting.objects:
+        notice(f"what waits is deleted once other runs have claimed or dropped: {', '.join(found.writers)}")
+
+
+@command("headrace fsck delays.py --deep --root file:///tmp/hr")
+def fsck(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    deep: Annotated[bool, typer.Option(help="Read data files too, and compare their checksums.")] = False,
+    repair: Annotated[bool, typer.Option(help="Write anew what can be made again from what is whole.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Check that everything is there that snapshots, readers and runs need; say what is not, and the way out."""
+    from headrace.cli.named import catalog_of
+    from headrace.runs.upkeep import check
+
+    found = check(catalog_of(pipeline, root).pipeline, root, deep=deep, repair=repair)
+    if output is Format.JSON:
+        print_json(found.to_json())
+    else:
+        _print_checked(found)
+    if found.damage:
+        raise typer.Exit(RestoreError.exit_code)
+
+
+def _told(found: "Expired") -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "deleted": _total(found.swept),
+        "marked": _total(found.marked),
+        "waiting": _total(found.waiting),
+        "entries of the log deleted": found.folded,
+        "snapshots kept": found.kept,
+        "first epoch of main": found.first_epoch,
+    }
+    if found.tags:
+        fields["tags dropped"] = ", ".join(found.tags)
+    if found.fenced:
+        fields["branches fenced"] = ", ".join(found.fenced)
+    return fields
+
+
+def _total(total: "Total") -> str:
+    return f"{total.objects:,} objects, {total.bytes:,} bytes, {total.snapshots:,} snapshots among them"
+
+
+def _print_checked(found: "Checked") -> None:
+    if found.problems:
+        rows = [
+            (each.path, each.problem, each.needed_by, "repaired" if each.is_repaired else each.remedy)
+            for each in found.problems[:SHOWN_PROBLEMS]
+        ]
+        print_table(["object", "what is wrong", "needed by", "what to do"], rows)
+    fields = {
+        "snapshots": found.snapshots,
+        "objects": found.objects,
+        "bytes": found.bytes,
+        "named by nothing kept": f"{found.unreferenced:,} objects, {found.unreferenced_bytes:,} bytes",
+        "problems": len(found.damage),
+    }
+    if found.unknown:
+        fields["of no known kind"] = ", ".join(found.unknown)
+    print_fields(fields, "checked")

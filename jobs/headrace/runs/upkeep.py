@@ -1,0 +1,141 @@
+"""Upkeep of what runs leave: expire and check it, with the audits and results that lie beside the snapshots."""
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from headrace.audit.store import AuditDamagedError, read_audit
+from headrace.model.time import parse_duration
+from headrace.read.roots import check_root
+from headrace.runs.results import ResultDamagedError, RunResult, from_json
+from headrace_snapshots import expiry, fsck
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import Expired, Live
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.fsck import BACKUP, Checked, Problem
+from headrace_snapshots.reach import Keep, KeepError
+from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
+
+KEPT_RESULTS = 100
+"""The least number of results of runs that is kept."""
+
+_READERS = 8
+_RESULT = "/result.json"
+_NONE = "none"
+
+
+def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = True) -> Keep:
+    """What to keep; ``younger`` is a length of time, such as "30d". Raises KeepError."""
+    if isinstance(younger, str):
+        try:
+            younger = timedelta(microseconds=parse_duration(younger))
+        except ValueError as error:
+            raise KeepError(f"keep_for={younger!r} is not a length of time: {error}; write 30d, or 12h") from error
+    return Keep(last, younger, tags)
+
+
+def expire(
+    pipeline: str,
+    root: str,
+    keep: Keep,
+    *,
+    dry_run: bool = False,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Expired:
+    """Delete what an earlier expiry of ``pipeline`` marked, and mark what ``keep`` does not keep.
+
+    Audits go with the snapshot that they are of. Of results of runs the newest are kept, as many as snapshots (at
+    least 100), and the young ones. Raises MissingRootError, RestoreError when something that is kept is damaged.
+    """
+    store = open_store(root)
+    check_root(store)
+    at = now()
+    beside: dict[str, Live] = {"audits": _live_audits, "runs": partial(_live_results, store, keep, at)}
+    return expiry.expire(Catalog(store, pipeline), keep, at, beside=beside, dry_run=dry_run)
+
+
+def check(pipeline: str, root: str, *, deep: bool = False, repair: bool = False) -> Checked:
+    """Hold everything that is kept of ``pipeline`` against what is stored; see headrace_snapshots.fsck.
+
+    Raises MissingRootError, and what the store raises when it does not answer.
+    """
+    store = open_store(root)
+    check_root(store)
+    return fsck.fsck(Catalog(store, pipeline), deep=deep, repair=repair, beside=(_audits, _results))
+
+
+def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:
+    return {info.path for info in listed if _audited(info.path)[1] in kept}
+
+
+def _audited(path: str) -> tuple[str, str]:
+    """The snapshots between which an audit's object is."""
+    begin, _, end = path.split("/")[2].rpartition("--")
+    return begin, end
+
+
+@dataclass(frozen=True)
+class _Result:
+    path: str
+    finished_at: datetime
+
+
+def _live_results(
+    store: ObjectStore, keep: Keep, now: datetime, listed: Collection[ObjectInfo], kept: Collection[str]
+) -> set[str]:
+    """The newest, and the young. One that cannot be read is of no use to anybody."""
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="results") as pool:
+        results = [found for found in pool.map(partial(_result, store), listed) if found is not None]
+    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), results, key=lambda result: result.finished_at)
+    young = [each for each in results if keep.younger is not None and each.finished_at >= now - keep.younger]
+    return {result.path for result in (*newest, *young)}
+
+
+def _result(store: ObjectStore, info: ObjectInfo) -> _Result | None:
+    with suppress(ResultDamagedError, ObjectNotFoundError):
+        return _Result(info.path, datetime.fromisoformat(_read(store, info.path).finished_at))
+    return None
+
+
+def _read(store: ObjectStore, path: str) -> RunResult:
+    return from_json(store.read(path))
+
+
+def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+    """Audits of kept snapshots: each can be read, and those that let a range be published say so."""
+    trusted = {
+        str(entry.detail["audit"]): entry
+        for entry in entries
+        if isinstance(entry.detail, dict) and "audit" in entry.detail
+    }
+    folder = f"{catalog.pipeline}/audits/"
+    stored = {info.path.removesuffix(_RESULT) for info in catalog.store.list(folder) if info.path.endswith(_RESULT)}
+    for path in sorted({*stored, *trusted}):
+        begin, end = _audited(path)
+        if end not in kept:
+            continue
+        entry = trusted.get(path)
+        needed_by = f"the audit of {end}" if entry is None else f"entry {entry.number}, which published {end}"
+        try:
+            outcome = read_audit(catalog.store, catalog.pipeline, None if begin == _NONE else begin, end)
+        except AuditDamagedError as error:
+            yield Problem(path + _RESULT, str(error), needed_by, f"{BACKUP}; the next run audits the range anew")
+            continue
+        if entry is not None and (outcome is None or not outcome.success):
+            problem = "it is missing" if outcome is None else "it says that expectations failed, and it was published"
+            yield Problem(path + _RESULT, problem, needed_by, f"{BACKUP}; nothing but the evidence is lost")
+
+
+def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+    """Results of runs: each can be read."""
+    for info in catalog.store.list(f"{catalog.pipeline}/runs/"):
+        try:
+            _read(catalog.store, info.path)
+        except ResultDamagedError as error:
+            yield Problem(info.path, str(error), "who started that run", f"{BACKUP}; the next expiry deletes it")
+        except ObjectNotFoundError:
+            continue

@@ -1,0 +1,297 @@
+"""Expiry: what is not kept is marked in a log entry, and what was marked before is deleted.
+
+Theory of operation
+-------------------
+*Kept* is what has a ref; of main all that is not published yet, the last published snapshots and the young ones; of
+other branches all that was committed to them. An object is *live* while a kept snapshot needs it: its manifest, the
+data files of its tables and logs, the nodes of its logs; besides whatever the caller counts as live (audits, results
+of runs). A snapshot is a fact about the log, and so is what it needs: no clock tells whether an object is live. The
+clock only says which snapshots are young, and both it and the newest entry's time must agree that one is not.
+
+An expiry does, in this order:
+
+1. **Sweep.** It deletes what the mark of an earlier expiry lists, if it is still not live and its writers are fenced;
+   manifests first, so that no snapshot is there whose files are not.
+2. **Mark.** It lists all objects, subtracts the live ones, stores the list as a mark, and appends the entry that names
+   it, at exactly the head at which it was found out what is live. If somebody else's entry was faster, all is void.
+3. **Fold.** It deletes the entries of the log below the oldest snapshot of main that is kept.
+
+Why that never deletes what anybody needs:
+
+* *A writer in flight* stores data files and nodes before any manifest names them. An object that no snapshot ever named
+  may be such a one. So it waits until no branch has a generation any more that it had when the object was marked: then
+  whoever stored it can commit nothing. What an expired snapshot named waits for nobody: a writer names files of its
+  branch's head, which is kept, and its own new ones, whose names nobody else ever uses (a node names its writer).
+* *An expired snapshot gets no ref again.* Tags, forks and rollbacks ask whether it is in the mark of the head that they
+  follow (protocol/transitions). From the mark on it is as good as deleted, so it is no race when it is deleted.
+* *A reader* of a kept snapshot never misses anything: a manifest never changes, and all that it names is live. A
+  reader of an older one has the time from one expiry to the next.
+* *Two expiries* at once sweep the same mark, which is no harm. One of their entries comes first; the other looks anew.
+  One that was stopped, and goes on much later, deletes what its mark lists, and those names never come back.
+* *A crash* anywhere leaves either a mark that no entry names, which is deleted once its number is given, or one that
+  the next expiry sweeps.
+
+A branch that did nothing in all of the kept log would hold up the garbage of killed runs for ever: it is fenced by the
+same entry. Whoever still writes to it is told so when it commits, and its next run goes on as ever.
+
+Panes, late records and dead letters of old epochs are named by every later snapshot, so they would never be garbage.
+The entry says from which epoch of main on they are kept (the *floor*): the snapshots that are committed next leave out
+what is older, and it goes with the last snapshot that still names it. Names of input files are never left out: they say
+what was read.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import PublishConflictError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.marks import Batch, Mark, manifest_path
+from headrace_snapshots.protocol import Head, Horizon
+from headrace_snapshots.reach import Keep, Kept, Lines, Names
+from headrace_snapshots.store import ObjectInfo
+
+FOLDERS = ("manifests", "index", "data")
+"""What snapshots are made of, in the order in which it is deleted."""
+
+KEPT_ENTRIES = 100
+"""The least number of entries that is kept of the log."""
+
+_DELETERS = 8
+_logger = logging.getLogger(__name__)
+
+Live = Callable[[Collection[ObjectInfo], Collection[str]], set[str]]
+"""Of the objects of a folder and the ids of the kept snapshots: the paths of those that are live."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """So many objects with so many bytes, among them the manifests of ``snapshots``."""
+
+    objects: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+
+    @classmethod
+    def of(cls, objects: Mapping[str, int], manifests: str) -> "Total":
+        """Of ``objects``, sizes by path."""
+        return cls(len(objects), sum(objects.values()), sum(path.startswith(manifests) for path in objects))
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What an expiry did, or with ``dry_run`` would have done.
+
+    ``swept`` is deleted. ``marked`` is what the next expiry deletes. ``waiting`` is what a writer of the branches
+    ``writers`` may still need. ``folded`` entries of the log are deleted; ``tags`` were dropped, and ``fenced``
+    branches have done nothing for so long that their writers were fenced. ``kept`` snapshots are left;
+    ``first_epoch`` is the first of main's, None if it has none.
+    """
+
+    kept: int
+    first_epoch: int | None
+    swept: Total
+    marked: Total
+    waiting: Total
+    writers: tuple[str, ...] = ()
+    folded: int = 0
+    tags: tuple[str, ...] = ()
+    fenced: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+def expire(
+    catalog: Catalog,
+    keep: Keep,
+    now: datetime,
+    *,
+    beside: Mapping[str, Live] | None = None,
+    dry_run: bool = False,
+) -> Expired:
+    """Sweep what was marked, mark what ``keep`` does not keep, fold the log.
+
+    ``beside``: further folders of the pipeline, and what is live in them.
+    Raises RestoreError when something is damaged that is kept: then nothing can be deleted; see ``fsck``.
+    """
+    expiry = _Expiry(catalog, keep, now, beside or {}, dry_run)
+    # Ends: another turn means that somebody else's entry was stored.
+    while True:
+        try:
+            return expiry.attempt()
+        except PublishConflictError:
+            continue
+
+
+class _Expiry:
+    """One expiry. What it listed first it keeps through all attempts: later objects are none of its business."""
+
+    def __init__(self, catalog: Catalog, keep: Keep, now: datetime, beside: Mapping[str, Live], dry_run: bool) -> None:
+        self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
+        self._dry_run = dry_run
+        self._manifests = manifest_path(catalog.pipeline, "").removesuffix(".json")
+        self._names = Names(catalog)
+        self._listed = {folder: self._list(folder) for folder in (*FOLDERS, *beside)}
+        self._swept: dict[str, int] = {}
+
+    def _list(self, folder: str) -> list[ObjectInfo]:
+        return [*self._catalog.store.list(f"{self._catalog.pipeline}/{folder}/")]
+
+    def attempt(self) -> Expired:
+        """Raises PublishConflictError if the head moved meanwhile."""
+        head = self._catalog.head()
+        if head.entry < 0:
+            return Expired(0, None, Total(), Total(), Total(), dry_run=self._dry_run)
+        kept = Lines(self._catalog).kept(head, self._keep, min(self._now, self._last_change(head)))
+        live = self._live(kept)
+        marked = self._marked(head)
+        waiting = self._sweep(head, marked, live)
+        first_entry, active = self._kept_log(head, kept)
+        free, unknown = self._dead(kept, live, waiting)
+        writers = {*head.generations} if unknown else {branch for batch in waiting for branch in batch.writers}
+        idle = sorted(b for b in writers - active if head.generations[b] < first_entry)
+        tags = () if self._keep.tags else tuple(sorted(kept.lost_tags))
+        batches = (
+            *waiting,
+            *_batch({}, free),
+            *_batch({b: since for b, since in head.generations.items() if b not in idle}, unknown),
+        )
+        folded = 0
+        if not self._dry_run:
+            horizon = Horizon("", first_entry, _floor(kept), kept.grafts)
+            if batches != marked or tags or idle or _is_news(head.horizon, horizon):
+                self._mark(head, horizon, batches, tags, idle)
+            folded = self._fold()
+        return self._report(kept, batches, folded, tags, idle)
+
+    def _last_change(self, head: Head) -> datetime:
+        """When the newest entry was stored: while nothing is stored nothing gets old."""
+        return datetime.fromisoformat(next(self._catalog.entries(head.entry + 1)).at)
+
+    def _live(self, kept: Kept) -> set[str]:
+        live = self._names.of(kept.snapshots)
+        for folder, judge in self._beside.items():
+            live |= judge(self._listed[folder], kept.snapshots)
+        return live
+
+    def _marked(self, head: Head) -> tuple[Batch, ...]:
+        """What is marked at ``head``. If that is damaged nothing was: all of it is found again."""
+        if head.horizon is None:
+            return ()
+        try:
+            return self._catalog.marks.read(head.horizon.mark).batches
+        except BrokenObjectError as error:
+            _logger.warning("what was marked is marked anew: %s", error)
+            return ()
+
+    def _sweep(self, head: Head, marked: Iterable[Batch], live: Collection[str]) -> tuple[Batch, ...]:
+        """Delete what is marked, as far as that may be; what is left of it."""
+        left: list[Batch] = []
+        for batch in marked:
+            writers = {b: since for b, since in batch.writers.items() if head.generations.get(b) == since}
+            objects = {path: size for path, size in batch.objects.items() if path not in live}
+            if writers:
+                left += _batch(writers, objects)
+            else:
+                self._swept |= objects
+        if not self._dry_run:
+            self._delete(self._swept)
+        return tuple(left)
+
+    def _kept_log(self, head: Head, kept: Kept) -> tuple[int, set[str]]:
+        """The first entry to keep, at most that with which main's oldest kept snapshot came, and the branches that did
+        anything since.
+        """
+        number, active = head.entry, set[str]()
+        oldest = None if kept.oldest is None else kept.oldest.id
+        is_found = oldest is None
+        for entry in self._catalog.entries(head.entry + 1):
+            if is_found and head.entry - entry.number >= KEPT_ENTRIES:
+                break
+            number = entry.number
+            if entry.branch is not None:
+                active.add(entry.branch)
+            is_found = is_found or any(after == oldest for _, after in entry.moves.values())
+        return number, active
+
+    def _dead(
+        self, kept: Kept, live: Collection[str], waiting: Iterable[Batch]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """What is neither live nor marked yet: what no writer can need, and what one may be about to name."""
+        known = {*self._swept, *(path for batch in waiting for path in batch.objects)}
+        objects = {info.path: info.size for listed in self._listed.values() for info in listed}
+        dead = {path: size for path, size in objects.items() if path not in live and path not in known}
+        named = self._names.of(kept.expired) | {info.path for folder in self._beside for info in self._listed[folder]}
+        return (
+            {path: size for path, size in dead.items() if path in named},
+            {path: size for path, size in dead.items() if path not in named},
+        )
+
+    def _mark(
+        self, head: Head, horizon: Horizon, batches: tuple[Batch, ...], tags: Collection[str], idle: Collection[str]
+    ) -> None:
+        catalog = self._catalog
+        mark = Mark(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()), batches)
+        catalog.marks.write(mark)
+        count = sum(len(batch.objects) for batch in batches)
+        message = f"marked {number_of(count)}, deleted {number_of(len(self._swept))}"
+        catalog.expire(head.entry, replace(horizon, mark=mark.id), tags=tags, idle=idle, message=message)
+
+    def _fold(self) -> int:
+        """Delete old entries of the log, and marks that count no more."""
+        folded = self._catalog.fold()
+        head = self._catalog.head()
+        self._delete(self._catalog.marks.dead(head.entry, None if head.horizon is None else head.horizon.mark))
+        return folded
+
+    def _delete(self, paths: Collection[str]) -> None:
+        """Manifests first."""
+        store = self._catalog.store
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            for is_manifest in (True, False):
+                some = [path for path in paths if path.startswith(self._manifests) is is_manifest]
+                for _ in pool.map(store.delete, some):
+                    pass
+
+    def _report(
+        self, kept: Kept, batches: Iterable[Batch], folded: int, tags: Collection[str], idle: Collection[str]
+    ) -> Expired:
+        by_wait: dict[bool, dict[str, int]] = {True: {}, False: {}}
+        for batch in batches:
+            by_wait[bool(batch.writers)].update(batch.objects)
+        return Expired(
+            kept=len(kept.snapshots),
+            first_epoch=None if kept.oldest is None else kept.oldest.epoch,
+            swept=Total.of(self._swept, self._manifests),
+            marked=Total.of(by_wait[False], self._manifests),
+            waiting=Total.of(by_wait[True], self._manifests),
+            writers=tuple(sorted({branch for batch in batches for branch in batch.writers})),
+            folded=folded,
+            tags=tuple(tags),
+            fenced=tuple(idle),
+            dry_run=self._dry_run,
+        )
+
+
+def _batch(writers: Mapping[str, int], objects: Mapping[str, int]) -> list[Batch]:
+    return [Batch(writers, objects)] if objects else []
+
+
+def _floor(kept: Kept) -> int:
+    """From which epoch of main on output is kept; 0: from the beginning."""
+    return kept.oldest.epoch if kept.oldest is not None and kept.oldest.id in kept.grafts else 0
+
+
+def _is_news(before: Horizon | None, now: Horizon) -> bool:
+    """Whether what is kept has changed, or enough of the log can be folded to be worth an entry."""
+    if before is None:
+        return bool(now.grafts) or now.folded >= KEPT_ENTRIES
+    changed = (before.floor, before.grafts) != (now.floor, now.grafts)
+    return changed or now.folded - before.folded >= KEPT_ENTRIES
+
+
+def number_of(objects: int) -> str:
+    """``1 object``, ``2 objects``."""
+    return f"{objects:,} object{'' if objects == 1 else 's'}"

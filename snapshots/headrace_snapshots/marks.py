@@ -1,0 +1,120 @@
+"""Marks: the lists of objects that are to be deleted, of which the catalog's head names the one that counts.
+
+``{pipeline}/marks/{entry}-{id}.json`` is written before the log entry of that number, which names it; when another
+entry gets the number, nobody will ever name that mark.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError, decode, encode
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+KIND = "mark"
+_NAME = re.compile(r"(\d{20})-[^/]+")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Objects that may be deleted once none of ``writers`` (generations by branch) can commit; by size in bytes."""
+
+    writers: Mapping[str, int]
+    objects: Mapping[str, int]
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"writers": dict(self.writers), "objects": dict(self.objects)}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Batch":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(fields.mapping("writers", Fields.integer), fields.mapping("objects", Fields.integer))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is to be deleted, by who might still need it."""
+
+    id: str
+    batches: tuple[Batch, ...] = ()
+
+    def __contains__(self, path: object) -> bool:
+        return any(path in batch.objects for batch in self.batches)
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        return encode(KIND, {"id": self.id, "batches": [batch.to_json() for batch in self.batches]}, 2)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str, expected_id: str) -> "Mark":
+        """The mark in object ``name``. Raises BrokenObjectError, also when it is not the mark ``expected_id``."""
+
+        def parse(fields: Fields) -> "Mark":
+            if fields.text("id") != expected_id:
+                raise MalformedError(f"it is mark {fields.text('id')}, not {expected_id}")
+            return cls(expected_id, fields.items("batches", Batch.from_json))
+
+        return decode(KIND, data, name, parse)
+
+
+class Marks:
+    """The marks of ``pipeline``."""
+
+    def __init__(self, store: ObjectStore, pipeline: str) -> None:
+        self._store, self._pipeline = store, pipeline
+
+    def new_id(self, entry: int, unique: str) -> str:
+        """The id of a mark that entry ``entry`` is to name."""
+        return f"{entry:020d}-{unique}"
+
+    def read(self, mark: str) -> Mark:
+        """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything anew."""
+        where = f"{self._store.uri}/{self.path(mark)}"
+        try:
+            return Mark.from_bytes(self._store.read(self.path(mark)), where, mark)
+        except ObjectNotFoundError as error:
+            raise BrokenObjectError(f"{where} is missing: `headrace expire` makes another") from error
+
+    def write(self, mark: Mark) -> None:
+        """Before the entry that names it."""
+        self._store.write(self.path(mark.id), mark.to_bytes())
+
+    def is_kept(self, mark: str, snapshot: str) -> bool:
+        """Whether ``snapshot`` is there, and not in the mark: then the catalog's next entry may give it a ref."""
+        path = manifest_path(self._pipeline, snapshot)
+        if path in self.read(mark):
+            return False
+        try:
+            self._store.stat(path)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def dead(self, last_entry: int, mark: str | None) -> list[str]:
+        """The paths of marks that count no more, or never will: their numbers are given, and not to an entry of theirs.
+
+        ``mark`` is what the entry ``last_entry``, the newest, names.
+        """
+        folder = self.path("").removesuffix(".json")
+        found = [info.path for info in self._store.list(folder)]
+        return [path for path in found if path != self.path(mark or "") and _entry(path, folder) <= last_entry]
+
+    def path(self, mark: str) -> str:
+        """Where the mark is."""
+        return f"{self._pipeline}/marks/{mark}.json"
+
+
+def manifest_path(pipeline: str, snapshot: str) -> str:
+    """Where the manifest of a snapshot is."""
+    return f"{pipeline}/manifests/{snapshot}.json"
+
+
+def node_path(pipeline: str, node_id: str) -> str:
+    """Where a node of a file log is."""
+    return f"{pipeline}/index/{node_id}.json"
+
+
+def _entry(path: str, folder: str) -> int:
+    named = _NAME.match(path.removeprefix(folder))
+    return -1 if named is None else int(named[1])

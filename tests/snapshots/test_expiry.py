@@ -1,0 +1,271 @@
+"""Expiry by example: what each rule keeps, what a second look saves, what is told."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from catalog_helpers import commit_some, manifest_for
+
+from headrace_snapshots import expiry
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
+from headrace_snapshots.expiry import Expired, Total, expire
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.log import LostEntry
+from headrace_snapshots.reach import Keep, KeepError
+from headrace_snapshots.store import MemoryStore, ObjectInfo
+from headrace_snapshots.testing import FaultyStore, hold_first
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def there(store: MemoryStore, folder: str) -> set[str]:
+    return {info.path.rpartition("/")[2].removesuffix(".json") for info in store.list(f"p/{folder}/")}
+
+
+def swept(store: MemoryStore, keep: Keep, now: datetime = NOW) -> set[str]:
+    """The snapshots that are left when all is marked and deleted."""
+    for _ in range(2):
+        expire(Catalog(store, "p"), keep, now)
+        Catalog(store, "p").claim("main", "the next run")
+    expire(Catalog(store, "p"), keep, now)
+    return there(store, "manifests")
+
+
+def test_nothing_expires_while_nothing_is_published(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 5)
+    assert swept(memory, Keep(1)) == {*ids}
+    catalog.publish(ids[2], None)
+    assert swept(memory, Keep(1)) == {*ids[2:]}
+    assert swept(memory, Keep(2)) == {*ids[2:]}, "what is gone does not come back"
+
+
+def test_a_pipeline_without_anything_to_expire_is_left_alone(memory: MemoryStore) -> None:
+    assert expire(Catalog(memory, "p"), Keep(1), NOW) == Expired(0, None, Total(), Total(), Total())
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 3)
+    catalog.publish(ids[-1], None)
+    before = {info.path: info.etag for info in memory.list("p/")}
+    assert expire(catalog, Keep(3), NOW).kept == 3
+    assert {info.path: info.etag for info in memory.list("p/")} == before
+
+
+def test_young_snapshots_are_kept_and_a_clock_alone_makes_none_old(memory: MemoryStore) -> None:
+    """All manifests are a month old by the clock of who expires; the log says they are of the last hour."""
+    early = Catalog(memory, "p", now=lambda: datetime(2026, 1, 1, 1, tzinfo=UTC))
+    ids = commit_some(early, early.claim("main", "run"), 4)
+    early.publish(ids[-1], None)
+    assert expire(early, Keep(1, timedelta(days=7)), NOW).kept == 4, "nothing was stored since"
+    late = Catalog(memory, "p", now=lambda: NOW)
+    late.tag("now", ids[-1])
+    assert expire(late, Keep(1, timedelta(days=7)), datetime(2026, 1, 1, tzinfo=UTC)).kept == 4
+    assert expire(late, Keep(1, timedelta(days=40)), NOW).kept == 4
+    assert expire(late, Keep(1, timedelta(days=7)), NOW).kept == 1
+
+
+def test_tags_keep_their_snapshot_or_are_dropped(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 6)
+    catalog.publish(ids[-1], None)
+    catalog.tag("old", ids[1])
+    catalog.tag("new", ids[5])
+    assert swept(memory, Keep(2)) == {ids[1], ids[4], ids[5]}
+    assert [link.epoch for link in catalog.lineage(ids[5])] == [5, 4, 1]
+    assert catalog.is_ancestor(ids[1], ids[5])
+    assert not catalog.is_ancestor(ids[5], ids[1])
+    common = catalog.common_ancestor(ids[1], ids[4])
+    assert common is not None
+    assert common.snapshot_id == ids[1]
+    found = expire(catalog, Keep(2, tags=False), NOW)
+    assert found.tags == ("tags/old",)
+    assert {*catalog.head().refs} == {"main", "published", "tags/new"}
+    assert swept(memory, Keep(2)) == {ids[4], ids[5]}
+
+
+def test_a_branch_is_kept_whole_and_so_is_what_it_was_forked_from(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 5)
+    catalog.publish(ids[-1], None)
+    catalog.fork("fix", ids[1])
+    own = commit_some(catalog, catalog.claim("fix", "run"), 3)
+    assert swept(memory, Keep(1)) == {ids[1], ids[4], *own}
+    common = catalog.common_ancestor(ids[4], own[-1])
+    assert common is not None
+    assert common.snapshot_id == ids[1]
+
+
+def test_going_back_below_what_is_kept_says_why_not(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 5)
+    catalog.publish(ids[-1], None)
+    expire(catalog, Keep(2), NOW)
+    for action in (
+        lambda: catalog.rollback("main", ids[0], "back"),
+        lambda: catalog.tag("t", ids[0]),
+        lambda: catalog.fork("b", ids[0]),
+    ):
+        with pytest.raises(RefusedError, match="has expired"):
+            action()
+    expire(catalog, Keep(2), NOW)
+    with pytest.raises(MissingSnapshotError, match="expired"):
+        Catalog(memory, "p").rollback("main", ids[0], "back")
+    assert catalog.rollback("main", ids[3], "back").refs["main"] == ids[3]
+
+
+def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:
+    """The result of a run that is written once more under its old name."""
+    catalog = Catalog(memory, "p")
+    catalog.claim("main", "run")
+    memory.write("p/runs/a.json", b"{}")
+    memory.write("p/runs/b.json", b"{}")
+    live: set[str] = set()
+
+    def judge(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:
+        return {info.path for info in listed} & live
+
+    assert expire(catalog, Keep(1), NOW, beside={"runs": judge}).marked.objects == 2
+    live.add("p/runs/a.json")
+    assert expire(catalog, Keep(1), NOW, beside={"runs": judge}).swept.objects == 1
+    assert there(memory, "runs") == {"a"}
+
+
+def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    claim = catalog.claim("main", "run")
+    catalog.fork("fix", None)
+    memory.write("p/data/00000000-x/panes.parquet", b"rows")
+    for _ in range(3):
+        found = expire(catalog, Keep(1), NOW)
+        assert (found.waiting.objects, found.writers) == (1, ("fix", "main"))
+    catalog.claim("main", "another run")
+    assert expire(catalog, Keep(1), NOW).writers == ("fix",)
+    catalog.drop("fix")
+    assert expire(catalog, Keep(1), NOW).swept == Total(1, 4)
+    with pytest.raises(FencedError):
+        catalog.commit(claim, manifest_for(catalog, claim, None))
+
+
+def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 5)
+    catalog = Catalog(memory, "p")
+    idle = catalog.claim("fix", "a run that hangs")
+    memory.write("p/data/00000000-x/panes.parquet", b"rows")
+    published = None
+    for _ in range(2):
+        ids = commit_some(catalog, catalog.claim("main", "run"), 4)
+        catalog.publish(ids[-1], published)
+        published = ids[-1]
+    found = expire(catalog, Keep(1), NOW)
+    assert found.fenced == ("fix",)
+    catalog.claim("main", "run")
+    assert expire(catalog, Keep(1), NOW).swept.objects > 0
+    assert not there(memory, "data")
+    with pytest.raises(FencedError, match="expire"):
+        catalog.commit(idle, manifest_for(catalog, idle, None))
+
+
+def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 5)
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 20)
+    catalog.publish(ids[-1], None)
+    assert expire(catalog, Keep(3), NOW).folded > 10
+    for reader in (catalog, Catalog(memory, "p")):
+        found = [*reader.history()]
+        assert not [entry for entry in found if isinstance(entry, LostEntry)]
+        assert found[-1].number == min(int(name) for name in there(memory, "log"))
+    memory.delete("p/log-hint.json")
+    assert Catalog(memory, "p").head().refs["main"] == ids[-1]
+
+
+def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 2)
+    held = catalog.claim("main", "a run that is stopped")
+
+    def meanwhile() -> None:
+        more = commit_some(catalog, catalog.claim("main", "another run"), 6)
+        catalog.publish(more[-1], None)
+        expire(catalog, Keep(1), NOW)
+
+    stopped = Catalog(FaultyStore(memory, hold_first("create", "/log/", meanwhile)), "p")
+    with pytest.raises(FencedError, match="has generation 5, not 4"):
+        stopped.commit(held, manifest_for(stopped, held, ids[-1]))
+    void = f"{5:020d}"
+    assert void in there(memory, "log"), "it was created, since its number had become free"
+    memory.delete("p/log-hint.json")
+    for reader in (Catalog(memory, "p"), catalog):
+        assert reader.head().refs == catalog.head().refs
+        assert [entry.number for entry in reader.history()][-1] > 5
+    catalog.tag("t", catalog.head().refs["main"])
+    for _ in range(3):
+        catalog.drop("tags/t")
+        catalog.tag("t", catalog.head().refs["main"])
+    expire(catalog, Keep(1), NOW)
+    assert void not in there(memory, "log")
+
+
+def test_a_mark_that_is_damaged_is_made_anew(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 4)
+    catalog.publish(ids[-1], None)
+    expire(catalog, Keep(1), NOW)
+    horizon = catalog.head().horizon
+    assert horizon is not None
+    memory.write(catalog.marks.path(horizon.mark), b"?")
+    with pytest.raises(BrokenObjectError):
+        catalog.tag("t", ids[0])
+    assert expire(catalog, Keep(1), NOW).waiting.snapshots == 3, "nobody knows any more that they are nobody's"
+    catalog.claim("main", "another run")
+    assert expire(catalog, Keep(1), NOW).swept.snapshots == 3
+
+
+def test_a_crash_between_mark_and_entry_leaves_what_the_next_one_clears(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 4)
+    catalog.publish(ids[-1], None)
+
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        expire(Catalog(FaultyStore(memory, hold_first("create", "/log/", crash)), "p"), Keep(1), NOW)
+    assert len(there(memory, "marks")) == 1
+    assert catalog.head().horizon is None
+    assert catalog.tag("t", ids[0]).number, "nothing has expired yet"
+    assert expire(catalog, Keep(1), NOW).marked.snapshots == 2
+    assert len(there(memory, "marks")) == 1
+
+
+def test_two_writers_never_store_the_same_node(memory: MemoryStore) -> None:
+    """After a rollback the same files are read again: a late delete of the old node must not hit the new one."""
+    record = FileRecord(0, (InputFile("a", 1, "e", "source"),) * RADIX)
+    one, other = (Catalog(memory, "p").append_record(FileLog(), record) for _ in range(2))
+    assert one.levels[0][0].id != other.levels[0][0].id
+
+
+def test_an_entry_says_what_is_kept_and_older_versions_refuse_it(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 4)
+    plain = catalog.publish(ids[-1], None)
+    assert b'"format":1' in plain.to_bytes()
+    expire(catalog, Keep(2), NOW)
+    entry = catalog.log(limit=1)[0]
+    assert entry.horizon is not None
+    assert (entry.floor("main"), entry.floor("fix")) == (2, 0)
+    assert entry.horizon.grafts == {ids[2]: None}
+    assert b'"format":2' in entry.to_bytes()
+    assert Entry.from_bytes(entry.to_bytes(), "x") == entry
+
+
+@pytest.mark.parametrize("rule", [{"last": 0}, {"younger": timedelta(days=-1)}])
+def test_a_rule_that_makes_no_sense(rule: dict[str, int]) -> None:
+    with pytest.raises(KeepError):
+        Keep(**rule)  # type: ignore[arg-type]

@@ -1,0 +1,335 @@
+"""Expiry beside everything else that happens to a catalog: what is kept is there, and whoever is stopped is fenced."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import count
+
+import pytest
+from catalog_helpers import manifest_for
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headrace_snapshots import expiry
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import DataFile, InputFile, Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.reach import Keep
+from headrace_snapshots.store import MemoryStore, ObjectStore
+from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
+
+BRANCHES = st.sampled_from(["main", "main", "main", "backfill"])
+LAST = st.integers(1, 3)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Model:
+    """Who is whose parent, what each snapshot names, what is gone, and who owns which branch."""
+
+    refs: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, str | None] = field(default_factory=dict)
+    branches: dict[str, str] = field(default_factory=dict)
+    named: dict[str, set[str]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+
+    def line(self, ref: str) -> list[str]:
+        """From the ref back, over what is gone."""
+        found, at = [], self.refs.get(ref)
+        while at is not None:
+            if at not in self.gone:
+                found.append(at)
+            at = self.parents[at]
+        return found
+
+    def kept(self, last: int) -> set[str]:
+        """The rule, said once more."""
+        main, published = self.line("main"), self.refs.get("published")
+        end = len(main) if published is None else main.index(published) + last
+        found = {*main[:end], *self.refs.values()}
+        for branch in {*self.owners} - {"main"}:
+            line = self.line(branch)
+            own = next((n for n, snapshot in enumerate(line) if self.branches[snapshot] != branch), len(line))
+            found |= {*line[: max(own + 1, last)]}
+        return found
+
+
+@dataclass
+class Held:
+    """A claim, its number in the model, the head that its writer believes in, and what it is about to commit."""
+
+    claim: Claim
+    number: int
+    head: str | None
+    floor: int = 0
+    ready: Manifest | None = None
+
+
+class ExpiryMachine(RuleBasedStateMachine):
+    claims = Bundle("claims")
+
+    @initialize()
+    def begin(self) -> None:
+        self.store = MemoryStore()
+        self.ids = count()
+        self.catalogs = [self.catalog() for _ in range(2)]
+        self.model = Model()
+        self.claimed = 0
+
+    def catalog(self, store: ObjectStore | None = None) -> Catalog:
+        return Catalog(store or self.store, "p", new_id=lambda: f"{next(self.ids):016x}")
+
+    def named(self, manifest: Manifest) -> set[str]:
+        """What a manifest needs, found out by reading it all."""
+        catalog = Catalog(self.store, "p")
+        nodes = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level}
+        records = [record for log in manifest.logs.values() for record in catalog.files(log)]
+        files = [file for record in records for file in record.files if isinstance(file, DataFile)]
+        files += [file for layer in manifest.tables["current"] for file in layer.files]
+        return {f"p/manifests/{manifest.snapshot_id}.json", *(f.path for f in files)} | {
+            f"p/index/{node}.json" for node in nodes
+        }
+
+    def prepared(self, catalog: Catalog, held: Held) -> Manifest:
+        """The next epoch, all of it stored but for the log entry."""
+        manifest = manifest_for(catalog, held.claim, held.head)
+        epoch, path = manifest.epoch, f"p/data/{manifest.epoch:08d}-{manifest.snapshot_id}/panes.parquet"
+        self.store.write(path, b"rows")
+        file = DataFile(path, 1, 4, "0" * 64)
+        parent = None if held.head is None else catalog.manifest(held.head)
+        layers = (*(parent.tables["current"] if parent else ()), Layer((file,), 1, epoch, epoch))[-2:]
+        panes = catalog.cut(parent.logs["panes"], held.floor) if parent else FileLog()
+        inputs = parent.logs["inputs"] if parent else FileLog()
+        read = InputFile("landing/a", 1, "e", "source")
+        manifest = replace(
+            manifest,
+            tables={"current": layers},
+            logs={
+                "panes": catalog.append_record(panes, FileRecord(epoch, (file,) * 33)),
+                "inputs": catalog.append_record(inputs, FileRecord(epoch, (read,) * 33)),
+            },
+        )
+        self.store.write(f"p/manifests/{manifest.snapshot_id}.json", manifest.to_bytes())
+        return manifest
+
+    @rule(target=claims, which=st.integers(0, 1), branch=BRANCHES)
+    def claim(self, which: int, branch: str) -> Held:
+        self.claimed += 1
+        claim = self.catalogs[which].claim(branch, "run")
+        self.model.owners.setdefault("main", 0)
+        self.model.owners[branch] = self.claimed
+        return Held(claim, self.claimed, claim.snapshot_id, claim.floor)
+
+    def commit(self, catalog: Catalog, held: Held, manifest: Manifest) -> None:
+        branch, model = held.claim.branch, self.model
+        mine = model.owners.get(branch) == held.number and model.refs.get(branch) == held.head
+        if not mine:
+            with pytest.raises(FencedError):
+                catalog.commit(held.claim, manifest)
+            return
+        held.floor = catalog.commit(held.claim, manifest).floor(branch)
+        self.note_commit(held, manifest)
+
+    def note_commit(self, held: Held, manifest: Manifest) -> None:
+        model, branch, snapshot = self.model, held.claim.branch, manifest.snapshot_id
+        model.parents[snapshot], model.branches[snapshot] = held.head, branch
+        model.named[snapshot] = self.named(manifest)
+        model.refs[branch] = held.head = snapshot
+        catalog = Catalog(self.store, "p")
+        panes = {record.epoch for record in catalog.files(manifest.logs["panes"])}
+        for each in model.line(branch):
+            assert catalog.manifest(each).epoch in panes, "what is kept in one piece is still to be seen"
+            if model.parents[each] in model.gone:
+                break
+
+    @rule(which=st.integers(0, 1), held=claims, epochs=st.integers(1, 5), publish=st.booleans())
+    def run(self, which: int, held: Held, epochs: int, publish: bool) -> None:
+        catalog = self.catalogs[which]
+        for _ in range(epochs):
+            if held.head is None or held.head not in self.model.gone:
+                self.commit(catalog, held, self.prepared(catalog, held))
+        main = self.model.refs.get("main")
+        if publish and main is not None and self.model.refs.get("published") != main:
+            catalog.publish(main, self.model.refs.get("published"))
+            self.model.refs["published"] = main
+
+    @rule(held=claims)
+    def stop_before_the_entry(self, held: Held) -> None:
+        """All is stored, nothing is visible; whether it goes on some day is another matter."""
+        if held.head is None or held.head not in self.model.gone:
+            held.ready = self.prepared(self.catalogs[0], held)
+
+    @rule(held=claims)
+    def go_on(self, held: Held) -> None:
+        if held.ready is not None:
+            ready, held.ready = held.ready, None
+            if ready.parent == held.head:
+                self.commit(self.catalogs[0], held, ready)
+
+    @rule(last=LAST, times=st.integers(1, 2))
+    def expire(self, last: int, times: int) -> None:
+        for _ in range(times):
+            self.note_what_goes(last)
+            before = dict(self.catalogs[1].head().generations)
+            expire(self.catalogs[1], Keep(last), NOW)
+            self.note_who_is_fenced(before)
+
+    def note_what_goes(self, last: int) -> None:
+        self.model.gone |= {*self.model.parents} - self.model.kept(last)
+
+    def note_who_is_fenced(self, before: dict[str, int]) -> None:
+        for branch, generation in Catalog(self.store, "p").head().generations.items():
+            if generation != before.get(branch):
+                self.model.owners[branch] = 0
+
+    @precondition(lambda self: "main" in self.model.refs)
+    @rule(held=claims, last=LAST, takes_over=st.booleans(), tags=st.integers(0, 6))
+    def expire_while_a_writer_stands_still(self, held: Held, last: int, takes_over: bool, tags: int) -> None:
+        """Between its look at the log and its entry others go on, and the log is folded over its number."""
+        if held.head is not None and held.head in self.model.gone:
+            return
+
+        def meanwhile() -> None:
+            other = self.catalog()
+            if takes_over:
+                self.claimed += 1
+                other.claim(held.claim.branch, "intruder")
+                self.model.owners[held.claim.branch] = self.claimed
+            for number in range(tags):
+                other.tag(f"x{number}", self.model.refs["main"])
+                other.drop(f"tags/x{number}")
+            self.expire(last=last, times=2)
+
+        stopped = self.catalog(FaultyStore(self.store, hold_first("create", "/log/", meanwhile)))
+        manifest = self.prepared(stopped, held)
+        mine = self.model.owners.get(held.claim.branch) == held.number
+        if mine and self.model.refs.get(held.claim.branch) == held.head and not takes_over:
+            # Fenced only if it did nothing for as long as the log is kept.
+            try:
+                held.floor = stopped.commit(held.claim, manifest).floor(held.claim.branch)
+            except FencedError:
+                assert self.model.owners[held.claim.branch] == 0
+                return
+            assert self.model.owners[held.claim.branch] == held.number
+            self.note_commit(held, manifest)
+        else:
+            with pytest.raises(FencedError):
+                stopped.commit(held.claim, manifest)
+
+    @precondition(lambda self: "main" in self.model.refs)
+    @rule(held=claims, last=LAST)
+    def another_expiry_overtakes_one_that_sweeps(self, held: Held, last: int) -> None:
+        def meanwhile() -> None:
+            self.expire(last=last, times=2)
+            self.run(which=0, held=held, epochs=2, publish=True)
+            self.expire(last=last, times=2)
+
+        before = dict(self.catalogs[0].head().generations)
+        slow = self.catalog(FaultyStore(self.store, hold_first("delete", "p/", meanwhile)))
+        self.note_what_goes(last)
+        expire(slow, Keep(last), NOW)
+        self.note_what_goes(last)
+        self.note_who_is_fenced(before)
+
+    @rule(held=claims, name=st.sampled_from(["data", "manifests", "index"]))
+    def die(self, held: Held, name: str) -> None:
+        """What a killed run leaves."""
+        self.claimed += 1
+        self.store.write(f"p/{name}/killed-{self.claimed}", b"?")
+
+    @precondition(lambda self: len(self.model.parents) > 1)
+    @rule(number=st.integers(0), what=st.sampled_from(["tag", "fork", "rollback", "publish"]))
+    def give_a_ref(self, number: int, what: str) -> None:
+        """To any snapshot that ever was. What is gone gets none."""
+        model, catalog = self.model, self.catalogs[0]
+        snapshot = [*model.parents][number % len(model.parents)]
+        ref = {"tag": "tags/t", "fork": "backfill", "rollback": "main", "publish": "published"}[what]
+        main = model.line("main")
+        published = model.refs.get("published")
+        is_possible = {
+            "tag": ref not in model.refs,
+            "fork": "backfill" not in model.owners,
+            "rollback": snapshot in main[1:],
+            "publish": snapshot in main and (published is None or main.index(snapshot) < main.index(published)),
+        }[what]
+        actions: dict[str, Callable[[], object]] = {
+            "tag": lambda: catalog.tag("t", snapshot),
+            "fork": lambda: catalog.fork("backfill", snapshot),
+            "rollback": lambda: catalog.rollback("main", snapshot, "back"),
+            "publish": lambda: catalog.publish(snapshot, published),
+        }
+        if snapshot in model.gone or not is_possible:
+            with pytest.raises((RefusedError, MissingSnapshotError)):
+                actions[what]()
+            return
+        actions[what]()
+        if what == "rollback" and published is not None and main.index(snapshot) > main.index(published):
+            model.refs["published"] = snapshot
+        model.refs[ref] = snapshot
+        if what in {"fork", "rollback"}:
+            model.owners[ref] = 0
+
+    @rule(ref=st.sampled_from(["tags/t", "backfill"]))
+    def drop(self, ref: str) -> None:
+        with suppress(RefusedError):
+            self.catalogs[0].drop(ref)
+        self.model.refs.pop(ref, None)
+        self.model.owners.pop(ref, None)
+
+    @precondition(lambda self: "backfill" in self.model.refs)
+    @rule()
+    def promote(self) -> None:
+        model = self.model
+        self.catalogs[0].promote("backfill", expected_main=model.refs.get("main"))
+        snapshot = model.refs.pop("backfill")
+        model.refs |= {"main": snapshot, "published": snapshot}
+        del model.owners["backfill"]
+        model.owners["main"] = 0
+
+    @rule()
+    def lose_the_hint(self) -> None:
+        self.store.delete("p/log-hint.json")
+
+    @invariant()
+    def what_is_kept_is_there(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        catalog = Catalog(self.store, "p")
+        head = catalog.head()
+        assert head.refs == self.model.refs
+        there = {info.path for info in self.store.list("p/")}
+        for ref, snapshot in head.refs.items():
+            assert [link.snapshot_id for link in catalog.lineage(snapshot)] == self.model.line(ref)
+            for each in self.model.line(ref):
+                assert self.model.named[each] <= there
+
+    def teardown(self) -> None:
+        if not hasattr(self, "store") or not self.model.refs:
+            return
+        check_catalog(self.store, "p")
+        catalog = Catalog(self.store, "p")
+        for branch in self.model.owners:
+            catalog.claim(branch, "the last")
+        for _ in range(3):
+            expire(catalog, Keep(1), NOW)
+            for branch in self.model.owners:
+                catalog.claim(branch, "the last")
+        live = set().union(*(self.named(m) for s in catalog.head().refs.values() for m in catalog.ancestry(s)))
+        folders = ("data", "manifests", "index")
+        left = {info.path for folder in folders for info in self.store.list(f"p/{folder}/")}
+        assert left == live, "nothing is left that nobody needs"
+
+
+@pytest.fixture(autouse=True)
+def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 3)
+
+
+TestExpiry = pytest.mark.slow(ExpiryMachine.TestCase)
+TestExpiry.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -1,0 +1,181 @@
+"""With expiry nothing grows: after 10,000 epochs objects, bytes and requests are what they were after 1,000."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import pytest
+from catalog_helpers import manifest_for
+
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.expiry import KEPT_ENTRIES, expire
+from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
+from headrace_snapshots.format.files import DataFile, InputFile, Layer
+from headrace_snapshots.format.layers import plan_merge
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.reach import Keep
+from headrace_snapshots.store import MemoryStore
+
+EPOCHS_A_RUN = 10
+EVERY = 100
+"""Epochs from one expiry to the next."""
+
+KEPT = 50
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OUTPUT = ("panes", "late", "rejected")
+
+
+class Pipeline:
+    """Runs of a few epochs, each of which stores a file of each kind. Every tenth run is killed and leaves garbage."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.head: Manifest | None = None
+        self.runs = 0
+
+    def run(self) -> None:
+        """A process of its own."""
+        self.runs += 1
+        catalog = Catalog(self.store, "p")
+        claim = catalog.claim("main", f"run {self.runs}")
+        floor = claim.floor
+        for _ in range(EPOCHS_A_RUN):
+            manifest = self.epoch(catalog, claim, floor)
+            floor = catalog.commit(claim, manifest).floor("main")
+            self.head = catalog.manifest(manifest.snapshot_id)
+        assert self.head is not None
+        published = catalog.head().refs.get("published")
+        self.store.write(f"p/audits/{published or 'none'}--{self.head.snapshot_id}/result.json", b"{}")
+        catalog.publish(self.head.snapshot_id, published)
+        if self.runs % 10 == 0:
+            self.store.write(catalog.data_prefix(self.head.epoch + 1, f"killed{self.runs}") + "/panes.parquet", b"rows")
+
+    def epoch(self, catalog: Catalog, claim: Claim, floor: int) -> Manifest:
+        parent = self.head
+        manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)
+        epoch, prefix = manifest.epoch, catalog.data_prefix(manifest.epoch, manifest.snapshot_id)
+        layers = parent.tables["current"] if parent else ()
+        layers = (*layers, Layer((self.file(f"{prefix}/current"),), 1_000, epoch, epoch))
+        start = plan_merge([layer.rows for layer in layers])
+        if start is not None:  # the same windows again: a merge makes no more of them
+            layers = (*layers[:start], Layer((self.file(f"{prefix}/merged"),), 1_000, layers[start].first_epoch, epoch))
+        logs = {name: catalog.cut(parent.logs[name], floor) if parent else FileLog() for name in OUTPUT}
+        logs = {
+            name: catalog.append_record(log, FileRecord(epoch, (self.file(f"{prefix}/{name}"),)))
+            for name, log in logs.items()
+        }
+        inputs = parent.logs["inputs"] if parent else FileLog()
+        read = InputFile(f"landing/{epoch:08d}", 10, "etag", "source")
+        logs["inputs"] = catalog.append_record(inputs, FileRecord(epoch, (read,)))
+        return replace(manifest, tables={"current": layers}, logs=logs)
+
+    def file(self, path: str) -> DataFile:
+        data = path.encode()
+        self.store.write(f"{path}.parquet", data)
+        return DataFile(f"{path}.parquet", 1_000, len(data), sha256(data).hexdigest())
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What there is, and what it costs to be used."""
+
+    objects: dict[str, int]
+    bytes: dict[str, int]
+    requests: dict[str, int]
+    manifest: int
+
+
+def requests_of(store: MemoryStore, action: Callable[[], object]) -> int:
+    before = store.requests.snapshot()
+    action()
+    return sum(store.requests.since(before).values())
+
+
+def figures(pipeline: Pipeline) -> Figures:
+    """Right after an expiry."""
+    store = pipeline.store
+    of: dict[str, list[int]] = {}
+    for info in store.list("p/"):
+        of.setdefault(info.path.split("/")[1], []).append(info.size)
+
+    def read() -> None:
+        catalog = Catalog(store, "p")
+        manifest = catalog.manifest(catalog.head().refs["published"])
+        for name in OUTPUT:
+            for record in catalog.files(manifest.logs[name]):
+                for file in record.files:
+                    assert isinstance(file, DataFile)
+                    store.read(file.path)
+
+    assert pipeline.head is not None
+    head = pipeline.head.snapshot_id
+    requests = {
+        "log": requests_of(store, lambda: Catalog(store, "p").log()),
+        "show": requests_of(store, lambda: Catalog(store, "p").manifest(Catalog(store, "p").head().refs["main"])),
+        "whole lineage": requests_of(store, lambda: [*Catalog(store, "p").lineage(head)]),
+        "read all panes, late records, dead letters": requests_of(store, read),
+    }
+    return Figures(
+        {kind: len(sizes) for kind, sizes in of.items()},
+        {kind: sum(sizes) for kind, sizes in of.items()},
+        requests,
+        len(pipeline.head.to_bytes()),
+    )
+
+
+def run_and_expire(pipeline: Pipeline, epochs: int) -> tuple[int, int]:
+    """So many epochs; the requests of the last run, and those of the last expiry, of which nothing waits for long."""
+    of_run = of_expiry = 0
+    for _ in range(epochs // EVERY):
+        for _ in range(EVERY // EPOCHS_A_RUN):
+            of_run = requests_of(pipeline.store, pipeline.run)
+        of_expiry = requests_of(pipeline.store, lambda: _expire(pipeline))
+    return of_run, of_expiry
+
+
+def _expire(pipeline: Pipeline) -> None:
+    def audits(listed: object, kept: object) -> set[str]:
+        return {info.path for info in listed if info.path.split("/")[2].rpartition("--")[2] in kept}  # type: ignore[attr-defined, operator]
+
+    expire(Catalog(pipeline.store, "p"), Keep(KEPT), NOW, beside={"audits": audits})
+
+
+@pytest.mark.slow
+def test_ten_thousand_epochs_leave_what_a_thousand_leave() -> None:
+    pipeline = Pipeline(MemoryStore())
+    early_run, early_expiry = run_and_expire(pipeline, 1_000)
+    early = figures(pipeline)
+    late_run, late_expiry = run_and_expire(pipeline, 9_000)
+    late = figures(pipeline)
+    print(f"\n{'after so many epochs':>45} {'1,000':>10} {'10,000':>10}")
+    for name in early.objects:
+        print(f"{'objects of ' + name:>45} {early.objects[name]:>10} {late.objects[name]:>10}")
+        print(f"{'bytes of ' + name:>45} {early.bytes[name]:>10} {late.bytes[name]:>10}")
+    for name in early.requests:
+        print(f"{'requests: ' + name:>45} {early.requests[name]:>10} {late.requests[name]:>10}")
+    print(f"{'requests: run of ten epochs':>45} {early_run:>10} {late_run:>10}")
+    print(f"{'requests: expire':>45} {early_expiry:>10} {late_expiry:>10}")
+    print(f"{'bytes of the manifest':>45} {early.manifest:>10} {late.manifest:>10}")
+
+    # Names of input files are never left out: a leaf for 64 of them, and a node above for 64 leaves.
+    input_nodes = 9_000 // (RADIX - 1) + 9_000 // (RADIX - 1) ** 2 + 2
+    # A leaf of a file log is kept until the last of its 64 records goes; from expiry to expiry EVERY epochs gather.
+    slack = {"data": len(OUTPUT) * RADIX, "index": input_nodes + 2 * len(OUTPUT), "log": EVERY}
+    assert set(late.objects) == set(early.objects)
+    for kind, count in late.objects.items():
+        assert count <= early.objects[kind] + slack.get(kind, 2), kind
+    assert late.objects["data"] <= (KEPT + 2 * EVERY + RADIX) * (len(OUTPUT) + 2)
+    assert late.objects["log"] <= KEPT_ENTRIES + 2 * EVERY
+    assert late.bytes["index"] <= early.bytes["index"] + input_nodes * 8_192 + slack["data"] * 256
+    assert late.bytes["manifests"] <= early.bytes["manifests"] * 1.5
+    assert late.bytes["data"] <= early.bytes["data"] * 1.5
+    for name, count in late.requests.items():
+        assert count <= early.requests[name] + len(OUTPUT) * (RADIX + 2), name
+    assert late_run <= early_run + 10
+    assert late_expiry <= early_expiry * 1.2 + 2 * input_nodes
+    assert late.manifest <= early.manifest * 1.5
+    found = fsck(Catalog(pipeline.store, "p"), deep=True)
+    assert found.problems == ()
+    print(f"{'named by nothing kept':>45} {'':>10} {found.unreferenced:>10}")

@@ -1,0 +1,199 @@
+"""Fsck names what is damaged, whatever it is and whatever happened to it, and what to do about it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import pytest
+from catalog_helpers import manifest_for
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.fsck import Checked, fsck
+from headrace_snapshots.reach import Keep
+from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.testing import FaultyStore, Operation, Plan
+
+EPOCHS = 6
+
+
+def file(store: MemoryStore, path: str, rows: int) -> DataFile:
+    data = f"{path} with {rows} rows".encode()
+    store.write(path, data)
+    return DataFile(path, rows, len(data), sha256(data).hexdigest())
+
+
+def commit(catalog: Catalog, store: MemoryStore, parent: Manifest | None, claim: object) -> Manifest:
+    """An epoch with a file of each kind; 33 names of one pane file, so that every second epoch completes a node."""
+    manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)  # type: ignore[arg-type]
+    epoch, prefix = manifest.epoch, catalog.data_prefix(manifest.epoch, manifest.snapshot_id)
+    made = {name: file(store, f"{prefix}/{name}.parquet", epoch) for name in ("state", "current", "panes", "late")}
+    logs = {"panes": (made["panes"],) * 33, "late": (made["late"],)}
+    manifest = replace(
+        manifest,
+        tables={name: (Layer((made[name],), epoch, epoch, epoch),) for name in ("state", "current")},
+        logs={
+            name: catalog.append_record(parent.logs[name] if parent else FileLog(), FileRecord(epoch, files))
+            for name, files in logs.items()
+        },
+    )
+    catalog.commit(claim, manifest)  # type: ignore[arg-type]
+    return manifest
+
+
+@pytest.fixture
+def snapshots(memory: MemoryStore) -> list[Manifest]:
+    catalog = Catalog(memory, "p")
+    claim = catalog.claim("main", "run")
+    found: list[Manifest] = []
+    for number in range(EPOCHS):
+        found.append(commit(catalog, memory, found[-1] if found else None, claim))
+        catalog.publish(found[-1].snapshot_id, found[-2].snapshot_id if number else None)
+    expire(catalog, Keep(EPOCHS - 1), datetime(2026, 1, 1, tzinfo=UTC))
+    return found
+
+
+def paths(store: MemoryStore, snapshots: list[Manifest]) -> dict[str, tuple[str, str]]:
+    """An object of each kind that the newest snapshot needs, and an older one of that kind."""
+    new, old = (f"p/data/{each.epoch:08d}-{each.snapshot_id}" for each in (snapshots[-1], snapshots[-2]))
+    nodes = [f"p/index/{ref.id}.json" for ref in snapshots[-1].logs["panes"].levels[0]]
+    head = Catalog(store, "p").head()
+    assert head.horizon is not None
+    return {
+        "entry": (f"p/log/{head.entry - 2:020d}.json", f"p/log/{head.entry - 3:020d}.json"),
+        "newest entry": (f"p/log/{head.entry:020d}.json", f"p/log/{head.entry - 1:020d}.json"),
+        "hint": ("p/log-hint.json", ""),
+        "mark": (Catalog(store, "p").marks.path(head.horizon.mark), ""),
+        "manifest": tuple(f"p/manifests/{each.snapshot_id}.json" for each in (snapshots[-1], snapshots[-2])),  # type: ignore[dict-item]
+        "node": (nodes[-1], nodes[0]),
+        "late": (f"{new}/late.parquet", f"{old}/late.parquet"),
+        **{name: (f"{new}/{name}.parquet", f"{old}/{name}.parquet") for name in ("state", "current", "panes")},
+    }
+
+
+KINDS = ("entry", "newest entry", "hint", "mark", "manifest", "node", "state", "current", "panes", "late")
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "flipped": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
+    "truncated": lambda data: data[:-7],
+    "emptied": lambda data: b"",
+}
+
+
+def _noting(seen: list[Operation]) -> Plan:
+    def plan(operation: Operation) -> None:
+        seen.append(operation)
+
+    return plan
+
+
+def checked(store: MemoryStore, path: str) -> Checked:
+    found = fsck(Catalog(store, "p"), deep=True)
+    assert path in {problem.path for problem in found.damage}, [problem.path for problem in found.problems]
+    problem = next(problem for problem in found.damage if problem.path == path)
+    assert problem.problem
+    assert problem.needed_by
+    assert problem.remedy
+    return found
+
+
+def test_what_is_whole_has_no_problem(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    memory.write("p/data/00000099-x/panes.parquet", b"of a run that was killed")
+    memory.write("p/somebody-elses", b"?")
+    found = fsck(Catalog(memory, "p"), deep=True)
+    assert found.problems == ()
+    assert found.snapshots == EPOCHS - 1
+    assert found.unknown == ("p/somebody-elses",)
+    assert found.unreferenced == 1 + 1 + 2, "that, the expired manifest, and its state and current"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_changed_content_is_named(memory: MemoryStore, snapshots: list[Manifest], kind: str, damage: str) -> None:
+    path, _ = paths(memory, snapshots)[kind]
+    memory.write(path, DAMAGES[damage](memory.read(path)))
+    checked(memory, path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deleted_object_is_named(memory: MemoryStore, snapshots: list[Manifest], kind: str) -> None:
+    path, _ = paths(memory, snapshots)[kind]
+    if kind == "newest entry":
+        Catalog(memory, "p").tag("after", snapshots[-1].snapshot_id)  # of the last one nobody would know
+    memory.delete(path)
+    checked(memory, path)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"hint", "mark"}])
+def test_an_object_replaced_by_an_older_one_is_named(memory: MemoryStore, snapshots: list[Manifest], kind: str) -> None:
+    path, older = paths(memory, snapshots)[kind]
+    memory.write(path, memory.read(older))
+    checked(memory, path)
+
+
+def test_an_older_hint_and_an_older_mark_are_named(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    hint, catalog = memory.read("p/log-hint.json"), Catalog(memory, "p")
+    head = catalog.head()
+    assert head.horizon is not None
+    mark = memory.read(catalog.marks.path(head.horizon.mark))
+    claim = catalog.claim("main", "another run")
+    parent = snapshots[-1]
+    for _ in range(4):
+        before, parent = parent, commit(catalog, memory, parent, claim)
+        catalog.publish(parent.snapshot_id, before.snapshot_id)
+    expire(catalog, Keep(2), datetime(2026, 1, 1, tzinfo=UTC))
+    horizon = catalog.head().horizon
+    assert horizon is not None
+    memory.write("p/log-hint.json", hint)
+    memory.write(catalog.marks.path(horizon.mark), mark)
+    found = fsck(Catalog(memory, "p"))
+    assert {problem.path for problem in found.damage} == {"p/log-hint.json", catalog.marks.path(horizon.mark)}
+    expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC))
+    mended = fsck(Catalog(memory, "p"), repair=True)
+    assert mended.damage == ()
+
+
+def test_the_hint_is_repaired_and_nothing_else_is_touched(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    before = {info.path: memory.read(info.path) for info in memory.list("p/")}
+    memory.write("p/log-hint.json", b"?")
+    found = fsck(Catalog(memory, "p"), repair=True)
+    assert [(problem.path, problem.is_repaired) for problem in found.problems] == [("p/log-hint.json", True)]
+    assert fsck(Catalog(memory, "p")).problems == ()
+    after = {info.path: memory.read(info.path) for info in memory.list("p/")}
+    assert {path for path in before if before[path] != after[path]} <= {"p/log-hint.json"}
+
+
+def test_a_size_is_compared_without_reading(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    path, _ = paths(memory, snapshots)["state"]
+    memory.write(path, memory.read(path)[:-1])
+    seen: list[Operation] = []
+    found = fsck(Catalog(FaultyStore(memory, _noting(seen)), "p"))
+    assert [problem.path for problem in found.problems] == [path]
+    assert "its manifest says" in found.problems[0].problem
+    assert not [operation for operation in seen if operation.path.startswith("p/data/")]
+
+
+def test_the_way_out_is_the_newest_whole_snapshot(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    state, _ = paths(memory, snapshots)["state"]
+    memory.delete(state)
+    memory.delete(f"p/manifests/{snapshots[-2].snapshot_id}.json")
+    found = fsck(Catalog(memory, "p"))
+    assert len(found.problems) == 2
+    for problem in found.problems:
+        assert f"`headrace rollback p --to {snapshots[-3].snapshot_id}`" in problem.remedy
+
+
+def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    path, _ = paths(memory, snapshots)["node"]
+    data = memory.read(path)
+    memory.write(path, b"?")
+    before = {info.path for info in memory.list("p/")}
+    with pytest.raises(Exception, match="is broken") as caught:
+        expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC))
+    assert getattr(caught.value, "code", "") == "restore.broken_object"
+    assert {info.path for info in memory.list("p/")} == before
+    memory.write(path, data)
+    assert expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC)).marked.snapshots
