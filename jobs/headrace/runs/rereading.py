@@ -96,31 +96,42 @@ def _left_of(epoch: RecordedEpoch, waiting: Mapping[str, dict[str, InputFile]]) 
 
 @dataclass(frozen=True)
 class _Room:
-    """How much of an input fits into an epoch."""
+    """How much of an input there is place for in an epoch, or is in it."""
 
-    files: int
-    bytes: int
+    files: int = 0
+    bytes: int = 0
 
-    def holds(self, files: Sequence[InputFile], more: Sequence[InputFile]) -> bool:
-        return len(files) + len(more) <= self.files and sum(f.size for f in (*files, *more)) <= self.bytes
+    def with_more(self, files: Sequence[InputFile]) -> "_Room":
+        return _Room(self.files + len(files), self.bytes + sum(file.size for file in files))
+
+    def holds(self, other: "_Room") -> bool:
+        return other.files <= self.files and other.bytes <= self.bytes
 
 
 def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room]) -> Iterator[RecordedEpoch]:
     """``epochs``, as many as there is ``room`` for in one, at the processing time of the last. One with signals is the
     last of its own: they were given after what had been read.
     """
-    files: dict[str, list[InputFile]] = {}
-    clock = None
+    gathered: list[RecordedEpoch] = []
+    taken: dict[str, _Room] = {}
     for epoch in epochs:
-        fits = all(room[name].holds(files.get(name, ()), more) for name, more in epoch.files.items())
-        if clock is not None and not fits:
-            yield RecordedEpoch(files, clock)
-            files = {}
-        for name, more in epoch.files.items():
-            files.setdefault(name, []).extend(more)
-        clock = epoch.processing_time
+        more = {name: taken.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
+        if gathered and not all(room[name].holds(some) for name, some in more.items()):
+            yield _one(gathered)
+            gathered, more = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
+            taken = {}
+        gathered.append(epoch)
+        taken |= more
         if epoch.signals:
-            yield RecordedEpoch(files, clock, epoch.signals)
-            files, clock = {}, None
-    if clock is not None:
-        yield RecordedEpoch(files, clock)
+            yield _one(gathered)
+            gathered, taken = [], {}
+    if gathered:
+        yield _one(gathered)
+
+
+def _one(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
+    files: dict[str, list[InputFile]] = {}
+    for epoch in epochs:
+        for name, some in epoch.files.items():
+            files.setdefault(name, []).extend(some)
+    return RecordedEpoch(files, epochs[-1].processing_time, epochs[-1].signals)
