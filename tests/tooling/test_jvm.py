@@ -27,7 +27,7 @@ def fill(folder: Path, names: list[str]) -> list[Path]:
     return [folder / name for name in names]
 
 
-ALWAYS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+ALWAYS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
 
 
 def test_a_jvm_that_computes_nothing_compiles_little_and_collects_simply() -> None:

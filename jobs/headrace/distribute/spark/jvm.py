@@ -43,6 +43,8 @@ def is_local(master: str) -> bool:
 
 
 _COMPILE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_HEAP = "-Xms64m"
+"""Else the heap begins with a 64th of the machine's memory, and is used up before it is looked through."""
 
 
 def new_log(run_id: str) -> Path:
@@ -74,12 +76,12 @@ def log_options(log: Path) -> str:
 
 
 def driver_java_options() -> str:
-    """Options for ``spark.driver.extraJavaOptions``: how to compile, the class-data archive if there is one, and last
-    HEADRACE_JAVA_OPTIONS.
+    """Options for ``spark.driver.extraJavaOptions``: how to compile, with which heap to begin, the class-data archive
+    if there is one, and last HEADRACE_JAVA_OPTIONS.
 
     The JVM schedules and shuffles, and computes nothing: C1 and a serial collector are all that it needs.
     """
-    parts = (_COMPILE, _archive_options(), os.environ.get(OPTIONS_VARIABLE, ""))
+    parts = (_COMPILE, _HEAP, _archive_options(), os.environ.get(OPTIONS_VARIABLE, ""))
     return " ".join(part for part in parts if part)
 
 

@@ -18,8 +18,8 @@ from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
 
-EXCHANGE = {"spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024)}
-"""Of blobs of 16 MB a few fill a batch."""
+EXCHANGE = {"spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024)}
+"""Of blobs of 1 MB a few fill a batch."""
 
 _CONF = {
     "spark.ui.enabled": "false",

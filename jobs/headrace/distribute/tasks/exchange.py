@@ -1,7 +1,7 @@
 """What crosses an exchange between two levels of tasks: rows of blobs, each for one part of the level below.
 
 A task sends every part what it found, and the part its share of a bundle, as Arrow IPC cut into blobs of at most
-BLOB_BYTES (a cell of Spark's ends at 2 GB, and each passes through the JVM's heap). Blobs are numbered; the digest of
+BLOB_BYTES (each passes through the JVM, which holds a few). Blobs are numbered; the digest of
 all that a task said tells whether two parts heard the same, since a task may run twice.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.errors import RetryError
 
-BLOB_BYTES = 16 * 1024 * 1024
+BLOB_BYTES = 1024 * 1024
 SCHEMA = pa.schema(
     [
         ("part", pa.int32()),
