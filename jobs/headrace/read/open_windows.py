@@ -24,7 +24,7 @@ from headrace.program import columns as c
 from headrace.read.damage import ways_out
 from headrace.read.database import literal
 from headrace.read.state import StageState
-from headrace.read.waiting import Readiness, waits_for
+from headrace.read.waiting import Readiness
 from headrace.state.cache import LayerCache
 from headrace_snapshots.catalog import Catalog
 
@@ -130,8 +130,6 @@ class OpenWindows:
     def _shown(self, windows: pa.RecordBatch) -> pa.RecordBatch:
         assert self.state is not None
         stage = self.state.stage
-        readiness = Readiness(stage)
-        waiting = [waits_for(readiness.condition(facts)) for facts in readiness.facts(windows, self.state.clocks)]
         found = {name: windows.column(name) for name in stage.keys}
         found |= values_so_far(stage, windows)
         found |= {
@@ -141,7 +139,7 @@ class OpenWindows:
             NEW: windows.column(c.NEW),
             PANES: windows.column(c.INDEX),
             NOT_EARLY: windows.column(c.NONSPECULATIVE),
-            WAITS_FOR: pa.array(waiting, pa.string()),
+            WAITS_FOR: pa.array(Readiness(stage).words(windows, self.state.clocks), pa.string()),
             DUE_WATERMARK: _in_calendar(pc.add(windows.column(c.DUE_EVENT), 1)),
             DUE_TIME: _in_calendar(windows.column(c.DUE_TIME)),
             EPOCH: windows.column(c.EPOCH),

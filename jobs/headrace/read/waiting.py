@@ -4,7 +4,7 @@ Whether a node is ready is asked of the program that epochs run; this module onl
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from typing import Any
 
@@ -15,7 +15,7 @@ from headrace.distribute.clocks import StageClocks
 from headrace.kernel.expressions import evaluate
 from headrace.kernel.stage import CompiledStage
 from headrace.model.custom_triggers import CustomTrigger, state_types
-from headrace.model.expr import Expr, col
+from headrace.model.expr import Expr, coalesce, col
 from headrace.model.expr import render as render_expr
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, render
 from headrace.model.triggers import (
@@ -113,53 +113,71 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Questions:
+    """A program, and its results: of each node by its path whether it is ready, has finished, has seen what."""
+
+    program: Program
+    ready: Mapping[str, Expr]
+    finished: Mapping[str, Expr]
+    totals: Mapping[str, Mapping[str, Expr]]
+
+
+@dataclass(frozen=True)
 class Readiness:
     """The trigger of ``stage``, to be asked of rows of its state."""
 
     stage: CompiledStage
 
     @cached_property
-    def _asked(self) -> tuple[Program, dict[str, Expr]]:
-        """A program, and its results: of each node by its path whether it is ready, has finished, has seen what."""
+    def _questions(self) -> Questions:
         program, root = Program(), self.stage.trigger
         end = col(c.WINDOW_END) - 1
         percentiles = {q: col(f"{c.PERCENTILE_AFTER}{i}") > end for i, q in enumerate(sorted(root.percentiles))}
         moment = Moment(col(c.WATERMARK_AFTER) > end, col(c.PROCESSING_TIME), percentiles)
-        state = columns(root)
-        results: dict[str, Expr] = {}
-        for node in _nodes(root):
-            results[f"ready {node.path}"] = node.ready(program, state, moment)
-            results[f"finished {node.path}"] = node.finished(state)
-            if isinstance(node, DataNode):
-                results |= {f"total {node.path} {name}": result for name, result in node.results.items()}
-        return program, results
+        state, nodes = columns(root), [*_nodes(root)]
+        return Questions(
+            program,
+            {node.path: node.ready(program, state, moment) for node in nodes},
+            {node.path: node.finished(state) for node in nodes},
+            {node.path: node.results for node in nodes if isinstance(node, DataNode)},
+        )
+
+    @property
+    def _decisive(self) -> list[str]:
+        """The columns that all answers depend on."""
+        return [c.WINDOW_START, c.WINDOW_END, *(each.name for each in self.stage.trigger.fields)]
+
+    def words(self, rows: pa.RecordBatch, clocks: StageClocks) -> list[str]:
+        """What each of ``rows``, which are state of open windows, waits for; worked out once for all that are alike."""
+        alike = list(zip(*(rows.column(name).to_pylist() for name in self._decisive), strict=True))
+        first: dict[tuple[Any, ...], int] = {}
+        for number, each in enumerate(alike):
+            first.setdefault(each, number)
+        found = self.facts(rows.select([*self._decisive, c.NEW]).take(pa.array([*first.values()], pa.int64())), clocks)
+        said = dict(zip(first, (waits_for(self.condition(facts)) for facts in found), strict=True))
+        return [said[each] for each in alike]
 
     def facts(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[Facts]:
         """What is known of each of ``rows``, which are state of open windows, under ``clocks``."""
-        program, results = self._asked
+        asked = self._questions
         known: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
         times = {c.WATERMARK_AFTER: clocks.watermark, c.PROCESSING_TIME: clocks.processing_time}
         for i, q in enumerate(sorted(self.stage.trigger.percentiles)):
             times[f"{c.PERCENTILE_AFTER}{i}"] = _percentile(clocks, q)
         known |= {name: pa.scalar(int(at), pa.int64()) for name, at in times.items()}
-        for name, expr in program.lets.items():
+        for name, expr in asked.program.lets.items():
             known[name] = evaluate(expr, known)
-        found = {name: _listed(evaluate(expr, known), rows.num_rows) for name, expr in results.items()}
-        state = rows.select([*self._looked_at]).to_pylist()
-        for number, row in enumerate(state):
-            values = {name: column[number] for name, column in found.items()}
-            yield Facts(
-                row=row,
-                clocks=clocks,
-                ready={name.split()[1]: value is True for name, value in values.items() if name.startswith("ready")},
-                finished={name.split()[1]: value is True for name, value in values.items() if name.startswith("fin")},
-                totals=_totals(values),
-                held=held,
-            )
 
-    @property
-    def _looked_at(self) -> Iterable[str]:
-        return (c.WINDOW_START, c.WINDOW_END, c.NEW, *(each.name for each in self.stage.trigger.fields))
+        def answered(questions: Mapping[str, Expr]) -> list[dict[str, Any]]:
+            """The answers for each row, by the names of the questions."""
+            answers = [_listed(evaluate(expr, known), rows.num_rows) for expr in questions.values()]
+            return [dict(zip(questions, of_row, strict=True)) for of_row in zip(*answers, strict=True)]
+
+        ready, finished = answered(_settled(asked.ready)), answered(_settled(asked.finished))
+        totals = {path: answered(results) for path, results in asked.totals.items()}
+        for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
+            seen = {path: each[number] for path, each in totals.items()}
+            yield Facts(row, clocks, ready[number], finished[number], seen, held)
 
     def condition(self, facts: Facts) -> Condition:
         """The whole trigger of a window."""
@@ -331,7 +349,17 @@ def _whole(trigger: Trigger, node: Node, facts: Facts, waiting: str | None, part
 
 def _of(found: Condition, part: str, *, is_asked: bool) -> Condition:
     """``found`` as a part of the node above it; what nobody asks now waits for nothing."""
-    return Condition(found.condition, found.is_met, found.waits_for if is_asked else None, found.parts, part)
+    return replace(found if is_asked else _silent(found), part=part)
+
+
+def _silent(found: Condition) -> Condition:
+    """``found``, and its parts, without what they wait for."""
+    return replace(found, waits_for=None, parts=tuple(map(_silent, found.parts)))
+
+
+def _settled(questions: Mapping[str, Expr]) -> dict[str, Expr]:
+    """``questions`` whose answer is not NULL, but no."""
+    return {name: coalesce(expr, False) for name, expr in questions.items()}
 
 
 def _nodes(root: Node) -> Iterator[Node]:
@@ -347,12 +375,3 @@ def _percentile(clocks: StageClocks, q: float) -> Instant:
 
 def _listed(found: Any, length: int) -> list[Any]:
     return [found.as_py()] * length if isinstance(found, pa.Scalar) else list(found.to_pylist())
-
-
-def _totals(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    totals: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        if name.startswith("total "):
-            _, path, aggregate = name.split(" ", 2)
-            totals.setdefault(path, {})[aggregate] = value
-    return totals
