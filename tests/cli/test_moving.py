@@ -20,6 +20,8 @@ from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
+pytestmark = pytest.mark.slow  # whole runs
+
 
 @pytest.fixture
 def written(tmp_path: Path) -> Deployment:

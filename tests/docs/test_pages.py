@@ -11,6 +11,7 @@ from tests.docs.running import Reader
 PAGES = [page for page in pages() if any(block.language in ("python", "console") for block in blocks(page))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Path.cwd()

@@ -210,6 +210,7 @@ def test_random_trees_give_what_the_reference_gives(data: st.DataObject) -> None
 ALL = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expr", "wanted"),
     [

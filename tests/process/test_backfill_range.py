@@ -47,6 +47,8 @@ from tests.process.clicks import CLICKS, START, USERS, clicks, land, records
 from tests.reading import read
 from tests.stored_progress import written
 
+pytestmark = pytest.mark.slow  # whole runs
+
 FILES = 8  # the clicks of file n are in [n h, n h + 89 min]
 FROM_3_H = "America/Argentina/Buenos_Aires"  # where days begin at 03:00 UTC
 LATER = Aggregation(

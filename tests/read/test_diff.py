@@ -85,6 +85,7 @@ def test_no_snapshot_yet_is_a_side_without_anything(deployment: Deployment) -> N
     assert reader(deployment).diff("published", "published").output.rows == RowCounts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_are_those_of_a_comparison_row_by_row(deployment: Deployment, seed: int) -> None:
     rng = random.Random(seed)

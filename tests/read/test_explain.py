@@ -21,6 +21,8 @@ from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 from tests.read.test_state import NOON, Element, pipeline, ran
 
+pytestmark = pytest.mark.slow  # whole runs
+
 EARLY = hr.AfterWatermark(early=hr.AfterCount(2), late=hr.AfterCount(1))
 
 

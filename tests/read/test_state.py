@@ -23,6 +23,8 @@ from tests.process.clicks import CLICKS, FILES, SESSIONS, land
 from tests.reading import read
 from tests.snapshots.conftest import BUCKET, minio
 
+pytestmark = pytest.mark.slow  # whole runs
+
 __all__ = ["minio"]  # a fixture
 
 NOON = "2026-03-01T12:00:00Z"

@@ -33,6 +33,7 @@ def test_without_back_edges_there_is_no_loop_and_with_any_of_them_there_is_one(
         assert all(has_loop(graph, graph.back_edges - {channel}) for channel in graph.back_edges)
 
 
+@pytest.mark.slow
 def test_a_chain_of_tasks_is_no_matter_how_long() -> None:
     graph = Graph(50_000, tuple((task, task + 1) for task in range(49_999)))
     assert graph.starts == (0,)

@@ -52,6 +52,7 @@ def test_every_property_holds_whatever_is_lost(settings: Settings) -> None:
     assert not failed(simulate(settings))
 
 
+@pytest.mark.slow
 @EVERY
 def test_losses_lead_to_restores_and_snapshots_go_on_behind_them(protocol: Protocol) -> None:
     settings = replace(QUICK, graph=a_graph(protocol, 30, 3, 1), protocol=protocol, task_losses=2, coordinator_losses=1)
@@ -74,6 +75,7 @@ def test_only_loops_have_channel_contents_when_barriers_align() -> None:
     assert simulate(replace(acyclic, protocol=Protocol.UNALIGNED)).totals["logged"] > 0
 
 
+@pytest.mark.slow
 def test_at_least_once_counts_twice_what_alignment_counts_once() -> None:
     graph = a_graph(Protocol.ALIGNED, 20, 0, 2)
     quick = replace(QUICK, graph=graph, records=200, task_losses=3)
@@ -114,6 +116,7 @@ def without(assumption: Assumption, protocol: Protocol) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @EVERY
 def test_channels_that_are_not_first_in_first_out_make_snapshots_inconsistent(protocol: Protocol) -> None:
     found = without(Assumption.FIFO, protocol)
@@ -121,6 +124,7 @@ def test_channels_that_are_not_first_in_first_out_make_snapshots_inconsistent(pr
     assert "final state" not in found, "a run without failures needs no order"
 
 
+@pytest.mark.slow
 @EVERY
 def test_a_barrier_that_is_lost_for_ever_costs_snapshots_but_no_record(protocol: Protocol) -> None:
     assert without(Assumption.BARRIERS_ARRIVE, protocol) == {
@@ -128,6 +132,7 @@ def test_a_barrier_that_is_lost_for_ever_costs_snapshots_but_no_record(protocol:
     }
 
 
+@pytest.mark.slow
 @EVERY
 def test_a_graph_that_changes_during_a_snapshot_makes_it_inconsistent(protocol: Protocol) -> None:
     found = without(Assumption.FIXED_GRAPH, protocol)
@@ -140,6 +145,7 @@ def test_alignment_without_back_edges_waits_for_ever_in_a_loop(protocol: Protoco
     assert {*without(Assumption.BACK_EDGES, protocol)} == {"termination"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.UNALIGNED, Protocol.SYNCHRONOUS, Protocol.CHANDY_LAMPORT])
 def test_protocols_that_do_not_align_need_no_back_edges(protocol: Protocol) -> None:
     assert not without(Assumption.BACK_EDGES, protocol)

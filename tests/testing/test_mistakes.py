@@ -70,6 +70,7 @@ def refuse(call: Callable[..., Any], good: dict[str, Any]) -> Iterator[str]:
                     yield f"{written} is taken, which {annotation} does not allow"
 
 
+@pytest.mark.slow
 def test_readers_name_what_is_wrong(deployment: ht.Deployment) -> None:
     deployment.land(PIPELINE, ROW)
     deployment.run(PIPELINE)

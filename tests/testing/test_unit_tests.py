@@ -242,6 +242,7 @@ def test_machines_get_json(folder: Path) -> None:
     assert f"{file}:1 names that pipeline" in test["message"]
 
 
+@pytest.mark.slow
 def test_tests_in_python_run_with_pytest(folder: Path) -> None:
     file = written(
         folder,
@@ -271,6 +272,7 @@ def test_tests_in_python_run_with_pytest(folder: Path) -> None:
     assert later.verdict is Verdict.SKIPPED
 
 
+@pytest.mark.slow
 def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> None:
     written(folder, "def test_good():\n    pass\n", "tests/test_good.py")
     written(folder, "\nimport nothing_of_that_name\n", "tests/test_missing.py")
