@@ -226,18 +226,10 @@ def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) ->
     assert (event["snapshot"], event["rows"]["input_files"]) == (released, 2)
 
 
-def test_a_pipeline_that_comes_while_airflow_is_up_runs_and_listens_on_loopback_alone(
-    airflow: LocalAirflow, pipelines: Path
-) -> None:
+def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow, pipelines: Path) -> None:
     write_pipeline(pipelines, "newcomer")
     land(open_store(airflow.root), "newcomer", "a.jsonl", range(3))
-    airflow.api.wait_for_dag("headrace_newcomer_process", _DAG_SECONDS)
-    run_id = airflow.api.trigger("headrace_newcomer_process")
-    a_driver_runs()
-    found = {address for process in family() for address in listening(process)}
-    assert len(found) > 3  # the API server, and three of the driver
-    assert {address for address in found if not ipaddress.ip_address(address.split()[0]).is_loopback} == set()
-    ended = airflow.api.wait_for_run("headrace_newcomer_process", run_id, _RUN_SECONDS)
+    ended = run(airflow.api, "headrace_newcomer_process", LOCAL)
     assert ended.state == "success", log(airflow.api, ended, "process")
     assert airflow.api.pools()["headrace_newcomer"] == 1
 
@@ -282,11 +274,16 @@ def text(file: Path) -> str:
     return file.read_text(errors="replace")
 
 
-def test_stopping_leaves_no_process_behind_a_scheduler_that_died(airflow: LocalAirflow) -> None:
+def test_all_listen_on_loopback_alone_and_stopping_leaves_no_process_behind_a_scheduler_that_died(
+    airflow: LocalAirflow,
+) -> None:
     # the last test: it stops what the others use
     land(open_store(airflow.root), "clicks", "d.jsonl", range(30, 40))
     airflow.api.trigger("headrace_clicks_process")
     a_driver_runs()
+    found = {address for process in family() for address in listening(process)}
+    assert len(found) > 3  # the API server, and three of the driver
+    assert {address for address in found if not ipaddress.ip_address(address.split()[0]).is_loopback} == set()
     state = running(airflow.home)
     assert state is not None
     assert state.url == airflow.url
