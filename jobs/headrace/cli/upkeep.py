@@ -40,7 +40,7 @@ def expire(
     from headrace.runs.upkeep import keeping
 
     keep = keeping(keep_last, keep_for, tags=keep_tags)
-    found = expire_old(catalog_of(pipeline, root).pipeline, root, keep, dry_run=dry_run)
+    found = expire_old(catalog_of(pipeline, root), keep, dry_run=dry_run)
     if output is Format.JSON:
         from dataclasses import asdict
 
@@ -64,7 +64,7 @@ def fsck(
     from headrace.cli.named import catalog_of
     from headrace.runs.upkeep import check
 
-    found = check(catalog_of(pipeline, root).pipeline, root, deep=deep, repair=repair)
+    found = check(catalog_of(pipeline, root), deep=deep, repair=repair)
     if output is Format.JSON:
         print_json(found.to_json())
     else:

@@ -1,5 +1,6 @@
 """The deployment under a root, for Python: results by name, and moves in the history of their snapshots."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, overload
 
 from headrace.model.arguments import Arguments
@@ -13,6 +14,8 @@ from headrace_snapshots.store import open_store
 if TYPE_CHECKING:
     from headrace.runs.promotion import Rehearsal
     from headrace.runs.results import RunResult
+    from headrace_snapshots.expiry import Expired
+    from headrace_snapshots.fsck import Checked
 
 BEGINNING = "beginning"
 """Before the first snapshot."""
@@ -80,3 +83,31 @@ class PipelineHistory(PipelineReader):
         if dry_run:
             return rehearse(self._catalog, branch, limit=Arguments("promote").whole("limit", limit, least=0))
         return promote(self._catalog, branch, run_id="promote")
+
+    def expire(
+        self,
+        *,
+        keep_last: int = 100,
+        keep_for: str | timedelta | None = None,
+        keep_tags: bool = True,
+        dry_run: bool = False,
+    ) -> "Expired":
+        """Let old snapshots go, with all that only they need, and what killed runs left behind. What this marks, the
+        next call deletes.
+
+        Kept are branches and tags, all of main that is not published, the ``keep_last`` newest published snapshots, and
+        those younger than ``keep_for``, such as "30d". Without ``keep_tags`` tags of what is not kept are dropped.
+        ``dry_run`` only says what would happen. Raises KeepError, and RestoreError when something kept is damaged.
+        """
+        from headrace.runs.upkeep import expire, keeping
+
+        return expire(self._catalog, keeping(keep_last, keep_for, tags=keep_tags), dry_run=dry_run)
+
+    def fsck(self, *, deep: bool = False, repair: bool = False) -> "Checked":
+        """Check that everything is there that snapshots, readers and runs need. What is not is in the answer, no error.
+
+        ``deep`` reads data files too, and compares their checksums. ``repair`` writes anew what can be made again.
+        """
+        from headrace.runs.upkeep import check
+
+        return check(self._catalog, deep=deep, repair=repair)

@@ -10,7 +10,6 @@ from functools import partial
 
 from headrace.audit.store import AuditDamagedError, read_audit
 from headrace.model.time import parse_duration
-from headrace.read.roots import check_root
 from headrace.runs.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import expiry, fsck
 from headrace_snapshots.catalog import Catalog
@@ -18,7 +17,7 @@ from headrace_snapshots.expiry import Expired, Live
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.fsck import BACKUP, Checked, Problem
 from headrace_snapshots.reach import Keep, KeepError
-from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
+from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 KEPT_RESULTS = 100
 """The least number of results of runs that is kept."""
@@ -39,33 +38,28 @@ def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = T
 
 
 def expire(
-    pipeline: str,
-    root: str,
+    catalog: Catalog,
     keep: Keep,
     *,
     dry_run: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Expired:
-    """Delete what an earlier expiry of ``pipeline`` marked, and mark what ``keep`` does not keep.
+    """Delete what an earlier expiry marked, and mark what ``keep`` does not keep.
 
     Audits go with the snapshot that they are of. Of results of runs the newest are kept, as many as snapshots (at
-    least 100), and the young ones. Raises MissingRootError, RestoreError when something that is kept is damaged.
+    least 100), and the young ones. Raises RestoreError when something that is kept is damaged.
     """
-    store = open_store(root)
-    check_root(store)
     at = now()
-    beside: dict[str, Live] = {"audits": _live_audits, "runs": partial(_live_results, store, keep, at)}
-    return expiry.expire(Catalog(store, pipeline), keep, at, beside=beside, dry_run=dry_run)
+    beside: dict[str, Live] = {"audits": _live_audits, "runs": partial(_live_results, catalog.store, keep, at)}
+    return expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
 
 
-def check(pipeline: str, root: str, *, deep: bool = False, repair: bool = False) -> Checked:
-    """Hold everything that is kept of ``pipeline`` against what is stored; see headrace_snapshots.fsck.
+def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Checked:
+    """Hold everything that is kept against what is stored; see headrace_snapshots.fsck.
 
-    Raises MissingRootError, and what the store raises when it does not answer.
+    Raises what the store raises when it does not answer.
     """
-    store = open_store(root)
-    check_root(store)
-    return fsck.fsck(Catalog(store, pipeline), deep=deep, repair=repair, beside=(_audits, _results))
+    return fsck.fsck(catalog, deep=deep, repair=repair, beside=(_audits, _results))
 
 
 def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:
