@@ -62,6 +62,8 @@ def test_what_only_looks_starts_without_data_libraries(deployment: Deployment) -
     where = ("--root", deployment.root, "--format", "json")
     for arguments in (
         ("log", deployment.reference, *where),
+        ("log", deployment.reference, "--graph", *where),
+        ("plan", deployment.reference, *where),
         ("show", "main", "--pipeline", deployment.reference, *where),
     ):
         found = modules_after(*arguments)
