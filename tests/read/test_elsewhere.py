@@ -5,16 +5,19 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import PythonException
 
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.pipeline.executors import Executor
 from headrace.read.conditions import QueryError
+from headrace.read.database import ReadResourcesError, check_room
 from headrace.read.roots import MissingRootError
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -30,7 +33,9 @@ __all__ = ["minio"]  # a fixture
 
 
 @pytest.mark.s3
-def test_an_s3_root_is_read_through_the_store_and_verified(minio: str, tmp_path: Path) -> None:
+def test_an_s3_root_is_read_through_the_store_and_verified(
+    minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment = Deployment(tmp_path, f"s3://{BUCKET}/{uuid.uuid4().hex}/a root")
     deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
@@ -41,6 +46,11 @@ def test_an_s3_root_is_read_through_the_store_and_verified(minio: str, tmp_path:
     assert view.to_arrow().to_pylist() == expected
     assert view.to_duckdb().order('"user"').fetchall() == [("ann", 3), ("bob", 5)]
     assert [uri.startswith(f"{deployment.root}/clicks/data/") for uri in view.files()] == [True, True]
+    with monkeypatch.context() as small:
+        small.setenv("HEADRACE_READ_DISK", "1k")
+        for read in (view.to_arrow, view.to_duckdb, view.count):
+            with pytest.raises(ReadResourcesError, match=r"copied to the local disk first: .* KB.*HEADRACE_READ_DISK"):
+                read()
     path = next(info.path for info in deployment.store.list("clicks/data/"))
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
     with pytest.raises(BrokenObjectError, match=path) as raised:
@@ -50,6 +60,44 @@ def test_an_s3_root_is_read_through_the_store_and_verified(minio: str, tmp_path:
     ]
     with pytest.raises(MissingRootError, match="does not exist"):
         hr.open(f"s3://{BUCKET}/{uuid.uuid4().hex}")
+
+
+def test_copies_must_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_READ_DISK", "2k")
+    check_room(2_048, tmp_path / "copies")
+    with pytest.raises(ReadResourcesError, match=r"2 KB, and it may take 2 KB under .*HEADRACE_READ_DISK allows"):
+        check_room(2_049, tmp_path / "copies")
+    monkeypatch.delenv("HEADRACE_READ_DISK")
+    monkeypatch.setattr("headrace.read.database.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    check_room(900, tmp_path)
+    with pytest.raises(ReadResourcesError, match=r"901 bytes, and it may take 900 bytes under"):
+        check_room(901, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.s3
+def test_a_spark_data_frame_of_an_s3_root_is_read_by_workers_and_verified(
+    spark: "SparkSession", minio: str, tmp_path: Path
+) -> None:
+    deployment = Deployment(tmp_path, f"s3://{BUCKET}/{uuid.uuid4().hex}/a root")
+    deployment.commit(panes=[pane(user, n, n) for user in ("ann", "bob") for n in range(3)])
+    deployment.commit(panes=[pane("ann", 2, 2, retraction=True), pane("bob", 1, 7, index=1)])
+    clicks = hr.open(deployment.root)["clicks"]
+    for view in (
+        clicks.current(at="main", columns=["user", "clicks", "window_start"]),
+        clicks.current(at="main", where=col("clicks") > 1, columns=["clicks", "user"]),
+        clicks.panes(at="main"),
+        clicks.late(at="main"),
+    ):
+        frame = view.to_spark(spark)
+        found, wanted = frame.toArrow(), view.to_arrow()
+        assert frame.columns == view.schema.names
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, wanted.to_pylist()))
+    whole = clicks.panes(at="main").to_spark(spark)
+    path = next(info.path for info in deployment.store.list("clicks/data/"))
+    deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
+    with pytest.raises(PythonException, match="has another content than its manifest says"):
+        whole.toArrow()
 
 
 @pytest.mark.spark

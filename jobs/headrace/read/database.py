@@ -1,6 +1,7 @@
 """DuckDB as readers use it: what it may take of memory and of the disk, and what it may open."""
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +10,15 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from headrace.errors import FixConfigError
-from headrace.sizes import size_in
+from headrace.sizes import shown, size_in
 
 MEMORY_VARIABLE = "HEADRACE_READ_MEMORY"
 DEFAULT_MEMORY = 2**30
 _BY_THREAD = 2**27
+
+
+DISK_VARIABLE = "HEADRACE_READ_DISK"
+_OF_WHAT_IS_FREE = 0.9
 
 
 class ReadResourcesError(FixConfigError):
@@ -53,6 +58,20 @@ def working_folder() -> Iterator[Path]:
     """A folder for what one reader keeps on the local disk."""
     with TemporaryDirectory(prefix="headrace-read-") as folder:
         yield Path(folder)
+
+
+def check_room(needed: int, folder: Path) -> None:
+    """Raise ReadResourcesError if copies of ``needed`` bytes below ``folder`` are more than HEADRACE_READ_DISK allows,
+    by default nine tenths of what is free there: a disk that is full stops more than one reader.
+    """
+    stated = size_in(DISK_VARIABLE)
+    room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if stated is None else stated
+    if needed > room:
+        raise ReadResourcesError(
+            f"what is to be read is copied to the local disk first: {shown(needed)}, and it may take {shown(room)} "
+            f"under {folder.parent} ({DISK_VARIABLE} allows more or less, TMPDIR names another folder). Engines of "
+            "your own read the files where they are: files() names them"
+        )
 
 
 @contextmanager

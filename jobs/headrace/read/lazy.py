@@ -30,9 +30,10 @@ BATCH_ROWS = 8_192
 class LazyView:
     """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
 
-    Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark is
-    the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it, QueryError for a
-    condition that fails over some rows, and ReadResourcesError where neither memory nor the disk has room.
+    Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark
+    over a local root is the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it,
+    QueryError for a condition that fails over some rows, and ReadResourcesError where neither memory nor the disk has
+    room.
     """
 
     def __init__(
@@ -106,7 +107,8 @@ class LazyView:
         return self._condition.applied(using, rows).project(quoted(self._columns))
 
     def to_spark(self, spark: "SparkSession") -> "DataFrame":
-        """A Spark DataFrame over the files, in no order. Spark reads them by itself, and not against their checksums.
+        """A Spark DataFrame over the files, in no order. Those of a local root Spark reads by itself, and not against
+        their checksums; of S3 its Python workers read them, verified.
 
         Raises QueryError for a condition in SQL: that of DuckDB is not that of Spark.
         """
@@ -121,7 +123,7 @@ class LazyView:
                 f"where={where!r} is DuckDB's SQL, which Spark may understand otherwise: give an expression, such as "
                 'col("flights") > 30, or filter the DataFrame'
             )
-        found = reading.of_files(spark, source.files(), source.columns, source.identity)
+        found = reading.of_files(spark, source.catalog.store, source.data_files, source.columns, source.identity)
         if where is not None:
             found = reading.filtered(spark, found, source.columns, where)
         return found.select(*map(reading.column_named, self._columns))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.model.time import Instant, is_finite
 from headrace.read.columns import View, ViewColumns
 from headrace.read.damage import ways_out
-from headrace.read.database import literal, quoted
+from headrace.read.database import check_room, literal, quoted
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
 from headrace_snapshots.catalog import Catalog
@@ -100,13 +100,13 @@ class OutputFiles:
         """Records of ``current`` are still to be folded."""
         store = self.catalog.store
         if isinstance(store, LocalStore):
-            return [str(store.root / file.path) for file in self._files]
-        return [f"{store.uri.rstrip('/')}/{file.path}" for file in self._files]
+            return [str(store.root / file.path) for file in self.data_files]
+        return [f"{store.uri.rstrip('/')}/{file.path}" for file in self.data_files]
 
     def bring(self, folder: Path) -> list[Path]:
         """Copies, or links where the root is local."""
         with ways_out(self.catalog, self.ref or ""):
-            return brought(self.catalog, self._files, folder)
+            return brought(self.catalog, self.data_files, folder)
 
     def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
         """``current`` is folded as it is read."""
@@ -118,7 +118,8 @@ class OutputFiles:
         return connection.sql(newest_of(rows, self.columns.names, self.identity))
 
     @cached_property
-    def _files(self) -> tuple[DataFile, ...]:
+    def data_files(self) -> tuple[DataFile, ...]:
+        """What rows are read from, oldest first."""
         if self.manifest is None:
             return ()
         if self.view is View.CURRENT:
@@ -207,8 +208,10 @@ class SnapshotRows:
 def brought(catalog: Catalog, files: Sequence[DataFile], folder: Path) -> list[Path]:
     """Where under ``folder`` each of ``files`` can be read, verified: copies, or links where the root is local.
 
-    Raises BrokenObjectError.
+    Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
     """
+    if not isinstance(catalog.store, LocalStore):
+        check_room(sum(file.bytes for file in files), folder)
     paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
     with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
         for _ in pool.map(partial(put_under, catalog.store), files, paths):

@@ -1,9 +1,16 @@
-"""Views of the output as Spark DataFrames, over the files themselves."""
+"""Views of the output as Spark DataFrames, over the files themselves.
 
-from collections.abc import Iterator, Sequence
+Those of a local root Spark reads by itself. Those of any other are read by its Python workers, as whatever reads
+results does: through the store, against lengths and checksums, and without the jars that Spark would need for S3.
+"""
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -12,20 +19,48 @@ from headrace.distribute.spark.application import bring_packages
 from headrace.distribute.spark.types import DataFrame, SparkColumn, SparkSession
 from headrace.distribute.views import fulfilling
 from headrace.model.expr import Expr, columns_of
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import LocalStore, ObjectStore, open_store
 
 _NEWEST = "_headrace_newest"
-_S3 = "s3://"
 
 
 def of_files(
-    spark: SparkSession, files: Sequence[str], columns: pa.Schema, identity: Sequence[str] | None
+    spark: SparkSession,
+    store: ObjectStore,
+    files: Sequence[DataFile],
+    columns: pa.Schema,
+    identity: Sequence[str] | None,
 ) -> DataFrame:
     """The rows of Parquet files; of those with the same ``identity`` the newest, unless it is a retraction."""
     schema = from_arrow_schema(columns)
     if not files:
         return spark.createDataFrame([], schema)
-    rows = spark.read.schema(schema).parquet(*[_for_hadoop(spark, file) for file in files])
+    if isinstance(store, LocalStore):
+        rows = spark.read.schema(schema).parquet(*[f"file://{store.root / file.path}" for file in files])
+    else:
+        bring_packages(spark)
+        keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        read = partial(_rows, store.uri, keys, tuple(files), columns)
+        rows = spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
     return rows if identity is None else newest(rows, identity)
+
+
+def _rows(
+    root: str,
+    keys: Mapping[str, str],
+    files: Sequence[DataFile],
+    columns: pa.Schema,
+    numbers: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The rows of those of ``files`` whose ``numbers`` come."""
+    os.environ.update(keys)
+    store = open_store(root)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            content = io.BytesIO(verify(store, files[number]))
+            yield from pq.read_table(content, columns=columns.names).cast(columns).to_batches()
 
 
 def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:
@@ -55,12 +90,3 @@ def _kept(columns: pa.Schema, where: Expr, batches: Iterator[pa.RecordBatch]) ->
 def column_named(name: str) -> SparkColumn:
     """The column called ``name``, whatever characters it has."""
     return f.col(f"`{name.replace('`', '``')}`")
-
-
-def _for_hadoop(spark: SparkSession, file: str) -> str:
-    """``file`` as Hadoop names it: its own client for S3 answers to ``s3a``, unless the session has one for ``s3``."""
-    if file.startswith("/"):
-        return f"file://{file}"
-    if file.startswith(_S3) and not spark.conf.get("spark.hadoop.fs.s3.impl", ""):
-        return f"s3a://{file.removeprefix(_S3)}"
-    return file
