@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-topology fuzz mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-topology test-long fuzz mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -70,6 +70,9 @@ test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slo
 
 test-topology: $(READY) ## What the compose file describes, from packages: PostgreSQL, MinIO, a Spark cluster, Airflow; one DAG run (3 min)
 	$(BIN)/pytest tests/cluster/test_topology.py
+
+test-long: $(READY) ## Real runs with expiry: what they leave and cost stays the same (EPOCHS=10000)
+	HEADRACE_EPOCHS=$(or $(EPOCHS),10000) $(BIN)/pytest -s --timeout=0 tests/process/test_upkeep.py
 
 fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference
