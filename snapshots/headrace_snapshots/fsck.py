@@ -208,7 +208,7 @@ class _Tree:
             try:
                 node = self._catalog.read_node(ref.id)
             except BrokenObjectError as error:
-                self._broken[path] = str(error), _name(manifest)
+                self._broken.setdefault(path, (str(error), _name(manifest)))
                 continue
             refs.extend(node.refs)
             yield from data_files(node)
