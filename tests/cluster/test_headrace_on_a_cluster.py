@@ -26,14 +26,13 @@ from tests.spark_cluster import SparkCluster
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[2]
-ROOT = "s3://tests/deployment"
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A MinIO whose keys this process has, and what it starts as a driver."""
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A MinIO with a bucket."""
     find_or_build()
-    made = start(tmp_path / "minio")
+    made = start(tmp_path_factory.mktemp("cluster") / "minio")
     client(made).make_bucket("tests")
     try:
         yield made
@@ -41,26 +40,39 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         stop(made)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkCluster]:
-    """Its processes were started without the keys, and each worker has a cache of its own."""
-    for name in [name for name in os.environ if name.startswith("AWS_") or name == "HEADRACE_CACHE"]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with SparkCluster(tmp_path / "cluster") as started:
-        started.add_workers(2)
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A cluster without workers."""
+    with SparkCluster(tmp_path_factory.mktemp("cluster") / "cluster") as started:
         yield started
 
 
-def land(first: int, last: int) -> None:
+@pytest.fixture
+def cluster(tmp_path: Path, server: Server, nodes: SparkCluster, monkeypatch: pytest.MonkeyPatch) -> SparkCluster:
+    """With two workers, which were started without the keys of the store and have a cache each; this process has the
+    keys, and what it starts as a driver.
+    """
+    for name in [name for name in os.environ if name.startswith("AWS_") or name == "HEADRACE_CACHE"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    nodes.add_workers(2 - len(nodes.workers))
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    return nodes
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest) -> str:
+    return f"s3://tests/{request.node.name}"
+
+
+def land(root: str, first: int, last: int) -> None:
     for file in range(first, last):
         lines = "".join(json.dumps(record) + "\n" for record in records(file))
-        open_store(ROOT).write(f"landing/clicks/part-{file:05d}.jsonl", lines.encode())
+        open_store(root).write(f"landing/clicks/part-{file:05d}.jsonl", lines.encode())
 
 
-def driver(cluster: SparkCluster, run_id: str, tasks: int) -> "subprocess.Popen[str]":
+def driver(cluster: SparkCluster, root: str, run_id: str, tasks: int) -> "subprocess.Popen[str]":
     submit = Path(sys.executable).with_name("spark-submit")
     command = [
         submit,
@@ -69,7 +81,7 @@ def driver(cluster: SparkCluster, run_id: str, tasks: int) -> "subprocess.Popen[
         REPOSITORY / "jobs/headrace/application/submit.py",
         "process",
     ]
-    command += ["--pipeline", f"{REPOSITORY}/tests/process/clicks.py:clicks", "--root", ROOT, "--run-id", run_id]
+    command += ["--pipeline", f"{REPOSITORY}/tests/process/clicks.py:clicks", "--root", root, "--run-id", run_id]
     return subprocess.Popen(
         [*command, "--executor", "spark"],
         env={**cluster.environment(), "HEADRACE_TASKS": str(tasks)},
@@ -89,53 +101,50 @@ def finished(job: "subprocess.Popen[str]") -> str:
     return said
 
 
-def catalog() -> Catalog:
-    return Catalog(open_store(ROOT), CLICKS.name)
-
-
-def epoch() -> int:
+def epoch(root: str) -> int:
     """The last that is committed, -1 if none is."""
-    head = catalog().head().refs.get("main")
-    return -1 if head is None else catalog().manifest(head).epoch
+    catalog = Catalog(open_store(root), CLICKS.name)
+    head = catalog.head().refs.get("main")
+    return -1 if head is None else catalog.manifest(head).epoch
 
 
-def current() -> dict[tuple[str, datetime], tuple[int, int]]:
-    rows = read(CLICKS, ROOT, "current", "main").to_pylist()
+def current(root: str) -> dict[tuple[str, datetime], tuple[int, int]]:
+    rows = read(CLICKS, root, "current", "main").to_pylist()
     return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
 
 
-def test_any_number_of_workers_goes_on_with_what_others_left(cluster: SparkCluster, server: Server) -> None:
-    land(0, 2)
-    said = finished(driver(cluster, "two", tasks=2))
+def test_any_number_of_workers_goes_on_with_what_others_left(cluster: SparkCluster, server: Server, root: str) -> None:
+    land(root, 0, 2)
+    said = finished(driver(cluster, root, "two", tasks=2))
     assert server.secret_key not in said
     (third,) = cluster.add_workers(1)
     shutil.rmtree(cluster.workers[0].folder / "cache")  # as on a machine that came anew
-    land(2, 4)
-    finished(driver(cluster, "three", tasks=3))
+    land(root, 2, 4)
+    finished(driver(cluster, root, "three", tasks=3))
     for worker in [each for each in cluster.workers if each is not third]:
         cluster.stop(worker)
-    land(4, 5)
-    finished(driver(cluster, "one", tasks=1))
-    assert current() == truth(5)
-    check_catalog(open_store(ROOT), CLICKS.name)
+    land(root, 4, 5)
+    finished(driver(cluster, root, "one", tasks=1))
+    assert current(root) == truth(5)
+    check_catalog(open_store(root), CLICKS.name)
     logs = "".join(file.read_text(errors="replace") for file in cluster.folder.rglob("stderr"))
     assert server.secret_key not in logs
 
 
-def test_a_worker_that_dies_in_the_middle_changes_nothing(cluster: SparkCluster) -> None:
-    land(0, 12)
-    job = driver(cluster, "killed", tasks=2)
+def test_a_worker_that_dies_in_the_middle_changes_nothing(cluster: SparkCluster, root: str) -> None:
+    land(root, 0, 12)
+    job = driver(cluster, root, "killed", tasks=2)
     try:
         tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda reached: not reached),
             stop=tenacity.stop_after_delay(240),
             wait=tenacity.wait_fixed(0.05),
-        )(lambda: epoch() >= 1 or job.poll() is not None)
+        )(lambda: epoch(root) >= 1 or job.poll() is not None)
         cluster.kill(cluster.workers[0])
-        killed_at = epoch()
+        killed_at = epoch(root)
     finally:
         finished(job)
     assert killed_at < 11
-    assert epoch() == 11
-    assert current() == truth(12)
-    check_catalog(open_store(ROOT), CLICKS.name)
+    assert epoch(root) == 11
+    assert current(root) == truth(12)
+    check_catalog(open_store(root), CLICKS.name)
