@@ -1,4 +1,5 @@
-"""No secret is where it does not belong: runs on a real MinIO with right and with wrong keys, then a search everywhere.
+"""No secret is where it does not belong: runs on a real MinIO with a right key that becomes a wrong one, then a search
+everywhere.
 
 What is searched: all files of Airflow (the logs of tasks and of components, settings), its metadata database table by
 table (XCom and rendered templates among them), all objects of the root (manifests, results, audits), and what the
@@ -8,20 +9,23 @@ command line printed.
 import base64
 import json
 import os
+import secrets
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from minio import MinioAdmin
+from minio.credentials import StaticProvider
 
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts import minio_server
-from scripts.airflow_api import EndedRun
+from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server
 from tests.airflow.subprocesses import write_pipeline
@@ -29,34 +33,45 @@ from tests.airflow.subprocesses import write_pipeline
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 
 _SECONDS = 900
-WRONG = "wrong/Secret+Key=of nobody 4711"
+ODD = "odd/Secret+Key=of nobody 4711"
 BUCKET = "secrets"
 ROOT = f"s3://{BUCKET}/root"
 
 
 class Deployment:
-    """An Airflow home, a root on MinIO, what the command line printed; and the secrets that were used."""
+    """An Airflow home, a root on MinIO, what the command line printed; and the secrets that were used.
+
+    Airflow has the keys of a user of MinIO, whose secret is ODD until ``rotate``.
+    """
 
     def __init__(self, folder: Path, server: Server) -> None:
         self.home = folder / "home"
         self.printed = folder / "printed"
         self.pipelines = folder / "pipelines"
         self.right = server.environment()
-        self.wrong = {**self.right, "AWS_SECRET_ACCESS_KEY": WRONG}
-        self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], WRONG]
+        self.airflows = {**self.right, "AWS_ACCESS_KEY_ID": "airflow", "AWS_SECRET_ACCESS_KEY": ODD}
+        self._new = secrets.token_hex(20)
+        self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new]
         self.pipelines.mkdir()
         write_pipeline(self.pipelines, "clicks")
+        keys = StaticProvider(server.access_key, server.secret_key)
+        self._admin = MinioAdmin(endpoint=server.endpoint.removeprefix("http://"), credentials=keys, secure=False)
+        self._admin.user_add("airflow", ODD)
+        self._admin.policy_set("readwrite", user="airflow")
 
-    def run(self, keys: Mapping[str, str], executor: str) -> tuple[EndedRun, str]:
-        """A run of the process DAG on ``executor`` under an Airflow with ``keys``, and the log of its task."""
-        airflow = LocalAirflow(self.home, ROOT, {**keys, "HEADRACE_PIPELINES": str(self.pipelines)})
+    def rotate(self) -> None:
+        """Give Airflow's user another secret: the one that Airflow has is wrong from now on."""
+        self._admin.user_add("airflow", self._new)
+
+    @contextmanager
+    def airflow(self) -> Iterator[LocalAirflow]:
+        """An Airflow with its keys, up."""
+        airflow = LocalAirflow(self.home, ROOT, {**self.airflows, "HEADRACE_PIPELINES": str(self.pipelines)})
         self.secrets += airflow.passwords.values()
         try:
             airflow.start()
             airflow.api.wait_for_dag("headrace_clicks_process", _SECONDS)
-            run_id = airflow.api.trigger("headrace_clicks_process", {"executor": executor})
-            ended = airflow.api.wait_for_run("headrace_clicks_process", run_id, _SECONDS)
-            return ended, "\n".join(airflow.api.log(ended.dag_id, ended.run_id, "process"))
+            yield airflow
         finally:
             airflow.stop()
 
@@ -94,6 +109,13 @@ class Deployment:
             yield found.path, store.read(found.path).decode(errors="replace")
 
 
+def run(api: AirflowApi, executor: str) -> tuple[EndedRun, str]:
+    """A run of the process DAG on ``executor``, and the log of its task."""
+    run_id = api.trigger("headrace_clicks_process", {"executor": executor})
+    ended = api.wait_for_run("headrace_clicks_process", run_id, _SECONDS)
+    return ended, "\n".join(api.log(ended.dag_id, ended.run_id, "process"))
+
+
 def _forms(secret: str) -> set[str]:
     data = secret.encode()
     return {
@@ -127,14 +149,16 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     clicks = [json.dumps({"user": "ada", "at": (start + timedelta(minutes=m)).isoformat()}) for m in range(5)]
     store.write("landing/clicks/a.jsonl", "\n".join([*clicks, "no JSON", ""]).encode())
 
-    succeeded, log = deployment.run(deployment.right, "spark")
-    assert succeeded.state == "success", log
-    failed, log = deployment.run(deployment.wrong, "local")
-    assert failed.tasks["process"] == "failed"
-    assert "AWS_SECRET_ACCESS_KEY" in log  # which says where to look
+    with deployment.airflow() as airflow:
+        succeeded, log = run(airflow.api, "spark")
+        assert succeeded.state == "success", log
+        deployment.rotate()
+        failed, log = run(airflow.api, "local")
+        assert failed.tasks["process"] == "failed"
+        assert "AWS_SECRET_ACCESS_KEY" in log  # which says where to look
     assert deployment.command(deployment.right, "log", "clicks") == 0
     for command in (("log", "clicks"), ("read", "clicks"), ("run", "clicks")):
-        assert deployment.command(deployment.wrong, *command) != 0
+        assert deployment.command(deployment.airflows, *command) != 0
 
     assert deployment.tell_tales(store) == set()
 
@@ -145,13 +169,11 @@ def test_the_search_finds_a_planted_secret_wherever_it_is(
     store = deployment.store(monkeypatch)
     right = deployment.right["AWS_SECRET_ACCESS_KEY"]
     objects = {"clicks/manifests/x.json", "clicks/runs/x.json", "clicks/audits/a--b/result.json"}
-    for path, form in zip(
-        sorted(objects), (right, quote(WRONG), base64.b64encode(right.encode()).decode()), strict=True
-    ):
+    for path, form in zip(sorted(objects), (right, quote(ODD), base64.b64encode(right.encode()).decode()), strict=True):
         store.write(path, json.dumps({"error": f"GET https://x?sig={form} failed"}).encode())
     task_log = next(deployment.home.glob("logs/dag_id=*/**/*.log"))
     with task_log.open("a") as log:
-        log.write(json.dumps({"event": f"the key is {WRONG}"}))
+        log.write(json.dumps({"event": f"the key is {ODD}"}))
     tables = {"xcom": "value", "rendered_task_instance_fields": "rendered_fields", "log": "extra"}
     with closing(sqlite3.connect(deployment.home / "airflow.db")) as database, database:
         for table, column in tables.items():
