@@ -55,7 +55,9 @@ def cluster(tmp_path: Path, server: Server, nodes: SparkCluster, monkeypatch: py
     for name in [name for name in os.environ if name.startswith("AWS_") or name == "HEADRACE_CACHE"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    nodes.add_workers(2 - len(nodes.workers))
+    for left in [*nodes.workers]:
+        nodes.stop(left)
+    nodes.add_workers(2)
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     return nodes
