@@ -1,0 +1,137 @@
+"""The power goes at any moment of a run on local files: what was committed is there, and the next run goes on."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.executors import Executor
+from headrace.runs.opened import open as open_root
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.report import Silent
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import DamagedLogError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.faults.disk import Disk, Recording, Survives, Tree, recording, write_tree
+from tests.process.clicks import CLICKS, FILES, land, truth
+from tests.reading import read
+
+pytestmark = pytest.mark.slow
+CONTINUED = 6
+"""Runs that go on after a cut; all cuts are looked at."""
+
+
+class Marking(Silent):
+    """Marks each epoch that the run is told is committed."""
+
+    def __init__(self, calls: Recording) -> None:
+        self.calls = calls
+
+    def committed(self, manifest: Manifest) -> None:
+        self.calls.mark(f"{manifest.epoch}")
+
+
+def run(root: Path, listener: Silent) -> None:
+    process(CLICKS, root.as_uri(), RunOptions("run", executor=Executor.LOCAL, publish=True), listener=listener)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """A run of all files, then two expiries: the second deletes what the first has marked."""
+    root = tmp_path_factory.mktemp("recorded")
+    land(root)
+    with recording(root) as calls:
+        run(root, Marking(calls))
+        for _ in range(2):
+            open_root(root.as_uri())[CLICKS.name].expire(keep_last=1)
+    return calls
+
+
+def nothing(path: str) -> bool:
+    """Only what was flushed is there."""
+    return False
+
+
+def names(path: str) -> bool:
+    """All names are there, and of files what was flushed."""
+    return True
+
+
+def some(seed: int) -> Survives:
+    """Of what was not flushed, some."""
+
+    def survives(path: str) -> bool:
+        return random.Random(f"{seed} {path}").random() < 0.5
+
+    return survives
+
+
+def cuts(calls: Recording) -> Iterator[tuple[int, Tree]]:
+    """Each disk that a cut can leave, once, and the newest epoch that the process was told is committed (or -1)."""
+    disk, told, seen = Disk(calls.before), -1, set()
+    for number, call in enumerate(calls.calls):
+        told = int(call.path) if call.what == "mark" else told
+        disk.do(call)
+        for survives in (nothing, names, some(number)):
+            tree = disk.after_cut(survives)
+            known = told, frozenset(tree.items())
+            if known not in seen:
+                seen.add(known)
+                yield told, tree
+
+
+def survived(root: Path) -> int:
+    """The newest epoch of main, whose results are right; -1 without one."""
+    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    main = catalog.head().refs.get("main")
+    check_catalog(catalog.store, CLICKS.name)
+    epoch = -1 if main is None else catalog.manifest(main).epoch
+    assert current(root) == truth(epoch + 1)
+    return epoch
+
+
+def current(root: Path) -> dict[tuple[str, object], tuple[int, int]]:
+    rows = read(CLICKS, root.as_uri(), "current", "main").to_pylist()
+    return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
+
+
+def test_whenever_the_power_goes_what_was_committed_is_there(recorded: Recording, tmp_path: Path) -> None:
+    found = set()
+    for number, (told, tree) in enumerate(cuts(recorded)):
+        root = tmp_path / str(number)
+        write_tree(tree, root)
+        epoch = survived(root)
+        assert epoch >= told
+        found.add(epoch)
+    assert found == set(range(-1, FILES))
+
+
+def test_whenever_the_power_goes_the_next_run_ends_as_without(recorded: Recording, tmp_path: Path) -> None:
+    every = list(cuts(recorded))
+    for number, (_, tree) in enumerate(random.Random(1).sample(every, CONTINUED)):
+        root = tmp_path / str(number)
+        write_tree(tree, root)
+        run(root, Silent())
+        assert survived(root) == FILES - 1
+        assert open_root(root.as_uri())[CLICKS.name].fsck(deep=True).damage == ()
+
+
+@pytest.mark.parametrize("left_out", ["files", "folders"])
+def test_these_tests_find_a_flush_that_is_left_out(recorded: Recording, tmp_path: Path, left_out: str) -> None:
+    disk = Disk(recorded.before)
+    for call in recorded.calls:
+        if call.what != "flushed" or (call.content is None) != (left_out == "folders"):
+            disk.do(call)
+        elif left_out == "files":
+            disk.do(replace(call, content=b""))
+    write_tree(disk.after_cut(nothing), tmp_path)
+    if left_out == "folders":
+        assert survived(tmp_path) == -1
+    else:
+        with pytest.raises(DamagedLogError):
+            survived(tmp_path)
