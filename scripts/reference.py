@@ -174,7 +174,12 @@ def _by_code(error: ErrorClass) -> str:
 # --- public names -----------------------------------------------------------------------------------------------------
 
 SECTIONS = {
-    "Pipelines": ("headrace.pipeline.graph", "headrace.pipeline.executors", "headrace.pipeline.recipes"),
+    "Pipelines": (
+        "headrace.pipeline.graph",
+        "headrace.pipeline.executors",
+        "headrace.pipeline.recipes",
+        "headrace.pipeline.schedules",
+    ),
     "Inputs": ("headrace.pipeline.sources", "headrace.pipeline.inputs", "headrace.model.watermarks"),
     "Expressions": ("headrace.model.expr", "headrace.model.value_types"),
     "What: aggregates": ("headrace.model.combiners", "headrace.model.aggregations", "headrace.model.custom_combiners"),
@@ -182,7 +187,7 @@ SECTIONS = {
     "When: triggers": ("headrace.model.triggers", "headrace.model.custom_triggers", "headrace.model.patterns"),
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations": ("headrace.pipeline.expectations",),
-    "Reading": ("headrace.read",),
+    "Reading": ("headrace.read", "headrace.runs.opened"),
     "Testing": ("headrace.testing",),
     "Errors": ("headrace.errors",),
 }
@@ -205,6 +210,17 @@ REACHED = (
     "headrace.read.differences.Pair",
     "headrace.read.row_changes.RowCounts",
     "headrace.read.row_changes.RowChange",
+    "headrace.read.graph.SnapshotGraph",
+    "headrace.read.graph.GraphRow",
+    "headrace.read.plan.Plan",
+    "headrace.read.plan.StagePlan",
+    "headrace.read.plan.Change",
+    "headrace.read.explanation.Explanation",
+    "headrace.read.explanation.WindowExplained",
+    "headrace.read.explanation.Holding",
+    "headrace_snapshots.expiry.Expired",
+    "headrace_snapshots.expiry.Total",
+    "headrace_snapshots.fsck.Checked",
 )
 """Classes that users get and never name."""
 

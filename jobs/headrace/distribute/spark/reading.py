@@ -4,7 +4,6 @@ Those of a local root Spark reads by itself. Those of any other are read by its 
 results does: through the store, against lengths and checksums, and without the jars that Spark would need for S3.
 """
 
-import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.distribute.spark.application import bring_packages
 from headrace.distribute.spark.types import DataFrame, SparkColumn, SparkSession
+from headrace.distribute.tasks.over_exchange import Rows, numbers_in
 from headrace.distribute.views import fulfilling
 from headrace.model.expr import Expr, columns_of
 from headrace_snapshots.datafiles import verify
@@ -54,13 +54,20 @@ def _rows(
     columns: pa.Schema,
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of those of ``files`` whose ``numbers`` come."""
     os.environ.update(keys)
-    store = open_store(root)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            content = io.BytesIO(verify(store, files[number]))
-            yield from pq.read_table(content, columns=columns.names).cast(columns).to_batches()
+    return verified_rows(open_store(root), files, columns, numbers)
+
+
+def verified_rows(
+    store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema, numbers: Rows
+) -> Iterator[pa.RecordBatch]:
+    """The rows of those of ``files`` whose ``numbers`` come. Raises BrokenObjectError for one that is not what was
+    written.
+    """
+    for number in numbers_in(numbers):
+        content = pa.BufferReader(verify(store, files[number]))
+        for batch in pq.ParquetFile(content).iter_batches(columns=columns.names):
+            yield batch.select(columns.names).cast(columns)
 
 
 def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:

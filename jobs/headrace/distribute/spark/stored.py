@@ -5,17 +5,15 @@ that Spark needs no client of the store.
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.distribute.spark.application import bring_packages, tasks_of
-from headrace.distribute.spark.reading import column_named, newest
+from headrace.distribute.spark.reading import column_named, newest, verified_rows
 from headrace.distribute.spark.shipping import Sent
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.distribute.tasks.over_exchange import Rows, numbers_in
+from headrace.distribute.tasks.over_exchange import Rows
 from headrace.distribute.tasks.work import Work
-from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 
 PART_BYTES = 2**25
@@ -33,10 +31,7 @@ def stored_rows(spark: SparkSession, work: Work, files: Sequence[DataFile], colu
 
 
 def _read(work: Work, files: Sequence[DataFile], columns: pa.Schema, numbers: Rows) -> Iterator[pa.RecordBatch]:
-    for number in numbers_in(numbers):
-        data = pa.BufferReader(verify(work.store, files[number]))
-        for batch in pq.ParquetFile(data).iter_batches(columns=columns.names):
-            yield batch.select(columns.names).cast(columns)
+    return verified_rows(work.store, files, columns, numbers)
 
 
 def newest_since(
