@@ -95,6 +95,10 @@ class CatalogLog:
             entry = self._read(numbers[-1])
         except BrokenObjectError as error:
             return self._salvaged(numbers[-1], numbers, [str(error)])
+        except ObjectNotFoundError:
+            if self._listed(numbers[-1] + 1):
+                return self.end()  # it was folded away meanwhile
+            raise
         there = set(numbers)
         gone = [n for n in range(max(first, entry.base), entry.number) if n not in there and not self._is_there(n)]
         if gone:

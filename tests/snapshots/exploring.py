@@ -1,0 +1,193 @@
+"""All interleavings of a few programs over one store, with its faults: each state that they can reach, once.
+
+A program is plain code over a store. It is run from its beginning with the answers that it had so far, up to the next
+thing that it asks (``ask``); so a state is what is stored, what each program was answered, and puts under way.
+Two ways to one state go on alike, so they are followed once.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+
+from headrace_snapshots.store import MemoryStore, ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
+from headrace_snapshots.store.port import RequestCounts
+
+Objects = frozenset[tuple[str, bytes]]
+"""What is stored: paths and contents."""
+
+Program = Callable[[ObjectStore, Callable[[Hashable], None]], None]
+"""Works with a store, and says what it has come to."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of a store."""
+
+    kind: str
+    path: str
+    data: bytes = b""
+    start_after: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request: a value, or a class of error."""
+
+    value: Hashable = None
+    error: type[Exception] | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How far a program is: what it said, and what it asks next; None: it has ended."""
+
+    said: tuple[Hashable, ...]
+    next: Request | None
+
+
+@dataclass(frozen=True)
+class State:
+    """``answers``: of each program. ``under_way``: puts whose answers were lost, which may land at any time."""
+
+    objects: Objects
+    answers: tuple[tuple[Answer, ...], ...]
+    faults: int
+    under_way: frozenset[Request] = frozenset()
+
+
+class _AskedError(BaseException):
+    """Not an Exception: the program must not catch it."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+
+@dataclass
+class _Told:
+    """A store that knows its answers beforehand, and ends the program at the first that it does not know."""
+
+    answers: tuple[Answer, ...]
+    uri: str = "memory://explored"
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    given: int = 0
+
+    def read(self, path: str) -> bytes:
+        return self._tell(Request("get", path))
+
+    def stat(self, path: str) -> ObjectInfo:
+        return self._tell(Request("stat", path))
+
+    def digest(self, path: str) -> None:
+        return None
+
+    def write(self, path: str, data: bytes) -> ObjectInfo:
+        return self._tell(Request("put", path, data))
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        return self._tell(Request("create", path, data))
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        return iter(self._tell(Request("list", prefix, start_after=start_after)))
+
+    def delete(self, path: str) -> None:
+        self._tell(Request("delete", path))
+
+    def _tell(self, request: Request):  # type: ignore[no-untyped-def]  # as many types as there are kinds
+        if self.given == len(self.answers):
+            raise _AskedError(request)
+        answer = self.answers[self.given]
+        self.given += 1
+        if answer.error is not None:
+            raise answer.error(f"{request.kind} of {request.path}")
+        return answer.value
+
+
+class Explorer:
+    """The states of ``programs``, which begin over ``objects`` and meet at most ``faults`` faults of conditional puts.
+
+    A fault is an answer that is lost: of a put that happened, of one that did not, or of one that is still under way.
+    """
+
+    def __init__(self, programs: tuple[Program, ...], objects: Objects, faults: int) -> None:
+        self.programs = programs
+        self.begin = State(objects, tuple(() for _ in programs), faults)
+        self._asked: dict[tuple[int, tuple[Answer, ...]], Asked] = {}
+        self._done: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
+
+    def states(self) -> Iterator[State]:
+        """All of them, the nearest first."""
+        seen, ahead = {self.begin}, deque([self.begin])
+        while ahead:
+            state = ahead.popleft()
+            yield state
+            for following in self._following(state):
+                if following not in seen:
+                    seen.add(following)
+                    ahead.append(following)
+
+    def asked(self, state: State) -> list[Asked]:
+        """How far each program is."""
+        return [self._ask(number, answers) for number, answers in enumerate(state.answers)]
+
+    def _following(self, state: State) -> Iterator[State]:
+        for late in state.under_way:
+            yield replace(state, objects=self._do(state.objects, late)[0], under_way=state.under_way - {late})
+        for number, asked in enumerate(self.asked(state)):
+            if asked.next is not None:
+                yield from self._answered(state, number, asked.next)
+
+    def _answered(self, state: State, number: int, request: Request) -> Iterator[State]:
+        objects, answer = self._do(state.objects, request)
+        yield _told(state, number, answer, objects=objects)
+        if request.kind == "create" and state.faults:
+            lost, left = Answer(error=UnknownOutcomeError), state.faults - 1
+            yield _told(state, number, lost, objects=objects, faults=left)
+            yield _told(state, number, lost, faults=left)
+            yield _told(state, number, lost, faults=left, under_way=state.under_way | {request})
+            yield _told(state, number, Answer(error=StoreUnavailableError), faults=left)
+
+    def _ask(self, number: int, answers: tuple[Answer, ...]) -> Asked:
+        if (number, answers) not in self._asked:
+            said: list[Hashable] = []
+            request = None
+            try:
+                self.programs[number](_Told(answers), said.append)
+            except _AskedError as asked:
+                request = asked.request
+            self._asked[number, answers] = Asked(tuple(said), request)
+        return self._asked[number, answers]
+
+    def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
+        if (objects, request) not in self._done:
+            self._done[objects, request] = _done(objects, request)
+        return self._done[objects, request]
+
+
+def stored(objects: Objects) -> MemoryStore:
+    """A store that holds ``objects``."""
+    store = MemoryStore()
+    for path, data in objects:
+        store.write(path, data)
+    return store
+
+
+def _told(state: State, number: int, answer: Answer, **changes: object) -> State:
+    answers = (*state.answers[:number], (*state.answers[number], answer), *state.answers[number + 1 :])
+    return replace(state, answers=answers, **changes)  # type: ignore[arg-type]
+
+
+def _done(objects: Objects, request: Request) -> tuple[Objects, Answer]:
+    store = stored(objects)
+    calls: dict[str, Callable[[], Hashable]] = {
+        "get": lambda: store.read(request.path),
+        "stat": lambda: store.stat(request.path),
+        "put": lambda: store.write(request.path, request.data),
+        "create": lambda: store.create(request.path, request.data),
+        "list": lambda: tuple(store.list(request.path, request.start_after)),
+        "delete": lambda: store.delete(request.path),
+    }
+    try:
+        answer = Answer(calls[request.kind]())
+    except Exception as error:
+        return objects, Answer(error=type(error))
+    return frozenset((info.path, store.read(info.path)) for info in store.list("")), answer
