@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-topology test-long fuzz mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-topology test-long fuzz kills mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -76,6 +76,9 @@ test-long: $(READY) ## Real runs with expiry: what they leave and cost stays the
 
 fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference
+
+kills: $(READY) ## Kill runs at every effect of a commit and at random times, and stop writers across another's commits (KILLS=1000, STOPS=100, SEED=1)
+	HEADRACE_KILLS=$(or $(KILLS),1000) HEADRACE_STOPS=$(or $(STOPS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest --timeout=0 tests/faults/test_kills.py
 
 mutations: $(READY) ## Deliberate mistakes in the kernel and around it: a case or a test must catch each of them
 	$(BIN)/python -m scripts.mutations

@@ -1,0 +1,96 @@
+"""Pipelines of each kind that a fault may hit, over a few files with duplicates, late records and dead letters."""
+
+import json
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from headrace import col
+from tests.reading import read
+
+FILES = 4
+USERS = 6
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_EARLY_AND_LATE = hr.AfterWatermark(early=hr.AfterCount(3), late=hr.AfterCount(1))
+_SCHEMA = {"id": str, "user": str, "at": datetime, "price": int, "cents": int}
+
+
+def _clicks() -> hr.Input:
+    return hr.json("landing/clicks", _SCHEMA, max_files=1).event_time("at", bound="10m")
+
+
+def _pipeline(name: str, **parts: Any) -> hr.Pipeline:
+    common: dict[str, Any] = {
+        "key": "user",
+        "what": {"clicks": hr.count(), "spent": col("price").sum()},
+        "where": hr.FixedWindows("1h"),
+        "when": _EARLY_AND_LATE,
+        "how": hr.retracting("30m"),
+    }
+    return hr.Pipeline(name, _clicks(), **{**common, **parts})
+
+
+PIPELINES: Mapping[str, hr.Pipeline] = {
+    "one_stage": _pipeline("one_stage"),
+    "two_stages": _pipeline(
+        "two_stages",
+        then=[
+            hr.Aggregation(
+                key="clicks",
+                what={"users": hr.count(), "spent": col("spent").sum()},
+                where=hr.FixedWindows("2h"),
+                how=hr.retracting("1h"),
+            )
+        ],
+    ),
+    "deduplicating": _pipeline("deduplicating", deduplicate=hr.Deduplicate("id", "2h")),
+    "joining": _pipeline(
+        "joining",
+        what={"pairs": col("price").pairs(col("cents"), "both")},
+        also=[
+            hr.json("landing/orders", {"who": str, "at": datetime, "cents": int}, max_files=1)
+            .event_time("at", bound="10m")
+            .named("orders", {"user": col("who")})
+        ],
+    ),
+}
+
+
+def land(root: Path) -> None:
+    """The files of all inputs."""
+    for name in ("clicks", "orders"):
+        folder = root / "landing" / name
+        folder.mkdir(parents=True)
+        for file in range(FILES):
+            lines = [json.dumps(record) for record in _records(name, file)]
+            (folder / f"{file}.jsonl").write_text("\n".join([*lines, "no record"]) + "\n")
+
+
+def _records(name: str, file: int) -> list[dict[str, object]]:
+    """Some of a file, an hour after those of the file before: a quarter is late, a quarter of the ids come again."""
+    rolled = random.Random(f"{name} {file}")
+    found: list[dict[str, object]] = []
+    for number in range(40):
+        late = 180 if rolled.random() < 0.25 else 0
+        at = (_START + timedelta(minutes=60 * file + rolled.randrange(60) - late)).isoformat()
+        user, amount = f"u{rolled.randrange(USERS)}", rolled.randrange(100)
+        if name == "orders":
+            found.append({"who": user, "at": at, "cents": amount})
+        else:
+            again = file and rolled.random() < 0.25
+            found.append({"id": f"{file - 1 if again else file}-{number}", "user": user, "at": at, "price": amount})
+    return found
+
+
+def results(pipeline: hr.Pipeline, root: Path) -> dict[str, list[str]]:
+    """All rows that a reader can see, but for when they were made."""
+    return {
+        view: sorted(
+            str({name: value for name, value in row.items() if name not in {"processing_time", "snapshot_id"}})
+            for row in read(pipeline, root.as_uri(), view, "published").to_pylist()
+        )
+        for view in ("current", "panes", "late", "rejected")
+    }
