@@ -27,20 +27,28 @@ def verify(store: ObjectStore, file: DataFile) -> bytes:
     return data
 
 
-def put_under(store: ObjectStore, file: DataFile, path: Path) -> None:
-    """Let a reader of local files find ``file`` as ``path``, once its length and checksum are found right.
-
-    A copy, or a link where the store is local. Raises BrokenObjectError.
-    """
+def check(store: ObjectStore, file: DataFile) -> None:
+    """Hold ``file`` against its length and checksum; a local one is never whole in memory. Raises BrokenObjectError."""
     if not isinstance(store, LocalStore):
-        path.write_bytes(verify(store, file))
+        verify(store, file)
         return
     try:
         size, found = store.sha256(file.path)
     except ObjectNotFoundError as error:
         raise missing(store, file) from error
     _check(store, file, size, found)
-    path.symlink_to(store.root / file.path)
+
+
+def put_under(store: ObjectStore, file: DataFile, path: Path) -> None:
+    """Let a reader of local files find ``file`` as ``path``, once its length and checksum are found right.
+
+    A copy, or a link where the store is local. Raises BrokenObjectError.
+    """
+    if isinstance(store, LocalStore):
+        check(store, file)
+        path.symlink_to(store.root / file.path)
+    else:
+        path.write_bytes(verify(store, file))
 
 
 def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:

@@ -144,7 +144,7 @@ class Deployment:
             else pa.Table.from_pylist([{**row, "epoch": epoch} for row in rows], schema=columns)
         )
         buffer = io.BytesIO()
-        pq.write_table(table, buffer)
+        pq.write_table(table, buffer, write_page_checksum=True)
         data = buffer.getvalue()
         self.store.write(path, data)
         return DataFile(path, len(rows), len(data), hashlib.sha256(data).hexdigest())

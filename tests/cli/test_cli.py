@@ -142,6 +142,21 @@ def test_files_prints_one_path_a_line(deployment: Deployment) -> None:
     )
 
 
+def test_files_are_verified_if_that_is_asked_for(deployment: Deployment) -> None:
+    asked = ("files", deployment.reference, "--at", "main")
+    whole = headrace(deployment, *asked)
+    assert headrace(deployment, *asked, "--verify").stdout == whole.stdout
+    damaged = Path(whole.stdout.splitlines()[-1])
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    assert headrace(deployment, *asked).stdout == whole.stdout
+    result = headrace(deployment, *asked, "--verify")
+    assert result.exit_code == 40
+    assert result.stdout == ""
+    assert f"{damaged.name} has another content than its manifest says" in result.stderr
+
+
 def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> None:
     entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
     assert [entry["kind"] for entry in entries] == ["commit", "commit", "claim", "init"]

@@ -101,6 +101,17 @@ def test_a_spark_data_frame_of_an_s3_root_is_read_by_workers_and_verified(
 
 
 @pytest.mark.spark
+def test_a_spark_data_frame_of_a_local_root_notices_damaged_pages(spark: "SparkSession", tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    deployment.commit(panes=[pane("ann", n, n) for n in range(3)])
+    frame = hr.open(deployment.root)["clicks"].panes(at="main").to_spark(spark)
+    path = next(info.path for info in deployment.store.list("clicks/data/"))
+    deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann", 1))
+    with pytest.raises(Exception, match="CRC checksum verification failed"):
+        frame.toArrow()
+
+
+@pytest.mark.spark
 def test_a_spark_data_frame_has_the_rows_of_the_view(spark: "SparkSession", tmp_path: Path) -> None:
     folder = tmp_path / "a folder %41"
     folder.mkdir()

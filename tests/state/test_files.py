@@ -1,14 +1,18 @@
 """Data files: every type that a snapshot stores comes back; what was not written so is named."""
 
+import io
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.state import files
-from headrace.state.files import put_rows, read_rows
+from headrace.state.files import parquet_files, put_rows, read_rows
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import MemoryStore, open_store
 
@@ -70,3 +74,21 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Ca
     damage(tmp_path / "a b" / file.path)
     with pytest.raises(BrokenObjectError, match=f"{store.uri}/{file.path} "):
         read_rows(store, [file], SCHEMA)
+
+
+def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None:
+    rolled = random.Random(1)
+    numbers = pa.array([rolled.randrange(10**9) for _ in range(1000)], pa.int64())
+    ((_, written, _),) = parquet_files([pa.RecordBatch.from_pydict({"n": numbers})])
+    content = bytearray(written)
+    whole = pq.read_table(io.BytesIO(content))
+    chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
+    end, unnoticed = chunk.data_page_offset + chunk.total_compressed_size, 0
+    for place in range(end - 200, end):
+        content[place] ^= 1
+        with suppress(pa.ArrowException, OSError):
+            unnoticed += pq.read_table(io.BytesIO(content)) != whole
+        with pytest.raises(OSError, match="CRC"):
+            pq.read_table(io.BytesIO(content), page_checksum_verification=True)
+        content[place] ^= 1
+    assert unnoticed

@@ -84,6 +84,7 @@ def files(
     root: Root,
     view: ViewOption = "current",
     at: At = PUBLISHED,
+    verify: Annotated[bool, typer.Option("--verify", help="Read the files and compare their checksums first.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the Parquet files of a view, for readers of your own."""
@@ -97,7 +98,7 @@ def files(
         raise QueryError(
             f"the files of {STATE} are the engine's own; `headrace read --view {STATE}` shows what they hold"
         )
-    paths = viewed(resolve(pipeline), existing(root), view, at, tell=notice).files()
+    paths = viewed(resolve(pipeline), existing(root), view, at, tell=notice).files(verify=verify)
     if output is Format.JSON:
         print_json(paths)
     else:

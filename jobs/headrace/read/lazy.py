@@ -107,8 +107,8 @@ class LazyView:
         return self._condition.applied(using, rows).project(quoted(self._columns))
 
     def to_spark(self, spark: "SparkSession") -> "DataFrame":
-        """A Spark DataFrame over the files, in no order. Those of a local root Spark reads by itself, and not against
-        their checksums; of S3 its Python workers read them, verified.
+        """A Spark DataFrame over the files, in no order. Those of a local root Spark reads by itself, against the
+        checksums of their pages alone; of S3 its Python workers read them, verified.
 
         Raises QueryError for a condition in SQL: that of DuckDB is not that of Spark.
         """
@@ -128,11 +128,14 @@ class LazyView:
             found = reading.filtered(spark, found, source.columns, where)
         return found.select(*map(reading.column_named, self._columns))
 
-    def files(self) -> list[str]:
+    def files(self, *, verify: bool = False) -> list[str]:
         """Paths (of a local root) or URIs of the Parquet files, oldest first, whatever the condition.
 
-        Those of ``current`` hold panes still to be folded: the newest of a key and window counts.
+        Those of ``current`` hold panes still to be folded: the newest of a key and window counts. ``verify`` holds each
+        against its length and checksum first: reads all of them, and raises BrokenObjectError for one that is damaged.
         """
+        if verify:
+            self._source.verify()
         return self._source.files()
 
     def __repr__(self) -> str:

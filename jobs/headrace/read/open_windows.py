@@ -107,6 +107,9 @@ class OpenWindows:
         """None: the files of state are the engine's own."""
         return []
 
+    def verify(self) -> None:
+        """Nothing: there are none for other readers."""
+
     def bring(self, folder: Path) -> list[Path]:
         """The rows as files of ``folder``, worked out a part of the keys at a time; files of state are verified."""
         if self.state is None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import check, verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -17,7 +17,7 @@ READERS = 8
 def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
     """Hold data files against their lengths and checksums, whose rows nobody needs. Raises BrokenObjectError."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
-        for _ in readers.map(lambda file: len(verify(store, file)), named):
+        for _ in readers.map(lambda file: check(store, file), named):
             pass
 
 

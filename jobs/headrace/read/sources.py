@@ -17,6 +17,7 @@ from headrace.read.damage import ways_out
 from headrace.read.database import check_room, literal, quoted
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
+from headrace.read.rows import check_files
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import put_under
 from headrace_snapshots.format.files import DataFile
@@ -54,6 +55,9 @@ class Source(Protocol):
 
     def files(self) -> list[str]:
         """Paths of a local root, or URIs, of what rows are read from, oldest first."""
+
+    def verify(self) -> None:
+        """Hold the files against their lengths and checksums. Raises BrokenObjectError."""
 
     def bring(self, folder: Path) -> list[Path]:
         """The files under ``folder``, verified. Raises BrokenObjectError."""
@@ -102,6 +106,11 @@ class OutputFiles:
         if isinstance(store, LocalStore):
             return [str(store.root / file.path) for file in self.data_files]
         return [f"{store.uri.rstrip('/')}/{file.path}" for file in self.data_files]
+
+    def verify(self) -> None:
+        """Reads all of them."""
+        with ways_out(self.catalog, self.ref or ""):
+            check_files(self.catalog.store, self.data_files)
 
     def bring(self, folder: Path) -> list[Path]:
         """Copies, or links where the root is local."""
@@ -174,6 +183,9 @@ class SnapshotRows:
     def files(self) -> list[str]:
         """None: manifests are not data files."""
         return []
+
+    def verify(self) -> None:
+        """Manifests are held against their checksums whenever they are read."""
 
     def bring(self, folder: Path) -> list[Path]:
         """Nothing."""

@@ -41,7 +41,9 @@ def parquet_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, byte
         if batch.num_rows == 0:
             continue
         if writer is None:
-            writer = pq.ParquetWriter(buffer, batch.schema, compression="zstd", **_encodings(batch.schema))
+            writer = pq.ParquetWriter(
+                buffer, batch.schema, compression="zstd", write_page_checksum=True, **_encodings(batch.schema)
+            )
         writer.write_batch(batch)
         count += batch.num_rows
         if buffer.tell() >= FILE_BYTES:

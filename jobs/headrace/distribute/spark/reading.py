@@ -38,7 +38,8 @@ def of_files(
     if not files:
         return spark.createDataFrame([], schema)
     if isinstance(store, LocalStore):
-        rows = spark.read.schema(schema).parquet(*[f"file://{store.root / file.path}" for file in files])
+        checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+        rows = checked.schema(schema).parquet(*[f"file://{store.root / file.path}" for file in files])
     else:
         bring_packages(spark)
         keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
