@@ -1,12 +1,16 @@
 """A proxy before a real MinIO: it spoils answers on demand, and remembers what was asked."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import urllib3
+
+SLOW = 0.3
+"""Seconds that a slow request takes longer."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +23,9 @@ class Answer:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status or a whole answer, ``lose``, ``cut``
-    (the answer ends in its middle, and nothing says how long it should be) or ``pass``.
+    """Forwards to ``upstream``. ``spoil``: what the next requests meet: a status or a whole answer, ``drop`` (the
+    connection ends before the request was applied), ``lose`` (after it), ``cut`` (the answer ends in its middle, and
+    nothing says how long it should be), ``truncate`` (something says so), ``etag`` (another one), ``slow`` or ``pass``.
 
     ``seen``: every request so far: its method, its path with the query, and the program that says it made it.
     """
@@ -57,6 +62,10 @@ class Forward(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(spoil.body if self.command != "HEAD" else b"")
             return
+        if spoil == "drop":
+            return
+        if spoil == "slow":
+            time.sleep(SLOW)
         answer = self.server.pool.urlopen(
             self.command, self.server.upstream + self.path, body=body, headers=dict(self.headers.items())
         )
@@ -65,9 +74,10 @@ class Forward(BaseHTTPRequestHandler):
         self.send_response_only(answer.status)
         for name, value in answer.headers.items():
             if spoil != "cut" or name.lower() != "content-length":
-                self.send_header(name, value)
+                is_other = spoil == "etag" and name.lower() == "etag"
+                self.send_header(name, '"another"' if is_other else value)
         self.end_headers()
-        self.wfile.write(answer.data[: len(answer.data) // 2] if spoil == "cut" else answer.data)
+        self.wfile.write(answer.data[: len(answer.data) // 2] if spoil in {"cut", "truncate"} else answer.data)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
 

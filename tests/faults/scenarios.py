@@ -85,12 +85,12 @@ def _records(name: str, file: int) -> list[dict[str, object]]:
     return found
 
 
-def results(pipeline: hr.Pipeline, root: Path) -> dict[str, list[str]]:
+def results(pipeline: hr.Pipeline, root: str) -> dict[str, list[str]]:
     """All rows that a reader can see, but for when they were made."""
     return {
         view: sorted(
             str({name: value for name, value in row.items() if name not in {"processing_time", "snapshot_id"}})
-            for row in read(pipeline, root.as_uri(), view, "published").to_pylist()
+            for row in read(pipeline, root, view, "published").to_pylist()
         )
         for view in ("current", "panes", "late", "rejected")
     }

@@ -44,7 +44,7 @@ class Undisturbed:
         self.landed = root.with_name(f"{name} landed")
         shutil.copytree(root, self.landed)
         self.effects = effects(name, root)
-        self.results = results(PIPELINES[name], root)
+        self.results = results(PIPELINES[name], root.as_uri())
 
     def points(self) -> Iterator[Point]:
         """Each moment of each effect."""
@@ -69,7 +69,7 @@ def drawn(undisturbed: dict[str, Undisturbed], number: int) -> list[tuple[str, P
 def check(name: str, root: Path, undisturbed: Undisturbed) -> None:
     """Another run ends as if nothing had been."""
     run(name, root)
-    assert results(PIPELINES[name], root) == undisturbed.results
+    assert results(PIPELINES[name], root.as_uri()) == undisturbed.results
     check_catalog(open_store(root.as_uri()), name)
     damaged = {problem.path for problem in fsck(Catalog(open_store(root.as_uri()), name), deep=True).damage}
     assert damaged <= {f"{name}/log-hint.json"}  # late if the kill came before it; the next few entries write it

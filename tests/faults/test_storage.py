@@ -1,0 +1,89 @@
+"""Runs over an S3 store that fails: its answers are late, lost, cut off, wrong, or there are none for a while."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from headrace.pipeline.executors import Executor
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError, open_store
+from headrace_snapshots.testing import check_catalog
+from tests.faults.scenarios import PIPELINES, land, results
+from tests.s3_proxy import Proxy, proxying
+from tests.snapshots.conftest import BUCKET, minio
+
+__all__ = ["minio"]  # a fixture
+pytestmark = [pytest.mark.s3, pytest.mark.slow]
+FAULTS = (503, 500, 429, "drop", "lose", "cut", "truncate", "etag", "slow")
+RATE = 0.15
+REQUESTS = 5_000
+"""More than a run makes."""
+
+
+@pytest.fixture
+def proxy(minio: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with proxying(minio) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        yield server
+
+
+def landed(folder: Path) -> str:
+    """A root in S3 with the files of the scenarios."""
+    land(folder)
+    root = f"s3://{BUCKET}/{uuid4().hex}"
+    for file in sorted(folder.rglob("*.jsonl")):
+        open_store(root).write(str(file.relative_to(folder)), file.read_bytes())
+    return root
+
+
+def run(name: str, root: str) -> None:
+    process(PIPELINES[name], root, RunOptions("run", executor=Executor.LOCAL, publish=True))
+
+
+def undisturbed(name: str, folder: Path) -> dict[str, list[str]]:
+    """What a run of the same files on local files gives."""
+    land(folder)
+    run(name, folder.as_uri())
+    return results(PIPELINES[name], folder.as_uri())
+
+
+def check(name: str, root: str, expected: dict[str, list[str]]) -> None:
+    assert results(PIPELINES[name], root) == expected
+    check_catalog(open_store(root), name)
+    damaged = {problem.path for problem in fsck(Catalog(open_store(root), name), deep=True).damage}
+    assert damaged <= {f"{name}/log-hint.json"}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_what_the_store_answers_wrong_now_and_then_changes_nothing(proxy: Proxy, tmp_path: Path, name: str) -> None:
+    root, expected = landed(tmp_path / "landed"), undisturbed(name, tmp_path / "local")
+    rolled = random.Random(name)
+    proxy.spoil = [rolled.choice(FAULTS) if rolled.random() < RATE else "pass" for _ in range(REQUESTS)]
+    run(name, root)
+    assert 0 < len(proxy.spoil) < REQUESTS
+    proxy.spoil = []
+    check(name, root, expected)
+
+
+@pytest.mark.parametrize("fault", [503, "drop", "lose", "truncate"])
+def test_a_store_that_goes_away_ends_the_run_with_a_clear_error(
+    proxy: Proxy, tmp_path: Path, fault: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next run ends as if nothing had been, wherever that was."""
+    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 3)
+    root, name = landed(tmp_path / "landed"), "one_stage"
+    expected = undisturbed(name, tmp_path / "local")
+    for good in (5, 15, 30):
+        proxy.spoil = [*["pass"] * good, *[fault] * REQUESTS]
+        with pytest.raises((StoreUnavailableError, UnknownOutcomeError)) as raised:
+            run(name, root)
+        assert "s3://" in str(raised.value)
+    proxy.spoil = []
+    run(name, root)
+    check(name, root, expected)
