@@ -111,7 +111,7 @@ def test_writers_that_stand_still_while_another_commits(undisturbed: dict[str, U
         victim.waits_until_stopped(SECONDS)
         check(name, root, undisturbed[name])
         victim.goes_on()
-        assert victim.ends(SECONDS) == REFUSED, victim.said
+        assert victim.ends(SECONDS) == REFUSED, point
         assert victim.said == "give_up.fenced", point
         check(name, root, undisturbed[name])
         shutil.rmtree(root)

@@ -1,0 +1,98 @@
+"""A run on Spark of which one process is killed, some time after its first commit: driver, JVM, Python worker."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.faults.scenarios import PIPELINES, land, results
+from tests.faults.victims import run
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+KILLS = int(os.environ.get("HEADRACE_SPARK_KILLS", "2"))
+SEED = os.environ.get("HEADRACE_KILLS_SEED", "1")
+SECONDS = 300.0
+LASTS = 1.5
+"""Seconds after the first commit: kills come until then."""
+
+DRIVER = """
+import sys
+from headrace.pipeline.executors import Executor
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from tests.faults.scenarios import PIPELINES
+process(PIPELINES[sys.argv[1]], sys.argv[2], RunOptions("run", executor=Executor.SPARK, publish=True))
+"""
+KINDS = ("java", "pyspark.daemon", "driver")
+"""Words of the command lines of processes below the driver; where there is none, it is the driver."""
+
+
+def started(name: str, root: Path) -> "subprocess.Popen[bytes]":
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(root.with_suffix(".spark"))}
+    with root.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER, name, root.as_uri()],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def wait_for_a_commit(name: str, root: Path, running: "subprocess.Popen[bytes]") -> None:
+    catalog, deadline = Catalog(open_store(root.as_uri()), name), time.monotonic() + SECONDS
+    while "main" not in catalog.head().refs:
+        assert running.poll() is None, root.with_suffix(".log").read_text()[-3000:]
+        assert time.monotonic() < deadline, "no epoch was committed in time"
+        time.sleep(0.02)  # polls a condition with a deadline
+
+
+def words(process: psutil.Process) -> str:
+    """How its command line begins; nothing if it has just ended."""
+    try:
+        return " ".join(process.cmdline()[:4])
+    except psutil.Error:
+        return ""
+
+
+def kill(kind: str, running: "subprocess.Popen[bytes]") -> None:
+    """Kill a process of that kind, if the run has not ended by now."""
+    if running.poll() is not None:
+        return
+    driver = psutil.Process(running.pid)
+    found = [process for process in driver.children(recursive=True) if kind in words(process)]
+    (found or [driver])[-1].kill()
+
+
+def test_kills_on_spark(tmp_path: Path) -> None:
+    rolled = random.Random(SEED)
+    for number in range(KILLS):
+        name, kind = rolled.choice([*PIPELINES]), KINDS[number % len(KINDS)]
+        root, undisturbed = tmp_path / f"{number}", tmp_path / f"{number} undisturbed"
+        for folder in (root, undisturbed):
+            land(folder)
+        run(name, undisturbed)
+        running = started(name, root)
+        try:
+            wait_for_a_commit(name, root, running)
+            time.sleep(rolled.random() * LASTS)  # the random time
+            kill(kind, running)
+            running.wait(SECONDS)
+        finally:
+            with suppress(ProcessLookupError):  # nothing of it is left
+                os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+        run(name, root)
+        assert results(PIPELINES[name], root.as_uri()) == results(PIPELINES[name], undisturbed.as_uri()), (name, kind)
+        check_catalog(open_store(root.as_uri()), name)
