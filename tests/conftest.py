@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
 
 _SLOW_MACHINE = [HealthCheck.too_slow]  # which is no fault of a test's
-settings.register_profile("whole", suppress_health_check=_SLOW_MACHINE)
+settings.register_profile("whole", deadline=None, suppress_health_check=_SLOW_MACHINE)
 settings.register_profile("unit", max_examples=5, deadline=None, suppress_health_check=_SLOW_MACHINE)  # quick feedback
 settings.load_profile("whole")
 

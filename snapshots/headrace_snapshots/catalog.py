@@ -132,15 +132,15 @@ class Catalog(Objects):
         """Whether ``ancestor`` is ``descendant`` or came before it; few requests however many epochs are between."""
         epoch = self.manifest(ancestor).epoch
         try:
-            return lines.ancestor_at(self._link, self._link(descendant), epoch) == ancestor
+            return lines.ancestor_at(self.link, self.link(descendant), epoch) == ancestor
         except MissingSnapshotError:  # what lies between has expired
             return any(link.snapshot_id == ancestor for link in self.lineage(descendant))
 
     def common_ancestor(self, one: str, other: str) -> Link | None:
         """The newest snapshot that is, or came before, both; None if they began apart. Few requests, too."""
-        first, second = self._link(one), self._link(other)
+        first, second = self.link(one), self.link(other)
         try:
-            return lines.common_ancestor(self._link, first, second)
+            return lines.common_ancestor(self.link, first, second)
         except MissingSnapshotError:
             before = {link.snapshot_id for link in self.lineage(one)}
             return next((link for link in self.lineage(other) if link.snapshot_id in before), None)
@@ -153,7 +153,7 @@ class Catalog(Objects):
         grafts = self._grafts()
 
         def look(snapshot: str) -> Link:
-            link = self._link(snapshot)
+            link = self.link(snapshot)
             return replace(link, parent=grafts.get(snapshot, link.parent))
 
         return lines.lineage(look, snapshot_id)
@@ -163,7 +163,10 @@ class Catalog(Objects):
         horizon = self.known_head().horizon
         return {} if horizon is None else horizon.grafts
 
-    def _link(self, snapshot_id: str) -> Link:
+    def link(self, snapshot_id: str) -> Link:
+        """A snapshot in its line of descent, whose parent may have expired. Raises MissingSnapshotError if neither its
+        manifest nor its commit is there.
+        """
         try:
             manifest = self.manifest(snapshot_id)
         except (BrokenObjectError, MissingSnapshotError) as error:

@@ -46,6 +46,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from headrace.errors import RestoreError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -123,6 +124,9 @@ def expire(
             return expiry.attempt()
         except PublishConflictError:
             continue
+        except RestoreError:
+            if not expiry.is_overtaken():  # another one may have deleted what this one was about to read
+                raise
 
 
 class _Expiry:
@@ -135,13 +139,19 @@ class _Expiry:
         self._names = Names(catalog)
         self._listed = {folder: self._list(folder) for folder in (*FOLDERS, *beside)}
         self._swept: dict[str, int] = {}
+        self._entry = -1
 
     def _list(self, folder: str) -> list[ObjectInfo]:
         return [*self._catalog.store.list(f"{self._catalog.pipeline}/{folder}/")]
 
+    def is_overtaken(self) -> bool:
+        """Whether there is a newer entry than the one at which the attempt began."""
+        return self._catalog.head().entry != self._entry
+
     def attempt(self) -> Expired:
         """Raises PublishConflictError if the head moved meanwhile."""
         head = self._catalog.head()
+        self._entry = head.entry
         if head.entry < 0:
             return Expired(0, None, Total(), Total(), Total(), dry_run=self._dry_run)
         kept = Lines(self._catalog).kept(head, self._keep, min(self._now, self._last_change(head)))

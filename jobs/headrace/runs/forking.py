@@ -98,7 +98,7 @@ def _ancestors(newer: Link, since: int) -> list[tuple[int, str]]:
 
 def _link(catalog: Catalog, snapshot_id: str) -> Link:
     """Raises BrokenObjectError or MissingSnapshotError if its manifest cannot be read."""
-    link = next(catalog.lineage(snapshot_id))
+    link = catalog.link(snapshot_id)
     if link.problem is not None:
         raise link.problem
     return link

@@ -382,7 +382,11 @@ def _unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused 
     known = facts.get((head.horizon.mark, snapshot))
     if known is None:
         return NeedKept(head.horizon.mark, snapshot)
-    return None if known else Refused(f"snapshot {snapshot} has expired: what it names may be deleted at any time")
+    reason = (
+        f"snapshot {snapshot} has expired, and what it names may be deleted at any time (if it was committed just "
+        "while an expiry was at work, let that run again)"
+    )
+    return None if known else Refused(reason)
 
 
 def _expired(head: Head) -> str:
