@@ -111,7 +111,7 @@ def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
     else:
         planned = _Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0])
     visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
-    outcome = planned.audit()
+    outcome = planned.audit
     if done is None:
         catalog.promote(branch, expected_main=planned.main)
     return published_result(planned.head, visible, outcome, action="cut_over", run_id=run_id, started_at=started_at)
@@ -162,6 +162,7 @@ class _Planned:
         """The newest snapshot of the branch that readers have seen: what comes after it becomes visible."""
         return seen(self.catalog, self.head.snapshot_id, self.published)
 
+    @cached_property
     def audit(self) -> AuditOutcome | None:
         """That of all that becomes visible; None if there is none, or nothing to audit."""
         if self.base == self.head.snapshot_id:
@@ -177,7 +178,7 @@ class _Planned:
             yield partial(_check_caught_up, self.catalog, self.head, self.main, self.branch)
 
     def _check_audit(self) -> None:
-        outcome = self.audit()
+        outcome = self.audit
         if outcome is None and self.base != self.head.snapshot_id:
             pipeline = self.catalog.pipeline
             raise AuditMissingError(
