@@ -5,7 +5,7 @@ layer counts.
 """
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import reduce
@@ -64,7 +64,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def lookup(stage: CompiledStage, layers: Sequence[pa.RecordBatch], wanted: Hashes) -> pa.RecordBatch:
+def lookup(stage: CompiledStage, layers: Iterable[pa.RecordBatch], wanted: Hashes) -> pa.RecordBatch:
     """The newest rows of keys whose hash is one of ``wanted``, which ascend. Rows that say that a window is gone are
     left out.
     """

@@ -24,6 +24,7 @@ from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
 from headrace.program import columns as c
 from headrace.state.layering import StateLayer
+from headrace.state.runs import in_turn
 
 _AT = "at"
 
@@ -67,7 +68,8 @@ class RememberedIds:
 
     def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
-        rows = together(self.schema, [rows_of(run.rows, wanted) for layer in self.layers for run in layer.runs])
+        found = [rows_of(run.rows, wanted) for layer in self.layers for run in in_turn(layer.runs)]
+        rows = together(self.schema, found)
         return rows.filter(pa.array(self.counts(rows)))
 
     def counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from headrace.model.triggers import Signal
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.state.layering import StateLayer
-from headrace.state.runs import Run
+from headrace.state.runs import Run, in_turn
 
 FEW = 64
 """Rows of a run that are looked at for the earliest hold at first."""
@@ -37,25 +37,26 @@ class Layers:
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
         heard = [signal for signal in signals if signal.name in self.stage.trigger.signals]
-        wanted = [touched, *(run.due(clocks) for run in self.runs if run.is_due(clocks))]
+        wanted = [touched, *(run.due(clocks) for run in in_turn(self.runs) if run.is_due(clocks))]
         if heard:
-            wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in self.runs]
-        return lookup(self.stage, [run.rows for run in self.runs], distinct(wanted))
+            wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in in_turn(self.runs)]
+        return lookup(self.stage, (run.rows for run in in_turn(self.runs)), distinct(wanted))
 
     def next_due(self, watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
         """Lower bounds of the next watermark and the next processing time at which some window wants an activation,
         given those of now.
         """
-        event = min((run.deadlines.event.next_from(watermark) for run in self.runs), default=NEVER)
-        time = min((run.deadlines.time.next_from(now + 1) for run in self.runs), default=NEVER)
-        return event, time
+        steps = [
+            (run.deadlines.event.next_from(watermark), run.deadlines.time.next_from(now + 1))
+            for run in in_turn(self.runs)
+        ]
+        return min((event for event, _ in steps), default=NEVER), min((time for _, time in steps), default=NEVER)
 
     def earliest_hold(self, watermark: Instant) -> Instant:
         """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1)."""
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
-        columns = [run.rows.select(looked_at) for run in self.runs]
         for bound, hashes in _by_hold(self.runs, watermark):
-            rows = newest(self.stage, [rows_of(run, hashes) for run in columns])
+            rows = newest(self.stage, [rows_of(run.rows.select(looked_at), hashes) for run in in_turn(self.runs)])
             holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), c.OPEN))).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)
@@ -84,7 +85,8 @@ def _by_hold(runs: Sequence[Run], watermark: Instant) -> Iterator[tuple[int, Has
     is before a bound, and then, since newer rows may supersede all of them, ever more up to the next bound.
     """
     indexes, few = [run.deadlines.hold for run in runs], FEW
-    begins, last = [0] * len(runs), [int(np.searchsorted(index.times, watermark)) for index in indexes]
+    last = [int(np.searchsorted(run.deadlines.hold.times, watermark)) for run in in_turn(runs)]
+    begins = [0] * len(runs)
     while begins != last:
         ends = [min(begin + few, end) for begin, end in zip(begins, last, strict=True)]
         cut_off = [int(index.times[a - 1]) for index, a, b in zip(indexes, ends, last, strict=True) if a < b]
@@ -93,6 +95,6 @@ def _by_hold(runs: Sequence[Run], watermark: Instant) -> Iterator[tuple[int, Has
             min(end, int(np.searchsorted(index.times, bound, "right")))
             for index, end in zip(indexes, ends, strict=True)
         ]
-        places = zip(runs, indexes, begins, ends, strict=True)
+        places = zip(in_turn(runs), indexes, begins, ends, strict=True)
         yield bound, distinct([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
         begins, few = ends, few * 8

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.program import columns as c
+from headrace.state.paging import let_go
 from headrace.state.runs import DeadlineIndex, Deadlines, Run
 
 FORM = 2
@@ -38,16 +39,19 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[Run, Mapping[str, str]] | N
     with suppress(OSError, ValueError, pa.ArrowException):
         with pa.memory_map(str(path)) as source:  # what is mapped stays mapped as long as somebody looks at it
             batch = pa.ipc.open_file(source).get_batch(0)
+            source.seek(0)
+            file = source.read_buffer()
         notes = {name.decode(): text.decode() for name, text in (batch.schema.metadata or {}).items()}
-        return None if batch.schema.remove_metadata() != _form(schema) else (_run(batch, schema), notes)
+        let_go(file)
+        return None if batch.schema.remove_metadata() != _form(schema) else (_run(batch, schema, file), notes)
     return None
 
 
-def _run(batch: pa.RecordBatch, schema: pa.Schema) -> Run:
+def _run(batch: pa.RecordBatch, schema: pa.Schema, file: pa.Buffer) -> Run:
     rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
     if c.DUE_EVENT not in schema.names:
-        return Run(rows)
-    return Run(rows, Deadlines(*(_index(batch, name, rows.num_rows) for name in _INDEXES)))
+        return Run(rows, None, file)
+    return Run(rows, Deadlines(*(_index(batch, name, rows.num_rows) for name in _INDEXES)), file)
 
 
 def _index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:

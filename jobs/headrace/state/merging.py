@@ -12,6 +12,7 @@ from headrace.kernel.state import newest, there, together
 from headrace.program import columns as c
 from headrace.state.groups import Hashes
 from headrace.state.layering import StateLayer
+from headrace.state.runs import Run
 
 RANGE_BYTES = 16 * 1024 * 1024
 """What a range holds of all runs, about; it takes some times as much to merge it."""
@@ -24,7 +25,7 @@ def merge_layers(stage: CompiledStage, layers: Sequence[StateLayer], *, is_lowes
     """Of every (key, window) of ``layers``, which stand oldest first, the newest row, in the order of (hash, window).
     Rows that say that a window is gone are left out if the oldest layer ``is_lowest``: there is nothing to hide.
     """
-    for pieces in _ranges([run.rows for layer in layers for run in layer.runs], c.WINDOW_START):
+    for pieces in _ranges([run for layer in layers for run in layer.runs], c.WINDOW_START):
         rows = newest(stage, pieces)
         if is_lowest:
             rows = there(rows)
@@ -36,7 +37,7 @@ def merge_ids(
     schema: pa.Schema, layers: Sequence[StateLayer], counts: Callable[[pa.RecordBatch], NDArray[np.bool_]]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all ``layers`` that still count, in the order of their hashes."""
-    for pieces in _ranges([run.rows for layer in layers for run in layer.runs], None):
+    for pieces in _ranges([run for layer in layers for run in layer.runs], None):
         rows = together(schema, pieces)
         order = np.argsort(rows.column(c.HASH).to_numpy(), kind="stable")
         kept = order[counts(rows)[order]]
@@ -44,11 +45,11 @@ def merge_ids(
             yield rows.take(pa.array(kept))
 
 
-def _ranges(runs: Sequence[pa.RecordBatch], within: str | None) -> Iterator[list[pa.RecordBatch]]:
+def _ranges(runs: Sequence[Run], within: str | None) -> Iterator[list[pa.RecordBatch]]:
     """The rows of ``runs``, each in the order of its hashes and of the column ``within`` them, in ranges of that order:
     the pieces that are not empty, in the order of the runs. Equal rows of the order are in one range.
     """
-    ordered = [_Ordered(run, within) for run in runs if run.num_rows]
+    ordered = [_Ordered(run, within) for run in runs if run.rows.num_rows]
     begins = [0] * len(ordered)
     for bound in _bounds(ordered):
         ends = [run.end(bound) for run in ordered]
@@ -56,6 +57,8 @@ def _ranges(runs: Sequence[pa.RecordBatch], within: str | None) -> Iterator[list
         if pieces:
             yield pieces
         begins = ends
+        for run in runs:
+            run.let_go()
 
 
 _Place = tuple[np.uint64, np.int64]
@@ -64,14 +67,17 @@ _Place = tuple[np.uint64, np.int64]
 class _Ordered:
     """A run and the columns of its order."""
 
-    def __init__(self, rows: pa.RecordBatch, within: str | None) -> None:
-        self.rows = rows
-        self.hashes: Hashes = rows.column(c.HASH).to_numpy()
-        self.within: Ints | None = None if within is None else rows.column(within).to_numpy()
+    def __init__(self, run: Run, within: str | None) -> None:
+        self.run, self.rows = run, run.rows
+        self.hashes = run.hashes
+        self.within: Ints | None = None if within is None else run.rows.column(within).to_numpy()
 
-    def places(self, rows: Ints) -> tuple[Hashes, Ints]:
-        """Where some rows are in the common order."""
-        return self.hashes[rows], np.zeros(len(rows), np.int64) if self.within is None else self.within[rows]
+    def sampled(self, step: int) -> tuple[Hashes, Ints]:
+        """Where every so many-th row is in the common order."""
+        rows = np.arange(step - 1, len(self.hashes), step)
+        places = self.hashes[rows], np.zeros(len(rows), np.int64) if self.within is None else self.within[rows]
+        self.run.let_go()
+        return places
 
     def end(self, bound: _Place | None) -> int:
         """How many rows are at ``bound`` or before it."""
@@ -89,7 +95,7 @@ def _bounds(runs: Sequence[_Ordered]) -> Iterator[_Place | None]:
     total = sum(len(run.hashes) for run in runs)
     width = sum(run.rows.nbytes for run in runs) / max(total, 1)
     step = max(int(RANGE_BYTES / max(width, 1)) // _SAMPLES, 1)
-    samples = [run.places(np.arange(step - 1, len(run.hashes), step)) for run in runs]
+    samples = [run.sampled(step) for run in runs]
     hashes, within = (np.concatenate(some) for some in zip(*samples, strict=True)) if samples else ((), ())
     order = np.lexsort([within, hashes])
     for place in order[_SAMPLES - 1 :: _SAMPLES]:

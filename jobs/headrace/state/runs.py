@@ -1,5 +1,6 @@
 """Runs: rows in the order of their hashes, as one data file holds them, and what they want next."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.state.groups import Hashes, Part
+from headrace.state.paging import let_go
 
 Rows = NDArray[np.uint32]
 
@@ -80,10 +82,13 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class Run:
-    """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before."""
+    """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before.
+    ``file``: the mapped file that both are in, if they are in one.
+    """
 
     rows: pa.RecordBatch
     known: Deadlines | None = None
+    file: pa.Buffer | None = None
 
     @cached_property
     def deadlines(self) -> Deadlines:
@@ -100,7 +105,12 @@ class Run:
         """Its rows of ``part``, without a copy."""
         span = part.span(self.hashes)
         begin, length = span.start, span.stop - span.start
-        return Run(self.rows.slice(begin, length), self.known and self.known.within(begin, length))
+        return Run(self.rows.slice(begin, length), self.known and self.known.within(begin, length), self.file)
+
+    def let_go(self) -> None:
+        """Let what was looked at of a mapped file take no memory; whoever looks again has it back."""
+        if self.file is not None:
+            let_go(self.file)
 
     def due(self, clocks: Clocks) -> Hashes:
         """The hashes of rows that want an activation under ``clocks``: what was due before was activated then, and a
@@ -119,6 +129,15 @@ class Run:
         if any(self.deadlines.event.any_in(before, after) for before, after in steps):
             return True
         return self.deadlines.time.any_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
+
+
+def in_turn(runs: Iterable[Run]) -> Iterator[Run]:
+    """The ``runs``, each let go once the next one is asked for: an epoch that touches a few keys everywhere would have
+    nearly every page of a large state in memory at its end.
+    """
+    for run in runs:
+        yield run
+        run.let_go()
 
 
 def _order(values: Ints) -> Ints:
