@@ -111,7 +111,7 @@ def check_airflow(airflow: Container) -> None:
     airflow.run("airflow", "dags", "list-import-errors", **where)  # fails when there are any
     listed = airflow.run("airflow", "dags", "list", "--output", "json", **where)
     dags = {each["dag_id"] for each in json.loads(listed.splitlines()[-1])}  # after what it logs
-    missing = {f"headrace_flights_departures_{kind}" for kind in ("process", "recover", "backfill")} - dags
+    missing = {f"headrace_flights_departures_{kind}" for kind in ("process", "recover", "backfill", "expire")} - dags
     if missing:
         raise CheckFailedError(f"Airflow has no DAG {', '.join(sorted(missing))}; it has {', '.join(sorted(dags))}")
 

@@ -220,6 +220,7 @@ REACHED = (
     "headrace.read.explanation.Holding",
     "headrace_snapshots.expiry.Expired",
     "headrace_snapshots.expiry.Total",
+    "headrace_snapshots.expiry.Amount",
     "headrace_snapshots.fsck.Checked",
 )
 """Classes that users get and never name."""

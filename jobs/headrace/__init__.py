@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.graph import Aggregation, Pipeline
     from headrace.pipeline.inputs import Deduplicate, Input
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
-    from headrace.pipeline.schedules import Backfill
+    from headrace.pipeline.schedules import Backfill, Retention
     from headrace.pipeline.sources import FileSource, SparkFunction, csv, json, parquet
     from headrace.runs.opened import open  # noqa: A004 (read as hr.open)
 
@@ -144,7 +144,7 @@ _MODULES = {
         "count_windows",
         "sliding_count_windows",
     ),
-    "pipeline.schedules": ("Backfill",),
+    "pipeline.schedules": ("Backfill", "Retention"),
     "pipeline.sources": (
         "FileSource",
         "SparkFunction",
@@ -197,6 +197,7 @@ __all__ = [
     "Progress",
     "Punctuated",
     "Repeatedly",
+    "Retention",
     "Sessions",
     "ShiftedOutputTime",
     "Signal",

@@ -1,4 +1,5 @@
-"""The three DAGs of a pipeline: process what has landed, recover from an older snapshot, backfill a range or all.
+"""The four DAGs of a pipeline: process what has landed, recover from an older snapshot, backfill a range or all, and
+let what is old expire.
 
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 """
@@ -16,12 +17,13 @@ from headrace.model.time import render_duration
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import Registered, registered_files
-from headrace.pipeline.schedules import dag_id
+from headrace.pipeline.schedules import Retention, dag_id
 from headrace.runs.options import BRANCH_NAME
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.settings import pool_name
+from headrace_airflow.upkeep import ExpireOperator
 
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
@@ -53,7 +55,7 @@ def built() -> Built:
 
 def dags_of(registered: Registered) -> dict[str, DAG]:
     """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them."""
-    dags = [family(registered) for family in (process_dag, recover_dag, backfill_dag)]
+    dags = [family(registered) for family in _FAMILIES.values()]
     for dag in dags:
         dag.validate()  # type: ignore[no-untyped-call]
     return {dag.dag_id: dag for dag in dags}
@@ -199,6 +201,42 @@ def backfill_dag(registered: Registered) -> DAG:
     return dag
 
 
+def expire_dag(registered: Registered) -> DAG:
+    """Let old snapshots go, with all that only they need, and what killed runs left behind.
+
+    What one run marks the next one deletes: who reads it has time until then. So a run that failed is not tried again
+    at once; the next one goes on where it stopped. It runs beside all others, and holds no pool.
+    """
+    pipeline = registered.pipeline
+    regular = pipeline.retention or Retention(schedule=None)
+    params = {
+        "keep_last": Param(
+            regular.keep_last,
+            type="integer",
+            minimum=1,
+            title="Keep the last",
+            description="So many of the newest published snapshots are kept.",
+        ),
+        "keep_for": Param(
+            None if regular.keep_for is None else render_duration(regular.keep_for),
+            type=["null", "string"],
+            title="Keep for",
+            description="And those that are younger, such as 30d. Empty: none besides.",
+        ),
+        "keep_tags": Param(
+            regular.keep_tags,
+            type="boolean",
+            title="Keep tags",
+            description="Keep tagged snapshots; else the tags of those that expire are dropped.",
+        ),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would happen."),
+    }
+    run_types = _BY_HAND if regular.schedule is None else [DagRunType.SCHEDULED, *_BY_HAND]
+    with _dag(registered, "expire", schedule=regular.schedule, params=params, run_types=run_types) as dag:
+        ExpireOperator(task_id="expire", pipeline=pipeline.name, retries=0)
+    return dag
+
+
 def _dag(
     registered: Registered, family: str, *, schedule: str | None, params: dict[str, Any], run_types: list[DagRunType]
 ) -> DAG:
@@ -224,6 +262,7 @@ _FAMILIES: dict[str, Callable[[Registered], DAG]] = {
     "process": process_dag,
     "recover": recover_dag,
     "backfill": backfill_dag,
+    "expire": expire_dag,
 }
 
 

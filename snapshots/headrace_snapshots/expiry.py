@@ -43,7 +43,7 @@ what was read.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headrace.errors import RestoreError
@@ -69,17 +69,32 @@ Live = Callable[[Collection[ObjectInfo], Collection[str]], set[str]]
 
 
 @dataclass(frozen=True)
-class Total:
-    """So many objects with so many bytes, among them the manifests of ``snapshots``."""
+class Amount:
+    """So many objects with so many bytes."""
 
     objects: int = 0
     bytes: int = 0
-    snapshots: int = 0
+
+
+@dataclass(frozen=True)
+class Total(Amount):
+    """So many in all, and of each kind: by the name of its folder, such as ``manifests`` or ``data``."""
+
+    kinds: Mapping[str, Amount] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, objects: Mapping[str, int], manifests: str) -> "Total":
+    def of(cls, objects: Mapping[str, int]) -> "Total":
         """Of ``objects``, sizes by path."""
-        return cls(len(objects), sum(objects.values()), sum(path.startswith(manifests) for path in objects))
+        sizes: dict[str, list[int]] = {}
+        for path, size in objects.items():
+            sizes.setdefault(path.split("/")[1], []).append(size)
+        kinds = {kind: Amount(len(sizes[kind]), sum(sizes[kind])) for kind in sorted(sizes)}
+        return cls(len(objects), sum(objects.values()), kinds)
+
+    @property
+    def snapshots(self) -> int:
+        """How many snapshots."""
+        return self.kinds.get("manifests", Amount()).objects
 
 
 @dataclass(frozen=True)
@@ -274,9 +289,9 @@ class _Expiry:
         return Expired(
             kept=len(kept.snapshots),
             first_epoch=None if kept.oldest is None else kept.oldest.epoch,
-            swept=Total.of(self._swept, self._manifests),
-            marked=Total.of(by_wait[False], self._manifests),
-            waiting=Total.of(by_wait[True], self._manifests),
+            swept=Total.of(self._swept),
+            marked=Total.of(by_wait[False]),
+            waiting=Total.of(by_wait[True]),
             writers=tuple(sorted({branch for batch in batches for branch in batch.writers})),
             folded=folded,
             tags=tuple(tags),

@@ -16,7 +16,8 @@ def about(dag):
     return {{
         "schedule": dag.schedule, "catchup": dag.catchup, "max_active_runs": dag.max_active_runs,
         "tags": sorted(dag.tags), "params": sorted(dag.params), "run_types": sorted(dag.allowed_run_types),
-        "executor": dag.params.get_param("executor").schema,
+        "defaults": {{name: param.value for name, param in dag.params.items()}},
+        "executor": dag.params.get_param("executor").schema if "executor" in dag.params else None,
         "signals": dag.params.get_param("signals").schema["examples"] if "signals" in dag.params else None,
         "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
                   "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
@@ -25,7 +26,7 @@ print(json.dumps({{
     "dags": {{k: about(v) for k, v in bag.dags.items()}},
     "errors": bag.import_errors,
     "heavy": [m for m in ("pyspark", "great_expectations", "pandas", "pyarrow") if m in sys.modules],
-}}))
+}}, default=str))
 """
 
 
@@ -35,7 +36,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
     awaiting = write_pipeline(folder, "awaiting", options='executor="local"')
-    write_pipeline(folder, "corrected", options='backfill=hr.Backfill("0 3 * * *", last="7d")')
+    nightly = 'backfill=hr.Backfill("0 3 * * *", last="7d"), retention=hr.Retention(keep_last=7, keep_for="2d 6h")'
+    write_pipeline(folder, "corrected", options=nightly)
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"))'
     awaiting.write_text(awaiting.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
     (folder / "broken.py").write_text("raise ZeroDivisionError('a mistake of mine')\n")
@@ -46,9 +48,9 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(PARSE, tmp_path_factory.mktemp("airflow"), {"HEADRACE_PIPELINES": str(folder)})
 
 
-def test_every_pipeline_has_three_dags(parsed: Any) -> None:
+def test_every_pipeline_has_four_dags(parsed: Any) -> None:
     names = ("clicks", "awaiting", "corrected", "aircraft_sessions", "busy_aircraft", "flights_departures")
-    families = ("process", "recover", "backfill")
+    families = ("process", "recover", "backfill", "expire")
     assert set(parsed["dags"]) == {f"headrace_{name}_{family}" for name in names for family in families}
 
 
@@ -75,9 +77,10 @@ def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
 
 def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
     schedules = {name: dag["schedule"] for name, dag in parsed["dags"].items() if dag["schedule"]}
-    assert schedules == {"headrace_clicks_process": "@hourly", "headrace_corrected_backfill": "0 3 * * *"}
+    nightly = {"headrace_corrected_backfill": "0 3 * * *", "headrace_corrected_expire": "@daily"}
+    assert schedules == {"headrace_clicks_process": "@hourly", **nightly}
     scheduled = {name for name, dag in parsed["dags"].items() if "scheduled" in dag["run_types"]}
-    assert scheduled == {name for name in parsed["dags"] if name.endswith("_process")} | {"headrace_corrected_backfill"}
+    assert scheduled == {name for name in parsed["dags"] if name.endswith("_process")} | nightly.keys()
 
 
 @pytest.mark.parametrize(
@@ -119,9 +122,9 @@ def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed:
 
 
 def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed: Any) -> None:
-    for dag in parsed["dags"].values():
-        assert dag["executor"]["enum"] == [None, "spark", "local", "auto"]
-    shown = {name: dag["executor"]["values_display"]["None"] for name, dag in parsed["dags"].items()}
+    offered = {name: dag["executor"] for name, dag in parsed["dags"].items() if not name.endswith("_expire")}
+    assert all(offer["enum"] == [None, "spark", "local", "auto"] for offer in offered.values())
+    shown = {name: offer["values_display"]["None"] for name, offer in offered.items()}
     assert shown["headrace_clicks_process"] == "as the pipeline says (spark)"
     assert shown["headrace_awaiting_recover"] == "as the pipeline says (local)"
 
@@ -140,5 +143,22 @@ def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
     }  # fmt: skip
 
 
-def test_every_task_is_retried(parsed: Any) -> None:
-    assert {task["retries"] for dag in parsed["dags"].values() for task in dag["tasks"].values()} == {2}
+def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parsed: Any) -> None:
+    retries = {(name, task["retries"]) for dag in parsed["dags"].values() for name, task in dag["tasks"].items()}
+    assert {name for name, times in retries if times != 2} == {"expire"}
+
+
+def test_the_form_of_an_expiry_keeps_what_the_pipeline_says(parsed: Any) -> None:
+    defaults = {name: dag["defaults"] for name, dag in parsed["dags"].items() if name.endswith("_expire")}
+    assert defaults["headrace_corrected_expire"] == {
+        "keep_last": 7,
+        "keep_for": "2d 6h",
+        "keep_tags": True,
+        "dry_run": False,
+    }
+    assert defaults["headrace_clicks_expire"] == {
+        "keep_last": 100,
+        "keep_for": None,
+        "keep_tags": True,
+        "dry_run": False,
+    }

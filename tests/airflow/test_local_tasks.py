@@ -29,6 +29,7 @@ if sys.argv[0].endswith("submit.py"):
 STORY = (
     TASKS
     + """
+from headrace.runs.publish import publish_audited
 done = {}
 land("a.jsonl", 1, "quick")
 os.environ["HEADRACE_LOCAL_MEMORY"] = "20m"
@@ -37,6 +38,13 @@ del os.environ["HEADRACE_LOCAL_MEMORY"]
 done["little to do"] = execute("process", "process", "quick")
 done["forgotten quick ones"] = forget_audits("quick")
 done["local audit"] = execute("process", "audit", "quick")
+
+land("b.jsonl", 2, "quick")
+land("c.jsonl", 3, "quick")
+execute("process", "process", "quick", files_per_epoch=1)
+publish_audited("quick", os.environ["HEADRACE_ROOT"], told=None, run_id="told")
+done["expired"] = [execute("expire", "expire", "quick", **form) for form in ({"dry_run": True}, {}, {})]
+done["expired without a rule"] = execute("expire", "expire", "quick", keep_for="soon")
 
 land("a.jsonl", 1, "exact", "no JSON")
 done["bad data"] = execute("process", "process", "exact", executor="local")
@@ -53,7 +61,7 @@ print(json.dumps(done))
 def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
-    write_pipeline(folder, "quick", options='executor="auto"')
+    write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)')
     write_pipeline(folder, "large", options='executor="auto"')
     write_pipeline(folder, "exact", source="max_rejected=0,")
     shot = write_pipeline(folder, "shot", options='executor="local"')
@@ -86,6 +94,16 @@ def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
     answer = done["much to do"]
     assert answer["submitted"] == 1
     assert "exit code 137" in answer["message"]
+
+
+def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
+    dry, first, second = (answer["xcom"] for answer in done["expired"])
+    assert (first["kept"], first["marked"]["kinds"]["manifests"]["objects"]) == (1, 2)
+    assert dry == {**first, "dry_run": True}
+    assert second["swept"] == first["marked"]
+    answer = done["expired without a rule"]
+    assert answer["raised"] == "AirflowFailException"
+    assert answer["message"].startswith("config.keep: keep_for='soon' is not a length of time")
 
 
 def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:

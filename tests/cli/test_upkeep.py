@@ -70,10 +70,12 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     dry = live.told("expire", "--keep-last", "2", "--dry-run")
     assert live.files() == before
     assert dry["dry_run"]
-    assert dry["marked"]["snapshots"] == RUNS - 3
+    assert dry["marked"]["kinds"]["manifests"]["objects"] == RUNS - 3
+    assert dry["marked"]["bytes"] == sum(kind["bytes"] for kind in dry["marked"]["kinds"].values())
     marked = live.told("expire", "--keep-last", "2")
     assert marked["marked"] == dry["marked"]
-    assert marked["waiting"] == {"objects": 1, "bytes": 1, "snapshots": 0}
+    one = {"objects": 1, "bytes": 1}
+    assert marked["waiting"] == {**one, "kinds": {"data": one}}
     assert before <= live.files(), "nothing is deleted at first"
 
     said = live.headrace("tag", "too-late", ids[1])

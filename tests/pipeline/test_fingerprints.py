@@ -135,7 +135,7 @@ def test_own_objects_go_by_their_class() -> None:
     "same",
     [
         lambda: build(description="x", schedule="@daily", executor="local"),
-        lambda: build(backfill=hr.Backfill("@daily", last="7d")),
+        lambda: build(backfill=hr.Backfill("@daily", last="7d"), retention=hr.Retention(keep_last=5)),
         lambda: build(expectations=[hr.expect("column_values_to_not_be_null", column="n")]),
         lambda: build(key={"user": col("user")}),
         lambda: build(when=hr.Default(), how=hr.retracting("0s")),

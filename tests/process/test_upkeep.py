@@ -6,15 +6,20 @@ HEADRACE_EPOCHS=10000 (make test-long) runs as many epochs; figures are compared
 import json
 import os
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 import headrace as hr
 from headrace import col
 from headrace.pipeline.executors import Executor
+from headrace.runs.opened import PipelineHistory
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.results import write
@@ -40,13 +45,29 @@ clicks = hr.Pipeline(
 
 @dataclass(frozen=True)
 class Figures:
-    """After an expiry, without the names of input files; ``seconds`` are those of a run in the middle of some."""
+    """After an expiry; objects and bytes are those without the names of input files, seconds those of the CPU."""
 
+    epochs: int
     objects: int
     bytes: int
-    run_requests: int
-    read_requests: int
-    seconds: float
+    requests: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+    def __str__(self) -> str:
+        costs = ", ".join(f"{name} {n} requests {self.seconds[name]:.3f} s" for name, n in self.requests.items())
+        return f"{self.epochs:6,} epochs: {self.objects} objects, {self.bytes:,} bytes; {costs}"
+
+    @classmethod
+    def typical(cls, found: Sequence["Figures"]) -> "Figures":
+        """The medians of some that follow each other."""
+        costs = found[0].requests
+        return cls(
+            found[-1].epochs,
+            int(median(each.objects for each in found)),
+            int(median(each.bytes for each in found)),
+            {name: int(median(each.requests[name] for each in found)) for name in costs},
+            {name: median(each.seconds[name] for each in found) for name in costs},
+        )
 
 
 class Deployment:
@@ -54,62 +75,78 @@ class Deployment:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder.as_uri()
-        self.epochs, self.runs = 0, 0
-        self.seconds: list[float] = []
+        self.epochs = 0
+        self.requests: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
         (folder / "landing" / "clicks").mkdir(parents=True)
 
-    def run(self) -> int:
-        """The requests of its newest epoch."""
+    def run(self) -> None:
+        """Land files, and run until all are read."""
         for number in range(self.epochs, self.epochs + EPOCHS_A_RUN):
             at = START + timedelta(minutes=number)
             rows = [{"user": user, "at": at.isoformat(), "amount": number} for user in ("ann", "bob")]
             path = self.folder / "landing" / "clicks" / f"{number:08d}.jsonl"
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        self.epochs, self.runs = self.epochs + EPOCHS_A_RUN, self.runs + 1
-        began = time.monotonic()
-        options = RunOptions(run_id=f"run-{self.runs}", executor=Executor.LOCAL, publish=True)
-        result = process(clicks, self.root, options)
-        self.seconds.append(time.monotonic() - began)
+        self.epochs += EPOCHS_A_RUN
+        options = RunOptions(run_id=f"run-{self.epochs}", executor=Executor.LOCAL, publish=True)
+        with self.timed("run"):
+            result = process(clicks, self.root, options)
         assert len(result.epochs) == EPOCHS_A_RUN
         write(open_store(self.root), result)
-        return sum(self.catalog().manifest(str(result.snapshot)).requests.values())
+        epochs = islice(self.catalog().ancestry(str(result.snapshot)), EPOCHS_A_RUN)
+        self.requests["run"] = sum(sum(manifest.requests.values()) for manifest in epochs)
 
     def catalog(self) -> Catalog:
         return Catalog(open_store(self.root), "clicks")
 
-    def figures(self, run_requests: int) -> Figures:
+    def look(self) -> None:
+        """As `headrace log`, `show` and `read` do."""
+        looks: dict[str, Callable[[Catalog], object]] = {
+            "log": Catalog.log,
+            "show": lambda catalog: catalog.manifest(catalog.head().refs["main"]),
+            "read": lambda catalog: PipelineHistory(catalog).current().to_arrow(),
+            "panes": lambda catalog: PipelineHistory(catalog).panes().to_arrow(),
+        }
+        for name, look in looks.items():
+            catalog = self.catalog()
+            with self.timed(name):
+                assert look(catalog)
+            self.requests[name] = sum(catalog.store.requests.snapshot().values())
+        current = PipelineHistory(self.catalog()).current().to_arrow()
+        assert {row["clicks"] for row in current.to_pylist()} == {self.epochs}
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        began = time.process_time()
+        yield
+        self.seconds[name] = time.process_time() - began
+
+    def figures(self) -> Figures:
         files = [path for path in (self.folder / "clicks").rglob("*") if path.is_file() and path.parent.name != "index"]
         folders = sum(path.is_dir() for path in (self.folder / "clicks").rglob("*"))
-        opened = hr.open(self.root)["clicks"]
-        store = opened._catalog.store  # its requests
-        assert {row["clicks"] for row in opened.current().to_arrow().to_pylist()} == {self.epochs}
-        assert opened.panes().to_arrow().num_rows
-        assert opened._catalog.log()
-        return Figures(
-            len(files) + folders,
-            sum(path.stat().st_size for path in files),
-            run_requests,
-            sum(store.requests.snapshot().values()),
-            sorted(self.seconds[-9:])[len(self.seconds[-9:]) // 2],
-        )
+        size = sum(path.stat().st_size for path in files)
+        return Figures(self.epochs, len(files) + folders, size, dict(self.requests), dict(self.seconds))
 
 
 @pytest.mark.slow
 def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
     found: list[Figures] = []
-    for number in range(1, EPOCHS // EPOCHS_A_RUN + 1):
-        requests = deployment.run()
-        if number % (EVERY // EPOCHS_A_RUN) == 0:
+    while deployment.epochs < EPOCHS:
+        deployment.run()
+        if deployment.epochs % EVERY == 0:
             expire(deployment.catalog(), keeping(KEPT))
-            found.append(deployment.figures(requests))
+            deployment.look()
+            found.append(deployment.figures())
     steady = max(len(found) // 10, 3 * RADIX // EVERY)  # a leaf goes with the last of its 64 records
-    early, late = found[steady], found[-1]
-    print(f"\nafter {(steady + 1) * EVERY} epochs: {early}\nafter {deployment.epochs} epochs: {late}")
+    span = max(len(found) // 10, 3)
+    early, late = Figures.typical(found[steady:][:span]), Figures.typical(found[-span:])
+    step = max(len(found) // 20, 1)
+    print("", *map(str, found[step - 1 :: step]), f"early {early}", f"late  {late}", sep="\n")
     leaf = 2 * RADIX + 100  # files of panes and their folders, and results of runs up to a hundred
     assert late.objects <= early.objects + leaf
     assert late.bytes <= early.bytes * 1.5 + 200_000
-    assert late.run_requests <= early.run_requests * 2
-    assert late.read_requests <= early.read_requests + 2 * RADIX
-    assert late.seconds <= early.seconds * 3 + 1
+    for name, requests in early.requests.items():
+        assert late.requests[name] <= requests * 1.2 + 2, name
+        assert late.seconds[name] <= early.seconds[name] * 1.5 + 0.1, name
     assert check(deployment.catalog(), deep=True).problems == ()

@@ -9,7 +9,7 @@ from catalog_helpers import commit_some, manifest_for
 from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
-from headrace_snapshots.expiry import Expired, Total, expire
+from headrace_snapshots.expiry import Amount, Expired, Total, expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
@@ -144,7 +144,7 @@ def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
     catalog.claim("main", "another run")
     assert expire(catalog, Keep(1), NOW).writers == ("fix",)
     catalog.drop("fix")
-    assert expire(catalog, Keep(1), NOW).swept == Total(1, 4)
+    assert expire(catalog, Keep(1), NOW).swept == Total(1, 4, {"data": Amount(1, 4)})
     with pytest.raises(FencedError):
         catalog.commit(claim, manifest_for(catalog, claim, None))
 

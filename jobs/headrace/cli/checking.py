@@ -105,7 +105,8 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
 def _checked(registered: Registered) -> CheckedPipeline:
     pipeline = registered.pipeline
     anew = None if pipeline.backfill is None else pipeline.backfill.schedule
-    schedules = {"process": pipeline.schedule, "backfill": anew}
+    upkeep = None if pipeline.retention is None else pipeline.retention.schedule
+    schedules = {"process": pipeline.schedule, "backfill": anew, "expire": upkeep}
     return CheckedPipeline(
         pipeline.name,
         registered.file,

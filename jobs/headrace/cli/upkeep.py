@@ -1,5 +1,6 @@
 """The commands that keep storage in order: expire, fsck."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +10,9 @@ from headrace.cli.output import Format, notice, print_fields, print_json, print_
 from headrace.errors import RestoreError
 
 if TYPE_CHECKING:
-    from headrace_snapshots.expiry import Expired, Total
+    from headrace_snapshots.expiry import Expired
     from headrace_snapshots.fsck import Checked
+    from headrace_snapshots.reach import Keep
 
 SHOWN_PROBLEMS = 50
 
@@ -20,33 +22,43 @@ def expire(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    keep_last: Annotated[int, typer.Option(min=1, help="Keep so many published snapshots.")] = 100,
+    keep_last: Annotated[
+        int | None, typer.Option(min=1, help="Keep so many published snapshots.", show_default=False)
+    ] = None,
     keep_for: Annotated[
         str | None, typer.Option(help="Keep younger ones too: a length of time, such as 30d.", show_default=False)
     ] = None,
     keep_tags: Annotated[
-        bool, typer.Option("--keep-tags/--drop-tags", help="Keep tagged snapshots, or drop the tags of expired ones.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--keep-tags/--drop-tags",
+            help="Keep tagged snapshots, or drop the tags of expired ones.",
+            show_default=False,
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only say what would happen.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Let old snapshots go, with all that only they need, and what killed runs left behind.
 
     What this marks, the next expire deletes: who reads it now has time until then. Kept are branches and tags, all of
-    main that is not published, and the newest published snapshots.
+    main that is not published, and the newest published snapshots: what no option says is as the pipeline's retention
+    says, else the last 100, and tags.
     """
     from headrace.cli.named import catalog_of
+    from headrace.pipeline.registry import resolve
     from headrace.runs.upkeep import expire as expire_old
-    from headrace.runs.upkeep import keeping
+    from headrace.runs.upkeep import rule_of
 
-    keep = keeping(keep_last, keep_for, tags=keep_tags)
+    keep = rule_of(resolve(pipeline), last=keep_last, younger=keep_for, tags=keep_tags)
     found = expire_old(catalog_of(pipeline, root), keep, dry_run=dry_run)
     if output is Format.JSON:
         from dataclasses import asdict
 
         print_json(asdict(found))
         return
-    print_fields(_told(found), "would be" if dry_run else "expired")
+    print_table(["", "kind", "objects", "bytes"], _amounts(found), "would be" if dry_run else "expired")
+    print_fields(_told(found, keep), "kept")
     if found.waiting.objects:
         notice(f"what waits is deleted once other runs have claimed or dropped: {', '.join(found.writers)}")
 
@@ -73,24 +85,28 @@ def fsck(
         raise typer.Exit(RestoreError.exit_code)
 
 
-def _told(found: "Expired") -> dict[str, Any]:
+def _amounts(found: "Expired") -> Iterator[tuple[str, str, int, int]]:
+    for name, total in {"deleted": found.swept, "marked": found.marked, "waiting": found.waiting}.items():
+        for kind, amount in total.kinds.items():
+            yield name, kind, amount.objects, amount.bytes
+        yield name, "all", total.objects, total.bytes
+
+
+def _told(found: "Expired", keep: "Keep") -> dict[str, Any]:
+    from headrace.model.time import duration, render_duration
+
+    younger = "" if keep.younger is None else f", those younger than {render_duration(duration(keep.younger))}"
     fields: dict[str, Any] = {
-        "deleted": _total(found.swept),
-        "marked": _total(found.marked),
-        "waiting": _total(found.waiting),
-        "entries of the log deleted": found.folded,
-        "snapshots kept": found.kept,
+        "of what is published": f"the newest {keep.last:,}{younger}{', what a tag names' if keep.tags else ''}",
+        "snapshots": found.kept,
         "first epoch of main": found.first_epoch,
+        "entries of the log deleted": found.folded,
     }
     if found.tags:
         fields["tags dropped"] = ", ".join(found.tags)
     if found.fenced:
         fields["branches fenced"] = ", ".join(found.fenced)
     return fields
-
-
-def _total(total: "Total") -> str:
-    return f"{total.objects:,} objects, {total.bytes:,} bytes, {total.snapshots:,} snapshots among them"
 
 
 def _print_checked(found: "Checked") -> None:

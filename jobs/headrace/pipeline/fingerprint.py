@@ -21,8 +21,8 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
     filter, where, when, how and what.
 
-    Sources' batch sizes, expectations, schedules, backfills, executors and descriptions may change freely. What is not
-    used does not count.
+    Sources' batch sizes, expectations, schedules, backfills, retention, executors and descriptions may change freely.
+    What is not used does not count.
     """
     return {
         "format": FORMAT,

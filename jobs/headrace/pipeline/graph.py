@@ -22,7 +22,7 @@ from headrace.model.written import Key, expression, key_columns
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.expectations import Expectation
 from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
-from headrace.pipeline.schedules import Backfill, scheduled
+from headrace.pipeline.schedules import Backfill, Retention, scheduled
 from headrace.pipeline.sources import FileSource, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
@@ -138,7 +138,7 @@ class Pipeline:
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
     ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand. ``backfill``: what is
-    computed anew on a schedule of its own, beside those runs.
+    computed anew on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
     ``also`` are further inputs, united with ``input`` (12.9); ``deduplicate`` is applied to all of them together, after
@@ -161,6 +161,7 @@ class Pipeline:
     description: str
     schedule: str | None
     backfill: Backfill | None
+    retention: Retention | None
     executor: Executor
     allow_finishing: bool
     allow_double_counting: bool
@@ -183,6 +184,7 @@ class Pipeline:
         description: str = "",
         schedule: str | None = None,
         backfill: Backfill | None = None,
+        retention: Retention | None = None,
         executor: Executor | str = Executor.SPARK,
         allow_finishing: bool = False,
         allow_double_counting: bool = False,
@@ -210,6 +212,9 @@ class Pipeline:
         set_(self, "schedule", scheduled(given, schedule))
         anew = 'Backfill("0 3 * * *", last="7d")'
         set_(self, "backfill", None if backfill is None else given.instance("backfill", backfill, Backfill, anew))
+        rule = 'Retention(keep_last=100, keep_for="30d")'
+        kept = None if retention is None else given.instance("retention", retention, Retention, rule)
+        set_(self, "retention", kept)
         set_(self, "executor", given.choice("executor", executor, Executor))
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))

@@ -1,5 +1,5 @@
-"""When a pipeline runs, and is backfilled: a cron expression of five fields, or one of Airflow's presets. Checked
-without Airflow.
+"""When a pipeline runs, is backfilled and cleaned up: a cron expression of five fields, or one of Airflow's presets.
+Checked without Airflow.
 """
 
 import re
@@ -10,7 +10,7 @@ from headrace.model.arguments import Arguments, Length
 from headrace.model.time import Duration
 
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
-FAMILIES: Final = ("process", "recover", "backfill")
+FAMILIES: Final = ("process", "recover", "backfill", "expire")
 """The DAGs that each pipeline has; its schedule is that of the first."""
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -78,6 +78,35 @@ class Backfill:
         given = Arguments("Backfill")
         object.__setattr__(self, "schedule", scheduled(given, given.text("schedule", schedule, "0 3 * * *")))
         object.__setattr__(self, "last", given.duration("last", last, least=1))
+
+
+@dataclass(frozen=True, init=False)
+class Retention:
+    """What of a pipeline's history is kept, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.
+
+    Of what is published the ``keep_last`` newest snapshots and those younger than ``keep_for`` are kept, and whatever a
+    tag names unless ``keep_tags`` is False. What a run on the ``schedule`` marks the next one deletes; None: only when
+    somebody says so. Raises PipelineError.
+    """
+
+    keep_last: int
+    keep_for: Duration | None
+    keep_tags: bool
+    schedule: str | None
+
+    def __init__(
+        self,
+        *,
+        keep_last: int = 100,
+        keep_for: Length | None = None,
+        keep_tags: bool = True,
+        schedule: str | None = "@daily",
+    ) -> None:
+        given, set_ = Arguments("Retention"), object.__setattr__
+        set_(self, "keep_last", given.whole("keep_last", keep_last, least=1))
+        set_(self, "keep_for", None if keep_for is None else given.duration("keep_for", keep_for))
+        set_(self, "keep_tags", given.flag("keep_tags", keep_tags))
+        set_(self, "schedule", scheduled(given, schedule))
 
 
 def dag_id(pipeline: str, family: str) -> str:

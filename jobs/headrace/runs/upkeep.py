@@ -10,6 +10,8 @@ from functools import partial
 
 from headrace.audit.store import AuditDamagedError, read_audit
 from headrace.model.time import parse_duration
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.schedules import Retention
 from headrace.runs.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import expiry, fsck
 from headrace_snapshots.catalog import Catalog
@@ -35,6 +37,22 @@ def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = T
         except ValueError as error:
             raise KeepError(f"keep_for={younger!r} is not a length of time: {error}; write 30d, or 12h") from error
     return Keep(last, younger, tags)
+
+
+def rule_of(
+    pipeline: Pipeline, *, last: int | None = None, younger: str | None = None, tags: bool | None = None
+) -> Keep:
+    """What to keep of ``pipeline``: each as given, else as its ``retention`` says, else as ``Retention()`` does.
+
+    Raises KeepError.
+    """
+    said = pipeline.retention or Retention()
+    as_said = None if said.keep_for is None else timedelta(microseconds=said.keep_for)
+    return keeping(
+        said.keep_last if last is None else last,
+        as_said if younger is None else younger,
+        tags=said.keep_tags if tags is None else tags,
+    )
 
 
 def expire(
