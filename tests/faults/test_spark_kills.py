@@ -16,7 +16,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.faults.scenarios import PIPELINES, land, results
-from tests.faults.victims import run
+from tests.faults.works import drain
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 KILLS = int(os.environ.get("HEADRACE_SPARK_KILLS", "2"))
@@ -82,7 +82,7 @@ def test_kills_on_spark(tmp_path: Path) -> None:
         root, undisturbed = tmp_path / f"{number}", tmp_path / f"{number} undisturbed"
         for folder in (root, undisturbed):
             land(folder)
-        run(name, undisturbed)
+        drain(PIPELINES[name], undisturbed.as_uri())
         running = started(name, root)
         try:
             wait_for_a_commit(name, root, running)
@@ -93,6 +93,6 @@ def test_kills_on_spark(tmp_path: Path) -> None:
             with suppress(ProcessLookupError):  # nothing of it is left
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-        run(name, root)
+        drain(PIPELINES[name], root.as_uri())
         assert results(PIPELINES[name], root.as_uri()) == results(PIPELINES[name], undisturbed.as_uri()), (name, kind)
         check_catalog(open_store(root.as_uri()), name)

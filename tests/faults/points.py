@@ -1,0 +1,136 @@
+"""Fault points: all that a process comes to as it commits, generated from the protocol's own tables and what is stored.
+
+An effect is a row of the coordinator's transition table that is taken, or the put or deletion of an object; the puts of
+log entries are named after the kinds of entries. Before and after each of them is a point, and in the middle of a put.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.protocol import Kind, coordinator
+from headrace_snapshots.protocol.table import Row, Table
+from headrace_snapshots.store import ObjectInfo
+from headrace_snapshots.store.local import LocalStore
+from headrace_snapshots.store.s3 import S3Store
+
+
+class Moment(StrEnum):
+    """When in an effect."""
+
+    BEFORE = "before"
+    MIDDLE = "in the middle of"
+    """A file is written, and without its name; a request is sent, and not answered."""
+    AFTER = "after"
+
+
+@dataclass(frozen=True, order=True)
+class Effect:
+    """Something that a process does: of which kind, and how many of these came before."""
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """Where a fault hits."""
+
+    effect: Effect
+    moment: Moment
+
+    def __str__(self) -> str:
+        return f"{self.moment} {self.effect.kind} {self.effect.number}"
+
+
+Reached = Callable[[Point], None]
+
+
+def _of_row(row: Row[Any, Any]) -> str:
+    condition = "" if row.when is None else f" and {row.when.__name__}"
+    return f"{row.event}{condition} in {'/'.join(row.states)}"
+
+
+def _of_entry(kind: Kind) -> str:
+    return f"{kind} entry"
+
+
+ROWS = tuple(_of_row(row) for row in coordinator.COORDINATOR_TABLE.rows)
+ENTRIES = tuple(_of_entry(kind) for kind in Kind)
+
+
+def watch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
+    """Call ``reached`` at each point that this process comes to from now on."""
+    watching = _Watching(reached)
+    rows = [watching.row(row) for row in coordinator.COORDINATOR_TABLE.rows]
+    patch.setattr(coordinator, "COORDINATOR_TABLE", Table(rows))
+    for store in (LocalStore, S3Store):
+        patch.setattr(store, "write", watching.put(store.write))
+        patch.setattr(store, "create", watching.put(store.create))
+        patch.setattr(store, "delete", watching.deletion(store.delete))
+
+
+class _Watching:
+    def __init__(self, reached: Reached) -> None:
+        self._reached = reached
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def row(self, row: Row[Any, Any]) -> Row[Any, Any]:
+        kind = _of_row(row)
+
+        def before(at: Any) -> Sequence[Any]:
+            self._reached(Point(self._next(kind), Moment.BEFORE))
+            return ()
+
+        def after(at: Any) -> Sequence[Any]:
+            self._reached(Point(Effect(kind, self._counts[kind] - 1), Moment.AFTER))
+            return ()
+
+        return replace(row, do=(before, *row.do, after))
+
+    def put(self, put: Callable[[Any, str, bytes], ObjectInfo]) -> Callable[[Any, str, bytes], ObjectInfo]:
+        def watched(store: Any, path: str, data: bytes) -> ObjectInfo:
+            effect = self._next(_of_put(path, data))
+            self._reached(Point(effect, Moment.BEFORE))
+            self._reached(Point(effect, Moment.MIDDLE))
+            info = put(store, path, data)
+            self._reached(Point(effect, Moment.AFTER))
+            return info
+
+        return watched
+
+    def deletion(self, delete: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+        def watched(store: Any, path: str) -> None:
+            effect = self._next(f"{_folder(path)} deleted")
+            self._reached(Point(effect, Moment.BEFORE))
+            delete(store, path)
+            self._reached(Point(effect, Moment.AFTER))
+
+        return watched
+
+    def _next(self, kind: str) -> Effect:
+        with self._lock:
+            self._counts[kind] += 1
+            return Effect(kind, self._counts[kind] - 1)
+
+
+def _folder(path: str) -> str:
+    return path.split("/")[1].removesuffix(".json")
+
+
+def _of_put(path: str, data: bytes) -> str:
+    """``commit entry``, ``manifests``, ``state data``, ..."""
+    match _folder(path):
+        case "log":
+            return _of_entry(Entry.from_bytes(data, path).kind)
+        case "data":
+            return f"{path.rpartition('/')[2].partition('-')[0]} data"
+        case folder:
+            return folder

@@ -1,0 +1,109 @@
+"""What a process may be at when a fault hits: a run, and whatever else writes entries of the log.
+
+Each may be done again, wherever it was left, and ends as if it had been done once.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import headrace as hr
+from headrace.pipeline.executors import Executor
+from headrace.runs.backfill import backfill
+from headrace.runs.opened import open as open_root
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.promotion import cut_over
+from headrace.runs.report import Silent
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import FencedError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import open_store
+from tests.faults.scenarios import PIPELINES
+
+
+def drain(pipeline: hr.Pipeline, root: str, *, publish: bool = True, listener: Silent | None = None) -> None:
+    """Process what has landed, and publish it."""
+    options = RunOptions("run", executor=Executor.LOCAL, publish=publish)
+    process(pipeline, root, options, listener=listener)
+
+
+def overtaken(pipeline: hr.Pipeline, root: str) -> None:
+    """A run that somebody overtakes after its first commit, and another that goes on."""
+
+    class Overtaking(Silent):
+        def committed(self, manifest: Manifest) -> None:
+            Catalog(open_store(root), pipeline.name).claim(MAIN, "somebody")
+
+    with suppress(FencedError):
+        drain(pipeline, root, listener=Overtaking())
+    drain(pipeline, root)
+
+
+def moves(pipeline: hr.Pipeline, root: str) -> None:
+    """All else that writes entries: a release, a rollback, a backfill that is promoted, a branch, tags, expiries.
+
+    Tags say what has been done.
+    """
+    catalog = Catalog(open_store(root), pipeline.name)
+    _released(pipeline, root, catalog)
+    _rolled_back(catalog)
+    drain(pipeline, root)
+    _replayed(pipeline, root, catalog)
+    if "spare" not in catalog.head().generations and "tags/spared" not in catalog.head().refs:
+        catalog.fork("spare", catalog.head().refs[MAIN])
+    if "tags/spared" not in catalog.head().refs:
+        catalog.tag("spared", catalog.head().refs["tags/first"])
+    if "spare" in catalog.head().generations:
+        catalog.drop("spare")
+    for _ in range(2):
+        open_root(root)[pipeline.name].expire(keep_last=1)
+
+
+def _released(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
+    """Let all be committed, a person publish it, and the first snapshot have a tag."""
+    if "tags/first" in catalog.head().refs:
+        return
+    drain(pipeline, root, publish=False)
+    main = catalog.head().refs[MAIN]
+    if catalog.head().refs.get(PUBLISHED) != main:
+        catalog.release(main, "as somebody decided")
+    *_, first = catalog.lineage(main)
+    catalog.tag("first", first.snapshot_id)
+
+
+def _rolled_back(catalog: Catalog) -> None:
+    refs = catalog.head().refs
+    if "tags/rolled-back" in refs:
+        return
+    if refs[MAIN] != refs["tags/first"]:
+        catalog.rollback(MAIN, refs["tags/first"], "all but the first epoch")
+    catalog.tag("rolled-back", refs["tags/first"])
+
+
+def _replayed(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
+    if "tags/replayed" in catalog.head().refs:
+        return
+    backfill(pipeline, root, RunOptions("run", executor=Executor.LOCAL, branch="again"))
+    cut_over(pipeline.name, root, "again")
+    catalog.tag("replayed", catalog.head().refs["tags/first"])
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A pipeline, and what is done with it."""
+
+    pipeline: hr.Pipeline
+    work: Callable[[hr.Pipeline, str], None] = drain
+
+    def run(self, root: str) -> None:
+        """Do it in this process."""
+        self.work(self.pipeline, root)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    **{name: Scenario(pipeline) for name, pipeline in PIPELINES.items()},
+    "overtaken": Scenario(PIPELINES["one_stage"], overtaken),
+    "moves": Scenario(PIPELINES["two_stages"], moves),
+}
