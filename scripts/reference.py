@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
-import typer
+import click
 from myst_parser.mdit_to_docutils.base import default_slugify
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,15 +32,13 @@ def commands() -> str:
     """Every command of ``headrace``: what it does, its usage, arguments and options."""
     from headrace.cli.commands import app
 
-    group: Any = typer.main.get_command(app)
-    return "\n\n".join(_command(command, f"headrace {name}") for name, command in sorted(group.commands.items()))
+    return "\n\n".join(_command(command, f"headrace {name}") for name, command in sorted(app.commands.items()))
 
 
 def _command(command: Any, name: str) -> str:
     choices = {one: _choices(kind) for one, kind in get_type_hints(command.callback).items()}
-    shown = [each for each in command.params if not each.hidden]
-    arguments = [_metavar(each) for each in shown if not each.opts[0].startswith("-")]
-    rows = [_parameter(each, choices.get(each.name, ())) for each in shown]
+    arguments = [_metavar(each) for each in command.params if isinstance(each, click.Argument)]
+    rows = [_parameter(each, choices.get(each.name, ())) for each in command.params]
     parts = [
         f"## {name}",
         _paragraphs(command.help),
@@ -71,7 +69,7 @@ def _choices(kind: object) -> tuple[str, ...]:
 
 
 def _parameter(parameter: Any, choices: tuple[str, ...]) -> str:
-    is_option = parameter.opts[0].startswith("-")
+    is_option = isinstance(parameter, click.Option)
     names = [*parameter.opts, *parameter.secondary_opts] if is_option else [_metavar(parameter)]
     said = [str(parameter.help or "")]
     if choices:

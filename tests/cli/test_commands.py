@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
-from typer.core import TyperGroup
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import headrace
 import headrace_snapshots
@@ -23,9 +21,7 @@ from headrace.errors import HeadraceError
 from tests.cli.deployments import Deployment, pane
 
 HEAVY = "pyarrow pandas numpy duckdb pyspark matplotlib minio great_expectations airflow rich"
-GROUP = typer.main.get_command(app)
-assert isinstance(GROUP, TyperGroup)
-COMMANDS = sorted(GROUP.commands)
+COMMANDS = sorted(app.commands)
 ROOTLESS = ("check", "conformance", "new", "pipelines", "simulate", "test")
 UNDER_A_ROOT = [name for name in COMMANDS if name not in ROOTLESS]
 
@@ -92,14 +88,13 @@ def test_every_command_has_help_that_ends_with_an_example_that_parses(name: str)
     assert told.stdout.rstrip().splitlines()[-2].strip() == "Example:"
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("headrace", name)
-    assert isinstance(GROUP, TyperGroup)
-    GROUP.commands[command].make_context(command, arguments)
+    app.commands[command].make_context(command, arguments)
 
 
 def test_the_list_of_commands_has_whole_sentences() -> None:
     told = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
     assert "..." not in told.split("Exit codes")[0].split("Commands:")[1]
-    assert "--install-completion" in told
+    assert "--show-completion" in told
 
 
 def test_the_readme_names_every_command() -> None:
@@ -272,7 +267,7 @@ def said(arguments: list[str]) -> str:
 
 def completed(line: str, **environment: str) -> list[str]:
     """What bash is offered for the last word of ``line``."""
-    variables = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    variables = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     done = subprocess.run(
         [Path(sys.executable).with_name("headrace")],
         env={**os.environ, **variables, **environment},
@@ -280,7 +275,13 @@ def completed(line: str, **environment: str) -> list[str]:
         text=True,
         check=True,
     )
-    return done.stdout.split()
+    return [word.removeprefix("plain,") for word in done.stdout.split()]
+
+
+def test_a_shell_gets_its_script() -> None:
+    told = {shell: CliRunner().invoke(app, ["--show-completion", shell]).stdout for shell in ("zsh", "fish")}
+    assert told["zsh"].startswith("#compdef headrace")
+    assert "_HEADRACE_COMPLETE=fish_complete" in told["fish"]
 
 
 @pytest.mark.slow

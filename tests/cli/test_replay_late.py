@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.commands import app

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from headrace.cli.commands import app
 from headrace.cli.exit_codes import DONE, FAILED_CASES

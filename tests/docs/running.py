@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from headrace.cli.commands import app
 from tests.docs.pages import ROOT, Block

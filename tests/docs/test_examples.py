@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from headrace.cli.commands import app
 from headrace.pipeline.registry import resolve

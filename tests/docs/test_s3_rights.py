@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from minio import Minio, MinioAdmin
 from minio.credentials import StaticProvider
 from minio.error import S3Error
-from typer.testing import CliRunner, Result
 
 from headrace.cli.commands import app
 from scripts import minio_server

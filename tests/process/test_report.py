@@ -4,7 +4,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from headrace import Pipeline
 from headrace.cli import run as cli_run

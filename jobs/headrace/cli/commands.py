@@ -7,7 +7,7 @@ command imports what it needs when it is called, so that every one of them start
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
 from headrace.cli import explaining, moving, pipelines, running, simulating, snapshots, testing, upkeep
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
@@ -21,6 +21,7 @@ from headrace.cli.output import (
     print_table,
     rows_of,
 )
+from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 __all__ = [
@@ -48,12 +49,10 @@ def read(
     root: Root,
     view: ViewOption = "current",
     at: At = PUBLISHED,
-    where: Annotated[
-        str | None, typer.Option(help="A condition over the columns (SQL), such as 'flights > 20'.")
-    ] = None,
-    order: Annotated[str | None, typer.Option(help="What to order by (SQL), such as 'max_delay desc'.")] = None,
+    where: Annotated[str | None, Option(help="A condition over the columns (SQL), such as 'flights > 20'.")] = None,
+    order: Annotated[str | None, Option(help="What to order by (SQL), such as 'max_delay desc'.")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, help=f"How many rows; by default {SHOWN_ROWS} in a table, all in JSON.")
+        int | None, Option(min=0, help=f"How many rows; by default {SHOWN_ROWS} in a table, all in JSON.")
     ] = None,
     stage: StageOption = None,
     output: Output = Format.TEXT,
@@ -84,7 +83,7 @@ def files(
     root: Root,
     view: ViewOption = "current",
     at: At = PUBLISHED,
-    verify: Annotated[bool, typer.Option("--verify", help="Read the files and compare their checksums first.")] = False,
+    verify: Annotated[bool, Option(help="Read the files and compare their checksums first.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the Parquet files of a view, for readers of your own."""
@@ -110,9 +109,9 @@ def plot(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    out: Annotated[Path | None, typer.Option(help="Draw event time against processing time into this file.")] = None,
+    out: Annotated[Path | None, Option(help="Draw event time against processing time into this file.")] = None,
     at: At = MAIN,
-    epochs: Annotated[int, typer.Option(min=1, help="How many epochs, counted from the newest.")] = 200,
+    epochs: Annotated[int, Option(min=1, help="How many epochs, counted from the newest.")] = 200,
     output: Output = Format.TEXT,
 ) -> None:
     """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
@@ -144,17 +143,15 @@ def plot(
 
 @command("headrace conformance tests/conformance/cases/bundling.json --executor local")
 def conformance(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of conformance cases.", show_default=False)],
-    executor: Annotated[
-        str, typer.Option(metavar="[reference|local|spark]", help="Which executor runs them.")
-    ] = "reference",
-    only: Annotated[str | None, typer.Option(help="Only cases whose name matches this glob.")] = None,
+    file: Annotated[Path, Argument(metavar="FILE", help="A file of conformance cases.")],
+    executor: Annotated[str, Option(metavar="[reference|local|spark]", help="Which executor runs them.")] = "reference",
+    only: Annotated[str | None, Option(help="Only cases whose name matches this glob.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Run conformance cases of the Dataflow Model on an executor."""
     from headrace.conformance.command import conformance as run_cases
 
-    raise typer.Exit(run_cases(file, executor, only, output.value))
+    raise Exit(run_cases(file, executor, only, output.value))
 
 
 def main() -> None:

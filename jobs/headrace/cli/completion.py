@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 
@@ -19,30 +19,55 @@ _RECENT = 20
 
 _FIXED = {MAIN, PUBLISHED}
 
+_SHELLS = ("bash", "zsh", "fish")
 
-def complete_pipeline(incomplete: str) -> list[str]:
+
+def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Registered names."""
     return _offered(_registered, incomplete)
 
 
-def complete_branch(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_branch(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches and tags of the pipeline that the line names."""
     return _offered(lambda: [*_FIXED, *_names(ctx)], incomplete)
 
 
-def complete_at(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches, tags, and the newest snapshots of the pipeline that the line names."""
     return _offered(lambda: [*_FIXED, *_names(ctx), *_recent(ctx)], incomplete)
 
 
-def complete_droppable(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Those that can be dropped."""
     return _offered(lambda: _names(ctx) - _FIXED, incomplete)
 
 
-def complete_snapshot(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_snapshot(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches, tags, and the newest snapshots of the pipeline that the line names."""
     return _offered(lambda: [*_names(ctx), *_recent(ctx)], incomplete)
+
+
+def show_completion(program: str) -> click.Option:
+    """The option that prints the script with which a shell completes ``program``."""
+
+    def show(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
+        if shell is None:
+            return
+        from click.shell_completion import get_completion_class
+
+        found = get_completion_class(shell)
+        assert found is not None  # Click has those of _SHELLS
+        click.echo(found(ctx.command, {}, program, f"_{program.upper()}_COMPLETE").source())
+        ctx.exit()
+
+    return click.Option(
+        ["--show-completion"],
+        type=click.Choice(_SHELLS),
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help='Print what makes a shell complete names: eval "$(headrace --show-completion bash)" in ~/.bashrc.',
+    )
 
 
 def _offered(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
@@ -58,17 +83,17 @@ def _registered() -> Iterable[str]:
     return registered_files().pipelines
 
 
-def _names(ctx: typer.Context) -> set[str]:
+def _names(ctx: click.Context) -> set[str]:
     head = _catalog(ctx).head()
     return {name.removeprefix(TAGS) for name in (*head.refs, *head.generations)}
 
 
-def _recent(ctx: typer.Context) -> set[str]:
+def _recent(ctx: click.Context) -> set[str]:
     moves = [entry.moves for entry in islice(_catalog(ctx).entries(), _RECENT)]
     return {after for move in moves for _, after in move.values() if after is not None}
 
 
-def _catalog(ctx: typer.Context) -> "Catalog":
+def _catalog(ctx: click.Context) -> "Catalog":
     from headrace.cli.named import catalog_of
 
     # a line that ends with an option is not taken apart to its end: its arguments are what is left

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, command
 from headrace.cli.output import Format, print_json, print_lines
+from headrace.cli.parameters import Option
 from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
@@ -19,11 +18,11 @@ def explain(
     root: Root,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="The key; once for each of its columns, in their order.", show_default=False),
+        Option(help="The key; once for each of its columns, in their order."),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(help="A time in the window, such as its start; by default all windows that are known."),
+        Option(help="A time in the window, such as its start; by default all windows that are known."),
     ] = None,
     at: At = MAIN,
     stage: StageOption = None,

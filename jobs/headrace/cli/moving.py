@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-import typer
-
 from headrace.cli.app import Output, PipelineArgument, Root, command
 from headrace.cli.completion import complete_branch, complete_snapshot
 from headrace.cli.output import Format, notice, print_json
+from headrace.cli.parameters import Argument, Option
 from headrace.cli.snapshots import print_entry
 from headrace_snapshots.refs import MAIN
 
@@ -16,15 +15,11 @@ _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
 @command("headrace diff delays.py published main --root file:///tmp/hr")
 def diff(
     pipeline: PipelineArgument,
-    before: Annotated[
-        str, typer.Argument(metavar="A", help=_NAMED, show_default=False, autocompletion=complete_snapshot)
-    ],
-    after: Annotated[
-        str, typer.Argument(metavar="B", help="The other one.", show_default=False, autocompletion=complete_snapshot)
-    ],
+    before: Annotated[str, Argument(metavar="A", help=_NAMED, complete=complete_snapshot)],
+    after: Annotated[str, Argument(metavar="B", help="The other one.", complete=complete_snapshot)],
     *,
     root: Root,
-    limit: Annotated[int, typer.Option(min=0, help="Rows to print; all are counted.")] = 20,
+    limit: Annotated[int, Option(min=0, help="Rows to print; all are counted.")] = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters."""
@@ -42,10 +37,8 @@ def diff(
 @command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
 def fork(
     pipeline: PipelineArgument,
-    snapshot: Annotated[
-        str, typer.Argument(metavar="SNAPSHOT", help=_NAMED, show_default=False, autocompletion=complete_snapshot)
-    ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new branch.", show_default=False)],
+    snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help=_NAMED, complete=complete_snapshot)],
+    name: Annotated[str, Argument(metavar="NAME", help="The new branch.")],
     *,
     root: Root,
     output: Output = Format.TEXT,
@@ -63,16 +56,15 @@ def rollback(
     *,
     to: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="SNAPSHOT",
             help="An id, a tag, or 'beginning'.",
-            show_default=False,
-            autocompletion=complete_snapshot,
+            complete=complete_snapshot,
         ),
     ],
     root: Root,
-    branch: Annotated[str, typer.Option(help="The branch to move back.", autocompletion=complete_branch)] = MAIN,
-    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "rolled back by hand",
+    branch: Annotated[str, Option(help="The branch to move back.", complete=complete_branch)] = MAIN,
+    message: Annotated[str, Option(help="Why; kept in the log.")] = "rolled back by hand",
     output: Output = Format.TEXT,
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
@@ -86,16 +78,14 @@ def rollback(
 @command("headrace promote delays.py trial --dry-run --root file:///tmp/hr")
 def promote(
     pipeline: PipelineArgument,
-    branch: Annotated[
-        str, typer.Argument(metavar="BRANCH", help="A branch.", show_default=False, autocompletion=complete_branch)
-    ],
+    branch: Annotated[str, Argument(metavar="BRANCH", help="A branch.", complete=complete_branch)],
     *,
     root: Root,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Move nothing; print what readers would see change, and what is against it."),
+        Option(help="Move nothing; print what readers would see change, and what is against it."),
     ] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
+    limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
     output: Output = Format.TEXT,
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.

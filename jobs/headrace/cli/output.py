@@ -13,7 +13,7 @@ from enum import StrEnum
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-import typer
+from click.exceptions import Exit
 
 from headrace.errors import HeadraceError
 
@@ -109,7 +109,7 @@ def reported(output: Format) -> Iterator[None]:
             for note in getattr(error, "__notes__", ()):
                 notice(note)
             _print_error(error)
-        raise typer.Exit(error.exit_code) from error
+        raise Exit(error.exit_code) from error
 
 
 def _print_error(error: HeadraceError) -> None:

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
 from headrace.cli.app import Output, command
 from headrace.cli.completion import complete_pipeline
 from headrace.cli.output import Format, notice, print_json, print_lines, print_table
+from headrace.cli.parameters import Argument, Option
 from headrace.errors import FixConfigError
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -15,7 +16,7 @@ from headrace_snapshots.refs import MAIN, PUBLISHED
 @command("headrace pipelines --root file:///tmp/hr")
 def pipelines(
     root: Annotated[
-        str | None, typer.Option(help="Also say how far each has come under this root.", envvar="HEADRACE_ROOT")
+        str | None, Option(help="Also say how far each has come under this root.", envvar="HEADRACE_ROOT")
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -40,11 +41,10 @@ def pipelines(
 def check(
     pipeline: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[PIPELINE]",
             help="A registered name, or path/to/file.py[:name]; by default all that are registered.",
-            show_default=False,
-            autocompletion=complete_pipeline,
+            complete=complete_pipeline,
         ),
     ] = None,
     output: Output = Format.TEXT,
@@ -61,15 +61,13 @@ def check(
     else:
         print_lines(shown(found))
     if found.is_wrong:
-        raise typer.Exit(FixConfigError.exit_code)
+        raise Exit(FixConfigError.exit_code)
 
 
 @command("headrace new shop")
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline and its file.", show_default=False)],
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to write; by default a folder of that name.", show_default=False)
-    ] = None,
+    name: Annotated[str, Argument(metavar="NAME", help="Of the pipeline and its file.")],
+    folder: Annotated[Path | None, Option(help="Where to write; by default a folder of that name.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Write a pipeline, a unit test and sample data that run at once. No file that is there already is touched."""

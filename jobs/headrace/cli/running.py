@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from headrace.cli.app import (
     At,
     BytesPerEpoch,
@@ -18,6 +16,7 @@ from headrace.cli.app import (
 )
 from headrace.cli.completion import complete_branch
 from headrace.cli.output import Format, notice, print_fields, print_json
+from headrace.cli.parameters import Option
 from headrace.runs.modes import Mode
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -27,45 +26,39 @@ def run(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    max_epochs: Annotated[int | None, typer.Option(min=1, help="Stop after this many epochs.")] = None,
+    max_epochs: Annotated[int | None, Option(min=1, help="Stop after this many epochs.")] = None,
     files_per_epoch: FilesPerEpoch = None,
     bytes_per_epoch: BytesPerEpoch = None,
     executor: ExecutorOption = None,
     mode: Annotated[
         Mode,
-        typer.Option(
-            help="batch: all input in one epoch, to the end. replay: recorded epochs again, or a clock of its own."
-        ),
+        Option(help="batch: all input in one epoch, to the end. replay: recorded epochs again, or a clock of its own."),
     ] = Mode.MICRO_BATCH,
     branch: Annotated[
         str,
-        typer.Option(
+        Option(
             help="The branch to run on; a replay fills an empty one, or continues its own.",
-            autocompletion=complete_branch,
+            complete=complete_branch,
         ),
     ] = MAIN,
     of: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="replay: the branch or tag whose epochs run again; main unless --clock is given.",
-            autocompletion=complete_branch,
+            complete=complete_branch,
         ),
     ] = None,
-    clock: Annotated[
-        str | None, typer.Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")
-    ] = None,
-    clock_step: Annotated[str | None, typer.Option(help="replay: time from epoch to epoch, like 5m.")] = None,
+    clock: Annotated[str | None, Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")] = None,
+    clock_step: Annotated[str | None, Option(help="replay: time from epoch to epoch, like 5m.")] = None,
     signal: Annotated[
-        list[str] | None, typer.Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
+        list[str] | None, Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
     ] = None,
     publish: Annotated[
-        bool | None, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
+        bool | None, Option(name="--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
     ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Make a root that does not exist, even if there is no input.")
-    ] = False,
+    create: Annotated[bool, Option(help="Make a root that does not exist, even if there is no input.")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse to go on if code of your own has changed since the last snapshot.")
+        bool, Option(help="Refuse to go on if code of your own has changed since the last snapshot.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
@@ -98,24 +91,20 @@ def backfill(
     root: Root,
     start: Annotated[
         str | None,
-        typer.Option(
-            "--from",
+        Option(
+            name="--from",
             help="Compute windows from here on anew: a day in UTC, or a time with its zone. By default all.",
-            show_default=False,
         ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="And those before this.", show_default=False)] = None,
+    end: Annotated[str | None, Option(name="--to", help="And those before this.")] = None,
     branch: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="The branch to fill, by default a new one; a backfill that was stopped goes on with its branch.",
-            autocompletion=complete_branch,
-            show_default=False,
+            complete=complete_branch,
         ),
     ] = None,
-    promote: Annotated[
-        bool, typer.Option("--promote", help="Make the branch main and published when its audit succeeds.")
-    ] = False,
+    promote: Annotated[bool, Option(help="Make the branch main and published when its audit succeeds.")] = False,
     files_per_epoch: FilesPerEpoch = None,
     bytes_per_epoch: BytesPerEpoch = None,
     executor: ExecutorOption = None,
@@ -148,7 +137,7 @@ def recover(
     *,
     root: Root,
     executor: ExecutorOption = None,
-    publish: Annotated[bool, typer.Option("--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
+    publish: Annotated[bool, Option(name="--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
     output: Output = Format.TEXT,
 ) -> None:
     """Move main back to a snapshot, read everything after it again, audit it, publish it.
@@ -172,9 +161,8 @@ def replay_late(
     root: Root,
     to: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.",
-            show_default=False,
         ),
     ] = None,
     at: At = PUBLISHED,

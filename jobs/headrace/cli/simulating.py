@@ -7,11 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
-import typer
+from click.exceptions import Exit
 
 from headrace.cli.app import Output, command
 from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.output import Format, print_fields, print_json, print_lines
+from headrace.cli.parameters import Option
 from headrace.errors import FixConfigError
 
 if TYPE_CHECKING:
@@ -37,33 +38,31 @@ class SimulationOptionError(FixConfigError):
 @command("headrace simulate --tasks 100 --seed 7 --protocol aligned --task-losses 2")
 def simulate(
     *,
-    tasks: Annotated[int, typer.Option(min=1, max=100_000, help="Tasks of a random graph.")] = 20,
-    seed: Annotated[int, typer.Option(help="All that is left to chance follows from it.")] = 0,
-    graph: Annotated[
-        Path | None, typer.Option(help='A graph: {"tasks": ["a", "b"], "channels": [["a", "b"]]}.', show_default=False)
-    ] = None,
+    tasks: Annotated[int, Option(min=1, max=100_000, help="Tasks of a random graph.")] = 20,
+    seed: Annotated[int, Option(help="All that is left to chance follows from it.")] = 0,
+    graph: Annotated[Path | None, Option(help='A graph: {"tasks": ["a", "b"], "channels": [["a", "b"]]}.')] = None,
     protocol: Annotated[
-        str | None, typer.Option(metavar=f"[{PROTOCOLS}]", help="How snapshots are taken.", show_default="aligned")
+        str | None, Option(metavar=f"[{PROTOCOLS}]", help="How snapshots are taken.", default_text="aligned")
     ] = None,
-    loops: Annotated[int, typer.Option(min=0, help="Channels of a random graph that lead back.")] = 0,
-    records: Annotated[int, typer.Option(min=0, help="Records from each source.")] = 20,
-    rate_ms: Annotated[float, typer.Option(min=0.001, help="Milliseconds between two records of a source.")] = 1,
-    delay_ms: Annotated[float, typer.Option(min=0, help="Milliseconds in a channel, on average.")] = 2,
-    interval_ms: Annotated[float, typer.Option(min=0.001, help="Milliseconds between snapshots.")] = 5,
-    snapshot_cost_ms: Annotated[float, typer.Option(min=0, help="Milliseconds that a task stops for its part.")] = 0.1,
-    most_in_flight: Annotated[int, typer.Option(min=1, help="Snapshots that may be in flight.")] = 2,
-    task_losses: Annotated[int, typer.Option(min=0, help="Tasks that are lost.")] = 0,
-    coordinator_losses: Annotated[int, typer.Option(min=0, help="Coordinators that are lost.")] = 0,
+    loops: Annotated[int, Option(min=0, help="Channels of a random graph that lead back.")] = 0,
+    records: Annotated[int, Option(min=0, help="Records from each source.")] = 20,
+    rate_ms: Annotated[float, Option(min=0.001, help="Milliseconds between two records of a source.")] = 1,
+    delay_ms: Annotated[float, Option(min=0, help="Milliseconds in a channel, on average.")] = 2,
+    interval_ms: Annotated[float, Option(min=0.001, help="Milliseconds between snapshots.")] = 5,
+    snapshot_cost_ms: Annotated[float, Option(min=0, help="Milliseconds that a task stops for its part.")] = 0.1,
+    most_in_flight: Annotated[int, Option(min=1, help="Snapshots that may be in flight.")] = 2,
+    task_losses: Annotated[int, Option(min=0, help="Tasks that are lost.")] = 0,
+    coordinator_losses: Annotated[int, Option(min=0, help="Coordinators that are lost.")] = 0,
     lost_messages: Annotated[
-        float, typer.Option(min=0, max=0.5, help="Part of what tasks and coordinator tell each other that is lost.")
+        float, Option(min=0, max=0.5, help="Part of what tasks and coordinator tell each other that is lost.")
     ] = 0.0,
     without: Annotated[
         str | None,
-        typer.Option(metavar=f"[{ASSUMPTIONS}]", help="Take an assumption of the protocols away: what fails then?"),
+        Option(metavar=f"[{ASSUMPTIONS}]", help="Take an assumption of the protocols away: what fails then?"),
     ] = None,
     detect: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar=f"[{STABLE}]",
             help="Detect a stable property of processes instead, on Chandy and Lamport's snapshots. Their events come "
             "in any order, at no time; --records is what each process has to do.",
@@ -113,7 +112,7 @@ def simulate(
         totals = report.totals
         outcome = f"{totals['complete']} of {totals['begun']} snapshots complete, {totals['restores']} restores"
         _print(totals, report.properties, f"{chosen}, {totals['tasks']:,} tasks, seed {seed}", outcome)
-    raise typer.Exit(DONE if report.holds else FAILED_CASES)
+    raise Exit(DONE if report.holds else FAILED_CASES)
 
 
 def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: Format) -> NoReturn:
@@ -129,7 +128,7 @@ def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: F
         if totals["detected"]:
             outcome += f", at last of {totals['processes_at_last']:,} processes"
         _print(totals, found.properties, f"{kind}, {totals['processes']:,} processes, seed {seed}", outcome)
-    raise typer.Exit(DONE if found.holds else FAILED_CASES)
+    raise Exit(DONE if found.holds else FAILED_CASES)
 
 
 def _graph(file: Path | None, tasks: int, loops: int, seed: int, protocol: "Protocol") -> "Graph":

@@ -3,12 +3,11 @@
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
 from headrace.cli.completion import complete_snapshot
 from headrace.cli.explaining import print_graph
 from headrace.cli.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN, TAGS
 
 if TYPE_CHECKING:
@@ -21,12 +20,11 @@ def log(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    limit: Annotated[int, typer.Option(min=1, help="Entries to print.")] = 20,
-    before: Annotated[int | None, typer.Option(min=0, help="Only entries with a lower number.")] = None,
+    limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20,
+    before: Annotated[int | None, Option(min=0, help="Only entries with a lower number.")] = None,
     graph: Annotated[
         bool,
-        typer.Option(
-            "--graph",
+        Option(
             help="Draw snapshots and what each was made from; claims and publishes are left out. "
             "o: no branch or tag leads there any more.",
         ),
@@ -52,7 +50,7 @@ def show(
     *,
     root: Root,
     pipeline: Annotated[
-        str | None, typer.Option(help="The snapshot's pipeline; by default registered ones are searched.")
+        str | None, Option(help="The snapshot's pipeline; by default registered ones are searched.")
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -84,7 +82,7 @@ def release(
     snapshot: SnapshotArgument,
     *,
     root: Root,
-    message: Annotated[str, typer.Option(help="Who decided it, and why; kept in the log.", show_default=False)],
+    message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")],
     output: Output = Format.TEXT,
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
@@ -100,12 +98,10 @@ def release(
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")
 def tag(
     pipeline: PipelineArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new tag.", show_default=False)],
+    name: Annotated[str, Argument(metavar="NAME", help="The new tag.")],
     snapshot: Annotated[
         str,
-        typer.Argument(
-            metavar="[SNAPSHOT]", help="A snapshot's id, a branch or a tag.", autocompletion=complete_snapshot
-        ),
+        Argument(metavar="[SNAPSHOT]", help="A snapshot's id, a branch or a tag.", complete=complete_snapshot),
     ] = MAIN,
     *,
     root: Root,
@@ -125,7 +121,7 @@ def drop(
     name: RefArgument,
     *,
     root: Root,
-    message: Annotated[str, typer.Option(help="Why; kept in the log.")] = "",
+    message: Annotated[str, Option(help="Why; kept in the log.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""

@@ -5,11 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from click.exceptions import Exit
 
 from headrace.cli.app import Output, command
 from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.output import Format, notice, print_json, print_lines
+from headrace.cli.parameters import Argument, Option
 from headrace.errors import FixConfigError
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 def test(
     path: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="PATH",
             help="A file of tests, or a folder with NAME.test.yaml, tests/NAME.yaml or test_NAME.py in it.",
         ),
     ] = Path(),
     executor: Annotated[
         str,
-        typer.Option(metavar="[local|reference]", help="What computes tests in YAML: what runs do, or the definition."),
+        Option(metavar="[local|reference]", help="What computes tests in YAML: what runs do, or the definition."),
     ] = "local",
     output: Output = Format.TEXT,
 ) -> None:
@@ -48,7 +49,7 @@ def test(
         print_json({"tests": [asdict(tested) for tested in done], "counts": dict(counts)})
     else:
         notice(", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())) or "no tests")
-    raise typer.Exit(_exit_code(counts))
+    raise Exit(_exit_code(counts))
 
 
 def _exit_code(counts: Counter[str]) -> int:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from click.exceptions import Exit
 
 from headrace.cli.app import Output, PipelineArgument, Root, command
 from headrace.cli.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.parameters import Option
 from headrace.errors import RestoreError
 
 if TYPE_CHECKING:
@@ -22,21 +23,13 @@ def expire(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    keep_last: Annotated[
-        int | None, typer.Option(min=1, help="Keep so many published snapshots.", show_default=False)
-    ] = None,
-    keep_for: Annotated[
-        str | None, typer.Option(help="Keep younger ones too: a length of time, such as 30d.", show_default=False)
-    ] = None,
+    keep_last: Annotated[int | None, Option(min=1, help="Keep so many published snapshots.")] = None,
+    keep_for: Annotated[str | None, Option(help="Keep younger ones too: a length of time, such as 30d.")] = None,
     keep_tags: Annotated[
         bool | None,
-        typer.Option(
-            "--keep-tags/--drop-tags",
-            help="Keep tagged snapshots, or drop the tags of expired ones.",
-            show_default=False,
-        ),
+        Option(name="--keep-tags/--drop-tags", help="Keep tagged snapshots, or drop the tags of expired ones."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would happen.")] = False,
+    dry_run: Annotated[bool, Option(help="Only say what would happen.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Let old snapshots go, with all that only they need, and what killed runs left behind.
@@ -68,8 +61,8 @@ def fsck(
     pipeline: PipelineArgument,
     *,
     root: Root,
-    deep: Annotated[bool, typer.Option(help="Read data files too, and compare their checksums.")] = False,
-    repair: Annotated[bool, typer.Option(help="Write anew what can be made again from what is whole.")] = False,
+    deep: Annotated[bool, Option(help="Read data files too, and compare their checksums.")] = False,
+    repair: Annotated[bool, Option(help="Write anew what can be made again from what is whole.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Check that everything is there that snapshots, readers and runs need; say what is not, and the way out."""
@@ -82,7 +75,7 @@ def fsck(
     else:
         _print_checked(found)
     if found.damage:
-        raise typer.Exit(RestoreError.exit_code)
+        raise Exit(RestoreError.exit_code)
 
 
 def _amounts(found: "Expired") -> Iterator[tuple[str, str, int, int]]:

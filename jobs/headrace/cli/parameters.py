@@ -1,0 +1,132 @@
+"""What a command takes, said by the signature of its function, for Click.
+
+``limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20`` is the option ``--limit``. Typer knows that form
+too, but imports pydantic to convert values, which takes longer than all else that most commands do.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from inspect import Parameter, signature
+from pathlib import Path
+from types import NoneType
+from typing import Any, Final, get_args, get_origin
+
+import click
+
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument: what comes without a name, in the order of the signature."""
+
+    help: str
+    metavar: str
+    complete: Completion | None = None
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option, called as its parameter unless ``name`` says otherwise; without a default it must be given.
+
+    ``min`` and ``max`` are inclusive bounds of a number; ``envvar`` is the variable that gives the value where the
+    command line does not; ``default_text`` is what help says of a default that the value does not tell.
+    """
+
+    help: str
+    name: str | None = None
+    min: float | None = None
+    max: float | None = None
+    metavar: str | None = None
+    envvar: str | None = None
+    complete: Completion | None = None
+    default_text: str | None = None
+
+
+def parameters(function: Callable[..., object]) -> Iterator[click.Parameter]:
+    """The parameters of Click's that give ``function`` what it takes."""
+    for name, each in signature(function).parameters.items():
+        kind, said = get_args(each.annotation)
+        yield _argument(name, said, kind, each) if isinstance(said, Argument) else _option(name, said, kind, each)
+
+
+class _Word(click.Choice[str]):
+    """One of the words of an enumeration."""
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__([each.value for each in kind])
+        self._kind = kind
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self._kind(super().convert(str(value), param, ctx))
+
+
+def _argument(name: str, said: Argument, kind: Any, parameter: Parameter) -> click.Argument:
+    return click.Argument(
+        [name],
+        help=said.help,
+        metavar=said.metavar,
+        type=_type(kind),
+        shell_complete=said.complete,
+        **_given(parameter),
+    )
+
+
+def _option(name: str, said: Option, kind: Any, parameter: Parameter) -> click.Option:
+    is_list = get_origin(_one(kind)) is list
+    return click.Option(
+        [name, said.name or f"--{name.replace('_', '-')}"],
+        help=said.help,
+        metavar=said.metavar,
+        type=_type(kind, said.min, said.max),
+        is_flag=_one(kind) is bool,
+        multiple=is_list,
+        callback=_listed if is_list else None,
+        envvar=said.envvar,
+        show_envvar=said.envvar is not None,
+        show_default=said.default_text or parameter.default != "",
+        shell_complete=said.complete,
+        **_given(parameter),
+    )
+
+
+def _given(parameter: Parameter) -> dict[str, Any]:
+    if parameter.default is Parameter.empty:
+        return {"required": True}
+    default = parameter.default
+    return {"default": default.value if isinstance(default, StrEnum) else default}
+
+
+def _listed(_ctx: click.Context, _param: click.Parameter, values: tuple[Any, ...]) -> list[Any] | None:
+    return [*values] or None
+
+
+_TYPES: Final[dict[object, "click.ParamType[Any]"]] = {
+    str: click.STRING,
+    bool: click.BOOL,
+    int: click.INT,
+    float: click.FLOAT,
+    Path: click.Path(path_type=Path),
+}
+
+
+def _type(kind: Any, least: float | None = None, most: float | None = None) -> "click.ParamType[Any]":
+    one = _one(kind)
+    if get_origin(one) is list:
+        (one,) = get_args(one)
+    if isinstance(one, type) and issubclass(one, StrEnum):
+        return _Word(one)
+    if least is None and most is None:
+        return _TYPES[one]
+    return click.FloatRange(least, most) if one is float else click.IntRange(_whole(least), _whole(most))
+
+
+def _whole(bound: float | None) -> int | None:
+    return None if bound is None else int(bound)
+
+
+def _one(kind: Any) -> Any:
+    """``kind``, without its None."""
+    kinds = [each for each in get_args(kind) if each is not NoneType]
+    return kinds[0] if NoneType in get_args(kind) else kind
