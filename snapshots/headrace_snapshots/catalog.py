@@ -273,7 +273,7 @@ class Catalog(Objects):
         return self._log.hint_problem()
 
     def mend_hint(self) -> None:
-        """Write it anew. Raises DamagedLogError."""
+        """Let it name the newest entry. Raises DamagedLogError."""
         self._log.write_hint(self.head().entry)
 
     def _append(

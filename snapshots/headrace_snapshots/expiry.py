@@ -41,10 +41,11 @@ what was read.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from headrace.errors import RestoreError
 from headrace_snapshots.catalog import Catalog
@@ -61,6 +62,7 @@ FOLDERS = ("manifests", "index", "data")
 KEPT_ENTRIES = 100
 """The least number of entries that is kept of the log."""
 
+_ALL = Keep(sys.maxsize)
 _DELETERS = 8
 _logger = logging.getLogger(__name__)
 
@@ -126,13 +128,15 @@ def expire(
     *,
     beside: Mapping[str, Live] | None = None,
     dry_run: bool = False,
+    unnamed_only: bool = False,
 ) -> Expired:
     """Sweep what was marked, mark what ``keep`` does not keep, fold the log.
 
-    ``beside``: further folders of the pipeline, and what is live in them.
+    ``beside``: further folders of the pipeline, and what is live in them. ``unnamed_only``: what a snapshot named stays
+    marked, and is not swept.
     Raises RestoreError when something is damaged that is kept: then nothing can be deleted; see ``fsck``.
     """
-    expiry = _Expiry(catalog, keep, now, beside or {}, dry_run)
+    expiry = _Expiry(catalog, keep, now, beside or {}, dry_run=dry_run, unnamed_only=unnamed_only)
     # Ends: another turn means that somebody else's entry was stored.
     while True:
         try:
@@ -144,12 +148,30 @@ def expire(
                 raise
 
 
+def collect(catalog: Catalog) -> Expired:
+    """Only what no snapshot ever named: sweep what was marked of it, mark the rest. All snapshots that are kept stay.
+
+    What expired snapshots named is left to the next ``expire``, for the sake of those who read it.
+    Raises RestoreError as ``expire`` does.
+    """
+    return expire(catalog, _ALL, datetime.max.replace(tzinfo=UTC), unnamed_only=True)
+
+
 class _Expiry:
     """One expiry. What it listed first it keeps through all attempts: later objects are none of its business."""
 
-    def __init__(self, catalog: Catalog, keep: Keep, now: datetime, beside: Mapping[str, Live], dry_run: bool) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        keep: Keep,
+        now: datetime,
+        beside: Mapping[str, Live],
+        *,
+        dry_run: bool,
+        unnamed_only: bool,
+    ) -> None:
         self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
-        self._dry_run = dry_run
+        self._dry_run, self._unnamed_only = dry_run, unnamed_only
         self._manifests = manifest_path(catalog.pipeline, "").removesuffix(".json")
         self._names = Names(catalog)
         self._listed = {folder: self._list(folder) for folder in (*FOLDERS, *beside)}
@@ -172,7 +194,7 @@ class _Expiry:
         kept = Lines(self._catalog).kept(head, self._keep, min(self._now, self._last_change(head)))
         live = self._live(kept)
         marked = self._marked(head)
-        waiting = self._sweep(head, marked, live)
+        waiting = self._sweep(head, marked or (), live)
         first_entry, active = self._kept_log(head, kept)
         free, unknown = self._dead(kept, live, waiting)
         writers = {*head.generations} if unknown else {branch for batch in waiting for branch in batch.writers}
@@ -201,15 +223,15 @@ class _Expiry:
             live |= judge(self._listed[folder], kept.snapshots)
         return live
 
-    def _marked(self, head: Head) -> tuple[Batch, ...]:
-        """What is marked at ``head``. If that is damaged nothing was: all of it is found again."""
+    def _marked(self, head: Head) -> tuple[Batch, ...] | None:
+        """What is marked at ``head``. None if that is damaged: then nothing was, and all of it is found again."""
         if head.horizon is None:
             return ()
         try:
             return self._catalog.marks.read(head.horizon.mark).batches
         except BrokenObjectError as error:
             _logger.warning("what was marked is marked anew: %s", error)
-            return ()
+            return None
 
     def _sweep(self, head: Head, marked: Iterable[Batch], live: Collection[str]) -> tuple[Batch, ...]:
         """Delete what is marked, as far as that may be; what is left of it."""
@@ -217,7 +239,7 @@ class _Expiry:
         for batch in marked:
             writers = {b: since for b, since in batch.writers.items() if head.generations.get(b) == since}
             objects = {path: size for path, size in batch.objects.items() if path not in live}
-            if writers:
+            if writers or (self._unnamed_only and not batch.writers):
                 left += _batch(writers, objects)
             else:
                 self._swept |= objects

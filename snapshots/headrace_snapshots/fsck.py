@@ -3,27 +3,36 @@ out.
 
 Every object that anything names is looked for, and its length compared; those that carry their checksum (manifests,
 nodes, entries, marks) are read. With ``deep`` data files are read too, and held against the checksums that manifests
-have of them. Nothing is written, unless ``repair`` is asked for what can be made again from what is whole: the hint.
-What no manifest names is counted: it may be a run's that is under way, or garbage, which ``expire`` tells apart.
+have of them. What no manifest names is counted: it may be a run's that is under way, or garbage.
+
+Nothing is written unless ``repair`` is asked for, and then only what changes no answer that anybody gets:
+
+* A data file of which there is a copy (``Copies``: the local cache has those of state) is stored again, if the copy has
+  the checksum that manifests say.
+* The hint is written anew, and a mark that cannot be read is made again.
+* What no snapshot ever named is marked, and deleted once its writers are fenced (``expiry.collect``); not while
+  anything is damaged, since what cannot be read does not say what it needs.
+
+It moves no ref: which results to give up is a person's decision, and each problem says the command.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
 
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.expiry import Expired, collect
+from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.marks import manifest_path, node_path
 from headrace_snapshots.reach import data_files, files_of
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 
 KINDS = ("log", "log-hint.json", "manifests", "index", "data", "audits", "runs", "marks")
@@ -35,7 +44,7 @@ _READERS = 8
 
 @dataclass(frozen=True)
 class Problem:
-    """One object that is not as it should be. ``needed_by``: the newest of those that need it."""
+    """One object that is not as it should be. ``needed_by``: the newest that needs it, of main if there is one."""
 
     path: str
     problem: str
@@ -49,7 +58,7 @@ class Checked:
     """What was found. ``snapshots`` are kept; ``objects`` with ``bytes`` are all that there are.
 
     ``unreferenced``: objects of snapshots that nothing kept names, with their bytes. ``unknown``: paths of objects of
-    no kind that Headrace stores.
+    no kind that Headrace stores. ``collected``: what became of what no snapshot ever named, by a ``repair``.
     """
 
     problems: tuple[Problem, ...]
@@ -59,6 +68,7 @@ class Checked:
     unreferenced: int
     unreferenced_bytes: int
     unknown: tuple[str, ...]
+    collected: Expired | None = None
 
     @property
     def damage(self) -> tuple[Problem, ...]:
@@ -73,14 +83,28 @@ class Checked:
 Beside = Callable[[Catalog, Iterable[Entry], Collection[str]], Iterable[Problem]]
 """Checks what is kept beside snapshots; gets the log's entries and the ids of the kept snapshots."""
 
+Copies = Callable[[DataFile], bytes | None]
+"""What a copy elsewhere has for the content of a data file, if there is one."""
 
-def fsck(catalog: Catalog, *, deep: bool = False, repair: bool = False, beside: Iterable[Beside] = ()) -> Checked:
+
+def fsck(
+    catalog: Catalog,
+    *,
+    deep: bool = False,
+    repair: bool = False,
+    copies: Copies = lambda file: None,
+    beside: Iterable[Beside] = (),
+) -> Checked:
     """Check everything that is kept. Raises what the store raises when it does not answer, and NewerFormatError."""
     listed = {info.path: info for info in catalog.store.list(f"{catalog.pipeline}/")}
     log = _Log(catalog)
-    tree = _Tree(catalog, listed, deep)
+    tree = _Tree(catalog, listed, deep, copies if repair else None)
     problems = [*log.problems(repair), *tree.problems()]
     problems += [problem for each in beside for problem in each(catalog, log.entries, tree.links)]
+    collected, marks = None, f"{catalog.pipeline}/marks/"
+    if repair and all(problem.is_repaired or problem.path.startswith(marks) for problem in problems):
+        collected = collect(catalog)
+        problems = [replace(problem, is_repaired=True) for problem in problems]
     kinds = {path: path.removeprefix(f"{catalog.pipeline}/").partition("/")[0] for path in listed}
     loose = [p for p, kind in kinds.items() if kind in {"manifests", "index", "data"} and p not in tree.named]
     return Checked(
@@ -91,6 +115,7 @@ def fsck(catalog: Catalog, *, deep: bool = False, repair: bool = False, beside: 
         len(loose),
         sum(listed[path].size for path in loose),
         tuple(path for path, kind in kinds.items() if kind not in KINDS),
+        collected,
     )
 
 
@@ -125,12 +150,12 @@ class _Log:
 
     def _hint(self, repair: bool) -> Iterator[Problem]:
         problem = self._catalog.hint_problem()
-        if problem is None:
-            return
         is_repaired = False
         if repair and self._head.is_whole:
             self._catalog.mend_hint()
             is_repaired = self._catalog.hint_problem() is None
+        if problem is None:
+            return
         remedy = "`headrace fsck --repair` writes it anew, or the next few entries do"
         path = f"{self._catalog.pipeline}/log-hint.json"
         yield Problem(path, problem, "whoever looks for the end of the log", remedy, is_repaired)
@@ -142,48 +167,83 @@ class _Log:
             self._catalog.marks.read(self._head.horizon.mark)
         except BrokenObjectError as error:
             path = self._catalog.marks.path(self._head.horizon.mark)
-            yield Problem(path, str(error), "the next expiry", "`headrace expire` makes another")
+            yield Problem(
+                path, str(error), "the next expiry", "`headrace fsck --repair` or `headrace expire` makes another"
+            )
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:020d}.json"
 
 
+@dataclass(frozen=True)
+class _Broken:
+    """What is wrong with an object, the snapshot that needs it, and the ref whose line that is in."""
+
+    problem: str
+    needed_by: str
+    ref: str
+
+
 class _Tree:
     """Kept snapshots, newest of a line first, and all that they name. What is shared is looked at once."""
 
-    def __init__(self, catalog: Catalog, listed: Mapping[str, ObjectInfo], deep: bool) -> None:
-        self._catalog, self._listed, self._deep = catalog, listed, deep
+    def __init__(self, catalog: Catalog, listed: Mapping[str, ObjectInfo], deep: bool, copies: Copies | None) -> None:
+        self._catalog, self._listed, self._deep, self._copies = catalog, listed, deep, copies
         self.links: dict[str, Link] = {}
         self.named: set[str] = set()
-        self._broken: dict[str, tuple[str, str]] = {}
-        """By path what is wrong, and who needs it."""
+        self._refs: dict[str, str] = {}
+        """The ref by which each snapshot was found first."""
+        self._broken: dict[str, _Broken] = {}
+        """By path."""
+        self._heads = catalog.known_head().refs
+        self._whole: dict[str, str | None] = {}
+        """The newest whole snapshot of each ref that somebody asked for."""
 
     def problems(self) -> list[Problem]:
         self._find_links()
-        files: dict[str, tuple[DataFile, str]] = {}
+        files: dict[str, tuple[DataFile, Link]] = {}
         for link in self.links.values():
             if link.manifest is not None:
-                for file in self._files(link.manifest, known=self.named):
-                    files.setdefault(file.path, (file, _name(link.manifest)))
+                for file in self._files(link, link.manifest, known=self.named):
+                    files.setdefault(file.path, (file, link))
         self.named |= files.keys()
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fsck") as pool:
             found = pool.map(self._problem, [file for file, _ in files.values()])
-            self._broken |= {
-                path: (problem, name)
-                for (path, (_, name)), problem in zip(files.items(), found, strict=True)
-                if problem is not None
-            }
-        return [Problem(path, problem, name, self._remedy) for path, (problem, name) in self._broken.items()]
+            wrong = {path: problem for path, problem in zip(files, found, strict=True) if problem is not None}
+        repaired = {path: problem for path, problem in wrong.items() if self._put_back(files[path][0])}
+        for path in wrong.keys() - repaired.keys():
+            self._add(path, wrong[path], files[path][1])
+        return [
+            *(
+                Problem(path, each.problem, each.needed_by, self._remedy(path, each.ref))
+                for path, each in self._broken.items()
+            ),
+            *(
+                Problem(path, problem, _name(files[path][1]), "it was stored again from the local cache", True)
+                for path, problem in repaired.items()
+            ),
+        ]
+
+    def _add(self, path: str, problem: str, link: Link) -> None:
+        self._broken.setdefault(path, _Broken(problem, _name(link), self._refs[link.snapshot_id]))
+
+    def _put_back(self, file: DataFile) -> bool:
+        """Store a copy of ``file`` under its name, if there is one that is what manifests say."""
+        data = None if self._copies is None else self._copies(file)
+        if data is None or len(data) != file.bytes or checksum(data) != file.sha256:
+            return False
+        self._catalog.store.write(file.path, data)
+        return True
 
     def _find_links(self) -> None:
-        refs = self._catalog.known_head().refs
-        for ref in sorted(refs, key=lambda ref: (ref != MAIN, ref)):
-            below = refs[ref]
+        for ref in sorted(self._heads, key=lambda ref: (ref != MAIN, ref)):
+            below = self._heads[ref]
             try:
-                for link in self._catalog.lineage(refs[ref]):
+                for link in self._catalog.lineage(below):
                     if link.snapshot_id in self.links:
                         break
                     self.links[link.snapshot_id] = link
+                    self._refs[link.snapshot_id] = ref
                     self._add_manifest(link.snapshot_id, ref, link.problem)
                     below = link.parent or below
             except (BrokenObjectError, MissingSnapshotError) as error:  # and the log does not know what came before
@@ -193,10 +253,10 @@ class _Tree:
         path = manifest_path(self._catalog.pipeline, snapshot)
         self.named.add(path)
         if problem is not None:
-            self._broken[path] = str(problem), f"{ref}, of which it is a snapshot"
+            self._broken[path] = _Broken(str(problem), f"{ref}, of which it is a snapshot", ref)
 
-    def _files(self, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
-        """The data files of a manifest, without those of nodes that are ``known``, which become more."""
+    def _files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
+        """The data files of the manifest of ``link``, without those of nodes that are ``known``, which become more."""
         yield from files_of(manifest)
         refs = [ref for log in manifest.logs.values() for level in log.levels for ref in level]
         while refs:
@@ -208,7 +268,7 @@ class _Tree:
             try:
                 node = self._catalog.read_node(ref.id)
             except BrokenObjectError as error:
-                self._broken.setdefault(path, (str(error), _name(manifest)))
+                self._add(path, str(error), link)
                 continue
             refs.extend(node.refs)
             yield from data_files(node)
@@ -232,20 +292,33 @@ class _Tree:
             return self._catalog.store.stat(path)
         return None
 
-    @cached_property
-    def _remedy(self) -> str:
-        """For all that snapshots need."""
-        pipeline = self._catalog.pipeline
-        whole = next((link.snapshot_id for link in self._main() if self._is_whole(link)), None)
-        back = (
-            "no snapshot of main is whole"
-            if whole is None
-            else f"`headrace rollback {pipeline} --to {whole}` goes back"
-        )
-        return f"{BACKUP}; or go on from an older snapshot: {back}; or run a backfill"
+    def _remedy(self, path: str, ref: str) -> str:
+        """For an object that snapshots of ``ref`` need: depends on how far that has to go back to be whole."""
+        return f"{BACKUP}; or {self._way_on(path, ref)}"
 
-    def _main(self) -> Iterator[Link]:
-        current = self._catalog.known_head().refs.get(MAIN)
+    def _way_on(self, path: str, ref: str) -> str:
+        pipeline, whole = self._catalog.pipeline, self._newest_whole(ref)
+        if ref.startswith(TAGS):
+            return f"`headrace drop {pipeline} {ref}` does without the snapshot"
+        if whole == self._heads.get(ref):
+            is_data = path.startswith(f"{pipeline}/data/")
+            until = "until they expire" if is_data else "and nothing expires meanwhile"
+            return f"do without: {ref} goes on, only older snapshots miss it, {until}"
+        anew = f"`headrace backfill {pipeline}` computes all anew beside it" if ref in {MAIN, PUBLISHED} else ""
+        if whole is None:
+            return f"no snapshot of {ref} is whole: {anew or f'`headrace drop {pipeline} {ref}`'}"
+        branch = "" if ref in {MAIN, PUBLISHED} else f" --branch {ref}"
+        back = f"`headrace rollback {pipeline} --to {whole}{branch}` goes back to the newest whole snapshot"
+        return f"{back}, and the next run reads again what came after; or {anew}" if anew else back
+
+    def _newest_whole(self, ref: str) -> str | None:
+        if ref not in self._whole:
+            line = self._line(self._heads.get(ref))
+            self._whole[ref] = next((link.snapshot_id for link in line if self._is_whole(link)), None)
+        return self._whole[ref]
+
+    def _line(self, head: str | None) -> Iterator[Link]:
+        current = head
         while current is not None and current in self.links:
             yield self.links[current]
             current = self.links[current].parent
@@ -254,7 +327,7 @@ class _Tree:
         if link.manifest is None:
             return False
         nodes: set[str] = set()
-        files = {file.path for file in self._files(link.manifest, known=nodes)}
+        files = {file.path for file in self._files(link, link.manifest, known=nodes)}
         return self._broken.keys().isdisjoint(files | nodes)
 
 
@@ -264,5 +337,6 @@ def _leads_to(entry: Entry, later: Entry) -> bool:
     return gave_up or all(entry.refs.get(ref) == before for ref, (before, _) in later.moves.items())
 
 
-def _name(manifest: Manifest) -> str:
-    return f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch} of {manifest.branch})"
+def _name(link: Link) -> str:
+    branch = "" if link.manifest is None else f" of {link.manifest.branch}"
+    return f"snapshot {link.snapshot_id} (epoch {link.epoch}{branch})"

@@ -148,14 +148,17 @@ class CatalogLog:
         return len(numbers)
 
     def hint_problem(self) -> str | None:
-        """What is wrong with the hint, if anything is: a wrong one costs requests, nothing else."""
+        """What is wrong with the hint, if anything is. One that is late is as it should be: whoever was to write the
+        next one was killed before it could, and the way to the end is a little longer.
+        """
         last = _number(self.end().entry)
         try:
             named = self._read_hint()
-        except (ObjectNotFoundError, BrokenObjectError) as error:
-            return None if last < 0 else str(error)
-        is_late = named < last - last % HINT_EVERY
-        return f"it names entry {named}, and the last one is {last}" if is_late or named > last else None
+        except ObjectNotFoundError as error:
+            return None if last < HINT_EVERY else str(error)
+        except BrokenObjectError as error:
+            return str(error)
+        return f"it names entry {named}, and the last one is {last}" if named > last else None
 
     def _is_void(self, entry: Entry) -> bool:
         """Whether the log was folded above ``entry`` before it was created: then later ones are there, and say so.

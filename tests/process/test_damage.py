@@ -17,6 +17,7 @@ from headrace.runs.commits import attempts_of
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
 from headrace.runs.results import RunResult
+from headrace.runs.upkeep import check
 from headrace.sources.landing import Landing
 from headrace.state.cache import default_cache
 from headrace_snapshots.catalog import Catalog
@@ -135,6 +136,23 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Execu
     engine.restore(head.epoch, progress, head.tables)
     with pytest.raises(BrokenObjectError, match=damaged.name):
         engine.compute(engine.landing.new_files(progress.offsets), progress.processing_time)
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_a_repair_stores_a_file_of_state_again_from_the_local_cache(
+    executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    land(tmp_path, 0, 3)
+    run(tmp_path, "first", executor)
+    damaged = newest_of(tmp_path, "state")
+    before = damaged.read_bytes()
+    damage(damaged)
+    found = check(catalog_of(tmp_path), deep=True, repair=True)
+    path = str(damaged.relative_to(tmp_path))
+    assert [(problem.path, problem.is_repaired) for problem in found.problems] == [(path, True)]
+    assert damaged.read_bytes() == before
+    damage(newest_of(tmp_path, "current"))
+    assert check(catalog_of(tmp_path), deep=True, repair=True).damage, "of which the cache has nothing"
 
 
 def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executor: Executed, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.expiry import expire
+from headrace_snapshots.expiry import Expired, Total, expire
+from headrace_snapshots.format.codec import encode
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
@@ -134,7 +135,9 @@ def test_an_object_replaced_by_an_older_one_is_named(memory: MemoryStore, snapsh
     checked(memory, path)
 
 
-def test_an_older_hint_and_an_older_mark_are_named(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+def test_an_older_mark_is_named_and_made_again_and_a_late_hint_is_none_of_its_business(
+    memory: MemoryStore, snapshots: list[Manifest]
+) -> None:
     hint, catalog = memory.read("p/log-hint.json"), Catalog(memory, "p")
     head = catalog.head()
     assert head.horizon is not None
@@ -150,10 +153,11 @@ def test_an_older_hint_and_an_older_mark_are_named(memory: MemoryStore, snapshot
     memory.write("p/log-hint.json", hint)
     memory.write(catalog.marks.path(horizon.mark), mark)
     found = fsck(Catalog(memory, "p"))
-    assert {problem.path for problem in found.damage} == {"p/log-hint.json", catalog.marks.path(horizon.mark)}
-    expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC))
+    assert {problem.path for problem in found.damage} == {catalog.marks.path(horizon.mark)}
     mended = fsck(Catalog(memory, "p"), repair=True)
-    assert mended.damage == ()
+    assert [problem.is_repaired for problem in mended.problems] == [True]
+    assert memory.read("p/log-hint.json") != hint
+    assert fsck(Catalog(memory, "p")).problems == ()
 
 
 def test_the_hint_is_repaired_and_nothing_else_is_touched(memory: MemoryStore, snapshots: list[Manifest]) -> None:
@@ -164,6 +168,61 @@ def test_the_hint_is_repaired_and_nothing_else_is_touched(memory: MemoryStore, s
     assert fsck(Catalog(memory, "p")).problems == ()
     after = {info.path: memory.read(info.path) for info in memory.list("p/")}
     assert {path for path in before if before[path] != after[path]} <= {"p/log-hint.json"}
+
+
+def test_a_hint_that_is_ahead_of_the_log_is_named(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    catalog = Catalog(memory, "p")
+    ahead = encode("log-hint", {"entry": catalog.head().entry + 1})
+    memory.write("p/log-hint.json", ahead)
+    assert {problem.path for problem in fsck(catalog).damage} == {"p/log-hint.json"}
+    assert fsck(catalog, repair=True).damage == ()
+    assert memory.read("p/log-hint.json") != ahead
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "deleted"])
+def test_a_file_of_which_there_is_a_copy_is_stored_again(
+    memory: MemoryStore, snapshots: list[Manifest], damage: str
+) -> None:
+    path, older = paths(memory, snapshots)["state"]
+    whole = memory.read(path)
+    if damage == "deleted":
+        memory.delete(path)
+    else:
+        memory.write(path, DAMAGES[damage](whole))
+    wrong = {path: whole[::-1]}
+    assert fsck(Catalog(memory, "p"), deep=True, repair=True, copies=lambda f: wrong.get(f.path)).damage
+    copies = {path: whole, older: b"never looked at"}
+    found = fsck(Catalog(memory, "p"), deep=True, repair=True, copies=lambda f: copies.get(f.path))
+    assert [(problem.path, problem.is_repaired) for problem in found.problems] == [(path, True)]
+    assert memory.read(path) == whole
+    assert fsck(Catalog(memory, "p"), deep=True).problems == ()
+
+
+def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stays(
+    memory: MemoryStore, snapshots: list[Manifest]
+) -> None:
+    killed = "p/data/00000099-x/panes.parquet"
+    memory.write(killed, b"of a run that was killed")
+    before = {info.path for info in memory.list("p/")}
+
+    def repaired() -> Expired:
+        found = fsck(Catalog(memory, "p"), repair=True).collected
+        assert found is not None
+        return found
+
+    assert (repaired().waiting, repaired().waiting) == (Total.of({killed: 24}), Total.of({killed: 24}))
+    Catalog(memory, "p").claim("main", "another run")
+    assert repaired().swept == Total.of({killed: 24})
+    gone = {path for path in before - {info.path for info in memory.list("p/")} if "/marks/" not in path}
+    assert gone == {killed}, "what has expired is left to the next expiry"
+    assert expire(Catalog(memory, "p"), Keep(EPOCHS - 1), datetime(2026, 1, 1, tzinfo=UTC)).swept.snapshots == 1
+
+
+def test_nothing_is_collected_while_something_is_damaged(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    memory.delete(paths(memory, snapshots)["panes"][0])
+    found = fsck(Catalog(memory, "p"), repair=True)
+    assert found.damage
+    assert found.collected is None
 
 
 def test_a_size_is_compared_without_reading(memory: MemoryStore, snapshots: list[Manifest]) -> None:
@@ -184,6 +243,23 @@ def test_the_way_out_is_the_newest_whole_snapshot(memory: MemoryStore, snapshots
     assert len(found.problems) == 2
     for problem in found.problems:
         assert f"`headrace rollback p --to {snapshots[-3].snapshot_id}`" in problem.remedy
+
+
+def test_the_way_out_depends_on_who_needs_it(memory: MemoryStore, snapshots: list[Manifest]) -> None:
+    catalog = Catalog(memory, "p")
+    catalog.tag("june", snapshots[-2].snapshot_id)
+    catalog.fork("trial", snapshots[-2].snapshot_id)
+    tried = commit(catalog, memory, snapshots[-2], catalog.claim("trial", "run"))
+    memory.delete(tried.tables["state"][0].files[0].path)
+    (own,) = fsck(catalog).problems
+    assert f"`headrace rollback p --to {snapshots[-2].snapshot_id} --branch trial`" in own.remedy
+    catalog.drop("trial")
+    memory.delete(f"p/data/{snapshots[-2].epoch:08d}-{snapshots[-2].snapshot_id}/state.parquet")
+    (older,) = fsck(catalog).problems
+    assert "main goes on, only older snapshots miss it, until they expire" in older.remedy
+    catalog.rollback("main", snapshots[-3].snapshot_id, "back")
+    (tagged,) = fsck(catalog).problems
+    assert "`headrace drop p tags/june`" in tagged.remedy
 
 
 def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemoryStore, snapshots: list[Manifest]) -> None:

@@ -11,7 +11,7 @@ from headrace.cli.parameters import Option
 from headrace.errors import RestoreError
 
 if TYPE_CHECKING:
-    from headrace_snapshots.expiry import Expired
+    from headrace_snapshots.expiry import Expired, Total
     from headrace_snapshots.fsck import Checked
     from headrace_snapshots.reach import Keep
 
@@ -62,7 +62,7 @@ def fsck(
     *,
     root: Root,
     deep: Annotated[bool, Option(help="Read data files too, and compare their checksums.")] = False,
-    repair: Annotated[bool, Option(help="Write anew what can be made again from what is whole.")] = False,
+    repair: Annotated[bool, Option(help="Make again what can be, from what is whole; moves no branch.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Check that everything is there that snapshots, readers and runs need; say what is not, and the way out."""
@@ -102,6 +102,10 @@ def _told(found: "Expired", keep: "Keep") -> dict[str, Any]:
     return fields
 
 
+def _total(total: "Total") -> str:
+    return f"{total.objects:,} objects, {total.bytes:,} bytes"
+
+
 def _print_checked(found: "Checked") -> None:
     if found.problems:
         rows = [
@@ -118,4 +122,9 @@ def _print_checked(found: "Checked") -> None:
     }
     if found.unknown:
         fields["of no known kind"] = ", ".join(found.unknown)
+    if found.collected is not None:
+        fields["garbage deleted"] = _total(found.collected.swept)
+        fields["garbage that waits"] = (
+            f"{_total(found.collected.waiting)}, for {', '.join(found.collected.writers) or 0}"
+        )
     print_fields(fields, "checked")

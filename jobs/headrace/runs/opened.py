@@ -106,7 +106,9 @@ class PipelineHistory(PipelineReader):
     def fsck(self, *, deep: bool = False, repair: bool = False) -> "Checked":
         """Check that everything is there that snapshots, readers and runs need. What is not is in the answer, no error.
 
-        ``deep`` reads data files too, and compares their checksums. ``repair`` writes anew what can be made again.
+        ``deep`` reads data files too, and compares their checksums. ``repair`` makes again what can be: files of state
+        from the local cache of this machine, the hint, the list of what is to be deleted; and has what no snapshot ever
+        named deleted once its writers are gone. It moves no branch.
         """
         from headrace.runs.upkeep import check
 

@@ -17,6 +17,7 @@ from headrace_snapshots import expiry, fsck
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import Expired, Live
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.fsck import BACKUP, Checked, Problem
 from headrace_snapshots.reach import Keep, KeepError
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
@@ -73,11 +74,18 @@ def expire(
 
 
 def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Checked:
-    """Hold everything that is kept against what is stored; see headrace_snapshots.fsck.
+    """Hold everything that is kept against what is stored; see headrace_snapshots.fsck. The copies of which ``repair``
+    makes files of state again are those of the local cache.
 
     Raises what the store raises when it does not answer.
     """
-    return fsck.fsck(catalog, deep=deep, repair=repair, beside=(_audits, _results))
+    return fsck.fsck(catalog, deep=deep, repair=repair, copies=_cached, beside=(_audits, _results))
+
+
+def _cached(file: DataFile) -> bytes | None:
+    from headrace.state.cache import default_cache  # with Arrow
+
+    return default_cache().content(file)
 
 
 def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:

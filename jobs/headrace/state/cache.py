@@ -23,8 +23,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.errors import FixConfigError
-from headrace.state.files import decoded
-from headrace.state.mapped import FORM, open_run, write_run
+from headrace.state.files import decoded, parquet_files
+from headrace.state.mapped import FORM, open_run, stored_rows, write_run
 from headrace.state.runs import Run
 from headrace_snapshots.datafiles import missing, verify
 from headrace_snapshots.format.files import DataFile
@@ -122,6 +122,14 @@ class LayerCache:
     def enter(self, store: ObjectStore, file: DataFile, run: Run, info: ObjectInfo) -> Run:
         """``run``, which was stored as ``file`` just now, mapped; ``info`` is what the store said of it."""
         return self._enter(file, run, _notes(store, file, info.etag))
+
+    def content(self, file: DataFile) -> bytes | None:
+        """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.
+
+        Whoever stores it compares checksums first: another version of Arrow may write the same rows otherwise.
+        """
+        rows = stored_rows(self._path(file))
+        return None if rows is None else next((data for _, data, _ in parquet_files([rows])), None)
 
     def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> Run:
         data = verify(store, file)

@@ -47,6 +47,14 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[Run, Mapping[str, str]] | N
     return None
 
 
+def stored_rows(path: Path) -> pa.RecordBatch | None:
+    """The rows of the run in the file ``path``, whatever their schema; None if it holds none."""
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException), pa.memory_map(str(path)) as source:
+        values = pa.ipc.open_file(source).get_batch(0).column(_ROWS).values
+        return pa.RecordBatch.from_arrays(values.flatten(), schema=pa.schema(list(values.type)))
+    return None
+
+
 def _run(batch: pa.RecordBatch, schema: pa.Schema, file: pa.Buffer) -> Run:
     rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
     if c.DUE_EVENT not in schema.names:
