@@ -7,7 +7,13 @@ from pathlib import Path
 from benchmarks.runs import Measured, Run
 from benchmarks.workloads import Side
 
-_MODULES = {Side.OURS: "ours", Side.DUCKDB: "floor"}
+_MODULES = {
+    Side.OURS: "ours",
+    Side.BESIDE: "driven",
+    Side.AWAITED: "driven",
+    Side.NONE: "driven",
+    Side.DUCKDB: "floor",
+}
 
 
 def main() -> None:

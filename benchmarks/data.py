@@ -50,12 +50,15 @@ class Events:
 
 @dataclass(frozen=True)
 class Touches:
-    """Parameters of files that each touch ``changed`` of ``keys`` users once, all on the first day."""
+    """Parameters of files that each touch ``changed`` of ``keys`` users once, all on the first day; only of the first
+    ``hot`` users, if that is not 0.
+    """
 
     keys: int
     changed: int
     files: int
     seed: int = 7
+    hot: int = 0
 
 
 def events(cache: Path, parameters: Events) -> Path:
@@ -84,8 +87,9 @@ def touches(cache: Path, parameters: Touches) -> Path:
 def _touched(parameters: Touches) -> Iterator[pa.Table]:
     random = np.random.default_rng(parameters.seed)
     for number in range(parameters.files):
-        size = min(parameters.changed, parameters.keys)
-        users = random.choice(parameters.keys, size, replace=False).astype(np.int64) if size else np.empty(0, np.int64)
+        among = parameters.hot or parameters.keys
+        size = min(parameters.changed, among)
+        users = random.choice(among, size, replace=False).astype(np.int64) if size else np.empty(0, np.int64)
         at = np.full(size, START + (number + 1) * SECOND, np.int64)
         yield _table(users, at, random.integers(1, 1000, size))
 

@@ -2,8 +2,10 @@
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.landing import land
@@ -17,8 +19,12 @@ from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.report import Silent
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol.transitions import Kind
 from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:
     from headrace.distribute.spark.types import SparkSession
@@ -34,18 +40,29 @@ def options(run: Run) -> RunOptions:
 
 @dataclass
 class Commits(Silent):
-    """Listens to a run: manifests and when they came, the first one also by the clock on the wall."""
+    """Listens to a run: manifests and when they came, the first one also by the clock on the wall, as well as when the
+    run had restored its state and knew what to read.
+    """
 
     manifests: list[Manifest] = field(default_factory=list)
+    restored: float = 0.0
     first: float = 0.0
     times: list[float] = field(default_factory=list)
     watch: Stopwatch = field(default_factory=Stopwatch)
     last: tuple[float, float] = (0.0, 0.0)
 
+    def planned(self, files: int) -> None:
+        """Note when the state is restored."""
+        self.restored = time.time()
+
     def committed(self, manifest: Manifest) -> None:
         """Keep it."""
-        self.first = self.first or time.time()
         self.manifests.append(manifest)
+        self.passed()
+
+    def passed(self) -> None:
+        """Note when an epoch is done."""
+        self.first = self.first or time.time()
         self.times.append(time.monotonic())
         self.last = self.watch.read()
 
@@ -53,21 +70,21 @@ class Commits(Silent):
 def measure(run: Run) -> Measured:
     """Drain the source, each epoch with state, panes and commit; the audit (of no expectations) comes after."""
     made = pipeline(run.workload, run.against, run.landing)
-    root = run.work / "root"
-    root.mkdir(parents=True, exist_ok=True)
+    root = run.root or (run.work / "root").as_uri()
+    run.work.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     spark = _session(run) if run.executor == Executor.SPARK else None
     start_seconds = time.monotonic() - started
     if run.prepare is not None:
         land(run.prepare, run.landing, "a")
-        process(made, root.as_uri(), replace(options(run), run_id="prepare"), spark=spark)
+        process(made, root, replace(options(run), run_id="prepare"), spark=spark)
         land(run.source, run.landing, "b")
     listener = Commits()
-    result = process(made, root.as_uri(), options(run), listener=listener, spark=spark)
-    extra = {}
+    result = process(made, root, options(run), listener=listener, spark=spark)
+    extra = _restore_seconds(run, Catalog(open_store(root), made.name), listener.restored)
     if run.workload is Workload.LIVE_KEYS:
         # what a scheduler's call costs that finds nothing new
-        idle = timed(lambda: process(made, root.as_uri(), replace(options(run), run_id="idle"), spark=spark))
+        idle = timed(lambda: process(made, root, replace(options(run), run_id="idle"), spark=spark))
         extra["idle_run_seconds"] = idle
     if spark is not None:
         spark.stop()
@@ -80,11 +97,20 @@ def measure(run: Run) -> Measured:
         start_seconds=start_seconds,
         first_commit_seconds=run.first_commit(listener.first),
         epoch_seconds=[after - before for before, after in itertools.pairwise(commits)],
-        rows_sql=_results(run, made, root.as_uri()),
+        rows_sql=_results(run, made, root),
         cut=int(end) if run.against.is_batch and end < MAX_INSTANT else None,
         details=[{**manifest.timings, **manifest.counts} for manifest in listener.manifests],
         extra=extra,
     )
+
+
+def _restore_seconds(run: Run, catalog: Catalog, restored: float) -> dict[str, float]:
+    """Until epochs could be computed: since the process began, and since the run claimed the branch."""
+    claimed = next(entry.at for entry in catalog.entries() if entry.kind is Kind.CLAIM)
+    return {
+        "start_to_restored_seconds": restored - run.launched,
+        "claim_to_restored_seconds": restored - datetime.fromisoformat(claimed).timestamp(),
+    }
 
 
 def _session(run: Run) -> "SparkSession":
@@ -99,7 +125,22 @@ def _session(run: Run) -> "SparkSession":
 def _results(run: Run, made: Pipeline, root: str) -> str:
     from headrace.runs.opened import open as open_root  # with DuckDB, which a run does not need
 
-    return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
+    current = open_root(root)[made.name].current(at=MAIN)
+    if run.root is None:
+        return folded(made, run.workload, current.files())
+    files = [file for layer in current.manifest.tables["current"] for file in layer.files]
+    return folded(made, run.workload, copied(open_store(root), files, run.work / "results"))
+
+
+def copied(store: ObjectStore, files: Iterable[DataFile], folder: Path) -> list[str]:
+    """Data files, copied to a new ``folder``."""
+    folder.mkdir(parents=True)
+    copies = []
+    for number, file in enumerate(files):
+        copy = folder / f"{number:05d}.parquet"
+        copy.write_bytes(store.read(file.path))
+        copies.append(str(copy))
+    return copies
 
 
 def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ as many shuffle partitions as cores, one file a micro-batch, update mode where i
 Parquet files per batch, overwritten if the batch is repeated: the least that gives every result exactly once.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -39,6 +40,40 @@ _STREAMING = {
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
+_OTHER_CLOUDS = (
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.dataformat:jackson-dataformat-cbor",
+    "com.google.cloud.bigdataoss:gcs-connector",
+    "com.squareup.okhttp3:okhttp",
+    "com.squareup.okio:okio",
+    "joda-time:joda-time",
+    "org.apache.hadoop:hadoop-azure",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-cloud-storage",
+    "org.apache.hadoop:hadoop-huaweicloud",
+    "org.apache.httpcomponents:httpclient",
+    "org.apache.httpcomponents:httpcore",
+    "org.eclipse.jetty:jetty-util",
+    "org.eclipse.jetty:jetty-util-ajax",
+)
+"""What Spark's packages for S3 name besides: of other clouds, or there already."""
+
+_ON_S3 = {
+    "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0,org.apache.spark:spark-hadoop-cloud_2.13:4.1.1",
+    "spark.jars.excludes": ",".join(_OTHER_CLOUDS),
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.s3a.path.style.access": "true",
+    "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+    "spark.hadoop.fs.s3a.aws.credentials.provider": (
+        "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+    ),
+}
+"""For a checkpoint on S3, whose keys are in the environment: a file of it is one put, instead of a put and a rename."""
 
 
 def measure(run: Run) -> Measured:
@@ -61,6 +96,8 @@ def _session(run: Run) -> SparkSession:
         "spark.local.dir": str(run.work / "spark"),
         "spark.driver.extraJavaOptions": driver_java_options(),
     }
+    if run.root is not None:
+        settings |= _ON_S3 | {"spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"]}
     if run.event_log is not None:
         settings |= {"spark.eventLog.enabled": "true", "spark.eventLog.dir": run.event_log.as_uri()}
     builder = SparkSession.builder.appName("benchmark peer")
@@ -150,12 +187,20 @@ def _stream(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
         wall_seconds=wall,
         cpu_seconds=cpu,
         start_seconds=start_seconds,
-        first_commit_seconds=run.first_commit(_committed(run, batches[0]["batchId"])),
+        first_commit_seconds=_first_commit(run, batches[0]["batchId"]),
         epoch_seconds=[batch["durationMs"]["triggerExecution"] / 1000 for batch in batches],
         rows_sql=_newest(run.workload, out),
         cut=_watermark(progress) if append else None,
         details=[{**batch["durationMs"], "rows": batch["numInputRows"]} for batch in progress],
+        extra={"load_seconds": _load_seconds(batches[0])},
     )
+
+
+def _load_seconds(batch: Mapping[str, Any]) -> float:
+    """What its tasks took to load their state: a mean of those beside each other."""
+    stated = [each for each in batch["stateOperators"] if each["customMetrics"]]
+    loads = [each["customMetrics"]["rocksdbLoadLatencyMs"] / each["numShufflePartitions"] for each in stated]
+    return sum(loads) / 1000
 
 
 def _takes_in(batch: Mapping[str, Any]) -> bool:
@@ -164,9 +209,11 @@ def _takes_in(batch: Mapping[str, Any]) -> bool:
     return bool(source["startOffset"] != source["endOffset"])
 
 
-def _committed(run: Run, batch: int) -> float:
-    """When the batch was noted as complete: from then on a restart does not repeat it."""
-    return (run.work / "checkpoint" / "commits" / str(batch)).stat().st_mtime
+def _first_commit(run: Run, batch: int) -> float | None:
+    """When the batch was noted as complete: from then on a restart does not repeat it. Unknown on S3."""
+    if run.root is not None:
+        return None
+    return run.first_commit((run.work / "checkpoint" / "commits" / str(batch)).stat().st_mtime)
 
 
 def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
@@ -179,7 +226,7 @@ def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
     query = (
         _grouped(run.workload, events.withWatermark("at", _seconds(delay)))
         .writeStream.outputMode("append" if run.workload in _APPEND_ONLY else "update")
-        .option("checkpointLocation", str(run.work / "checkpoint"))
+        .option("checkpointLocation", run.root or str(run.work / "checkpoint"))
         .foreachBatch(sink)
         .trigger(availableNow=True)
         .start()

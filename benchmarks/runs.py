@@ -18,7 +18,8 @@ class Run:
 
     ``source`` holds the files, of which ours takes ``files_per_epoch`` into an epoch; ``prepare`` files that are taken
     in before anything is measured (in the same application); ``work`` is a folder of the side's own, where a later run
-    goes on from what an earlier one left. ``executor`` is ours, by its name. ``event_log``: a folder for Spark's event
+    goes on from what an earlier one left. ``root``: where it keeps snapshots or checkpoints, if not below ``work``
+    (a URI that begins with s3://). ``executor`` is ours, by its name. ``event_log``: a folder for Spark's event
     log. ``launched``: when the process was asked for, in seconds of ``time.time()``.
     """
 
@@ -33,6 +34,7 @@ class Run:
     files_per_epoch: int = 1
     prepare: Path | None = None
     event_log: Path | None = None
+    root: str | None = None
     launched: float = 0.0
 
     @property

@@ -40,9 +40,14 @@ GROUPS, REGIONS = 10_000, 100
 
 
 class Side(StrEnum):
-    """Who computes it."""
+    """Who computes it. Ours is a run; the three after it are its engine driven by ``benchmarks.driven``, with snapshots
+    committed beside the next epoch, awaited before it, or without any.
+    """
 
     OURS = "ours"
+    BESIDE = "beside"
+    AWAITED = "awaited"
+    NONE = "none"
     STRUCTURED_STREAMING = "structured_streaming"
     SPARK_BATCH = "spark_batch"
     DUCKDB = "duckdb"

@@ -75,6 +75,9 @@ def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> 
     assert entry["compared"]["ours"]["results"] == 300
     assert entry["compared"]["ours"]["sum_of_payments"] == "320"
     assert len(entry["ours"]["epochs"][0]) == len(entry["peer"]["epochs"][0]) == 1
+    (told,) = entry["ours"]["extra"]
+    assert 0 < told["claim_to_restored_seconds"] < told["start_to_restored_seconds"]
+    assert told["start_to_restored_seconds"] < entry["ours"]["first_commit_seconds"][0]
     assert len(entry["ours"]["first_commit_seconds"]) == len(entry["peer"]["first_commit_seconds"]) == 1
 
 
@@ -96,6 +99,36 @@ def test_epochs_of_different_sizes_are_an_error(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 2
     assert "10 files cannot be cut into 4 epochs" in done.stderr
+
+
+@pytest.mark.slow
+def test_snapshots_change_no_results(tmp_path: Path) -> None:
+    shape = ["--stores", "local", "--rows", "3000", "--keys", "100", "--epochs", "3"]
+    report = json.loads(run("snapshots", *shape, "--format", "json", folder=tmp_path))
+    (result,) = report["results"]
+    assert result["agrees"] is True
+    none, beside, awaited = (result["sides"][side] for side in ("none", "beside", "awaited"))
+    assert [len(side["epochs"][0]) for side in (none, beside, awaited)] == [3, 3, 3]
+    assert none["overhead"]["median"] == 0
+    expected = beside["wall_seconds"][0] / none["wall_seconds"][0] - 1
+    assert beside["overhead"]["median"] == pytest.approx(expected, rel=0.1, abs=0.01)
+
+
+@pytest.mark.slow
+def test_bytes_written_against_bytes_changed(tmp_path: Path) -> None:
+    shape = ["--keys", "400", "--changed", "20", "--epochs", "18"]
+    report = json.loads(run("rewriting", *shape, "--format", "json", folder=tmp_path))
+    hot, uniform = report["results"]
+    assert hot["agrees"] is True
+    assert uniform["agrees"] is True
+    for result in (hot, uniform):
+        size = result["bytes"]
+        assert min(size.values()) > 0
+        assert result["ratios"]["state"] == pytest.approx(
+            (size["changed"] + size["merged"]) / size["changed"], abs=0.01
+        )
+    # layers of other keys do not become smaller together
+    assert uniform["bytes"]["merged"] > hot["bytes"]["merged"]
 
 
 @pytest.mark.slow

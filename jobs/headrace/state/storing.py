@@ -30,7 +30,7 @@ def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa
     """Store rows that come in the order of their hashes as files of about RUN_BYTES, which say their key groups, called
     ``name`` and a number. Each enters the cache once it is stored.
     """
-    for number, rows in enumerate(_collected(pieces)):
+    for number, rows in enumerate(collected(pieces)):
         ((_, data, count),) = parquet_files([rows])
         path = f"{name}-{number}.parquet"
         info = store.write(path, data)
@@ -39,7 +39,7 @@ def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa
         yield StoredRun(file, cache.enter(store, file, Run(rows), info))
 
 
-def _collected(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def collected(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in pieces of about RUN_BYTES."""
     held: list[pa.RecordBatch] = []
     size = 0
