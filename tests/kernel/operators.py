@@ -14,7 +14,7 @@ from headrace.distribute.epoch import StageOutcome
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
 from headrace.kernel.elements import Columns, judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import StageResult, elements_in_order, step
+from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
@@ -23,6 +23,7 @@ from headrace.pipeline.graph import Stage
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.state.layers import Layers
+from headrace.state.runs import Run
 
 NOTHING = AggregatedBundle()
 
@@ -101,7 +102,8 @@ class Operator:
             is_batch=is_batch,
         )
         left = tuple(dropwhile(lambda layer: self.watermark > layer.expires, self.layers.layers))
-        self.layers = Layers(self.compiled, left).grown(result.changes if result else None, epoch)
+        below = Layers(self.compiled, left)
+        self.layers = below.grown([Run(below.kept(result.changes))] if result else [], epoch)
         self._output_watermark = None
         return Stepped(clocks, bundle.accounting, result)
 
@@ -139,7 +141,7 @@ def run_stages(
             above = done[-1].result
             bundle = NOTHING
             if above is not None and len(above.emission.row):
-                bundle = operator.take_in(elements_in_order([above]))
+                bundle = operator.take_in(in_emitted_order([above.emitted()]).elements)
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
         stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)

@@ -15,7 +15,7 @@ from headrace.conformance.values import element_rows
 from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import StageResult, elements_in_order, step
+from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Stage
@@ -25,6 +25,7 @@ from headrace.program.firing import Clocks
 from headrace.reference import evaluate, run_pipeline
 from headrace.reference.intake import Intake, Taken
 from headrace.state.layers import Layers
+from headrace.state.runs import Run
 from tests.kernel import further_scenarios as further
 from tests.kernel.operators import emitted
 from tests.panes import by_window, same
@@ -76,8 +77,8 @@ class Parts:
                 signals=signals,
                 is_batch=batch,
             )
-            changes = None if found is None else found.changes
-            self.layers[part] = self.layers[part].grown(changes, epoch)
+            below = self.layers[part]
+            self.layers[part] = below.grown([] if found is None else [Run(below.kept(found.changes))], epoch)
             results += [] if found is None else [found]
         self.watermark, self.processing_time = clocks.watermark_after, clocks.processing_time
         self.output_watermark = min(layers.earliest_hold(self.watermark) for layers in self.layers)
@@ -120,7 +121,7 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
         results: list[StageResult] = []
         for number_of_stage, stage in enumerate(stages):
             if number_of_stage:
-                bundle = elements_in_order(results) if results else None
+                bundle = in_emitted_order([result.emitted() for result in results]).elements if results else None
                 watermark, percentiles = stages[number_of_stage - 1].output_watermark, {}
             else:
                 bundle = rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.local.runner import Threads
-from headrace.distribute.tasks import plan
+from headrace.distribute.tasks import plan, stages
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.work import Work
 from headrace.pipeline.executors import Executor
@@ -27,13 +27,18 @@ from tests.reference.strategies import examples
 
 @dataclass(frozen=True)
 class Cut:
-    """How many tasks a run has at each level, and whether an exchange lies between levels."""
+    """How many tasks a run has at each level, of how many rows they compute an epoch at a time, and whether an exchange
+    lies between levels.
+    """
 
     tasks: int
+    rows: int
     blobs: bool
 
 
-CUTS = st.lists(st.builds(Cut, st.integers(1, 4), st.booleans()), min_size=1, max_size=4)
+CUTS = st.lists(
+    st.builds(Cut, st.integers(1, 4), st.sampled_from([1, 4, 2**16]), st.booleans()), min_size=1, max_size=4
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
     def engine(side: OnLocal, attempts: Attempts) -> TasksEngine:
         cut = next(turns)
+        patch.setattr(stages, "SLICE_ROWS", cut.rows)
         if cut.blobs:
             return OverBlobs(Work.of(side.pipeline, side.store, side.landing), attempts, cut.tasks)
         made = LocalEngine(side.pipeline, side.store, side.landing, attempts)

@@ -59,18 +59,18 @@ def test_what_is_written_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "FILE_BYTES", 1)
     monkeypatch.setattr(files, "_BATCH_ROWS", 2)
     store = MemoryStore()
-    written = put_rows(store, "p/data/0/state", batch())
+    written = put_rows(store, "p/data/0/state", [batch()])
     assert [file.rows for file in written] == [2, 1]
     assert read_rows(store, written, SCHEMA).equals(batch())
     assert store.requests.snapshot()["get"] == len(written)
     assert read_rows(store, [], SCHEMA).num_rows == 0
-    assert put_rows(store, "p/data/0/none", batch().slice(0, 0)) == ()
+    assert put_rows(store, "p/data/0/none", [batch().slice(0, 0)]) == ()
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
 def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     store = open_store((tmp_path / "a b").as_uri())
-    (file,) = put_rows(store, "p/data/0/state", batch())
+    (file,) = put_rows(store, "p/data/0/state", [batch()])
     damage(tmp_path / "a b" / file.path)
     with pytest.raises(BrokenObjectError, match=f"{store.uri}/{file.path} "):
         read_rows(store, [file], SCHEMA)

@@ -21,6 +21,7 @@ from headrace.state.cache import LayerCache
 from headrace.state.layering import StateLayer
 from headrace.state.layers import Layers
 from headrace.state.merging import merge_layers
+from headrace.state.runs import Run
 from headrace.state.stored import open_rows
 from headrace.state.storing import put_runs
 from headrace_snapshots.format import layers as planning
@@ -61,7 +62,7 @@ class Table:
                 self.merging = merging, self._put(f"merged-{epoch}", merged)
         left = self.stored[gone_from(self.stored, watermark) :]
         layers = Layers(STAGE, self._opened(left))
-        grown = layers.grown(changes, epoch)
+        grown = layers.grown([Run(layers.kept(changes))], epoch)
         if len(grown.layers) > len(layers.layers):
             top = grown.layers[-1]
             files = self._put(f"state-{epoch}", [run.rows for run in top.runs])

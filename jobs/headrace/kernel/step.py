@@ -41,6 +41,17 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Emitted:
+    """Panes as ``elements`` of the next stage: the columns of ``Stage.pane_schema`` with ``_event_time`` (granules) and
+    ``_sign``. ``order``: columns by which they are in the order in which they are emitted: by moment, window and key
+    (semantics 3.2, 12.1).
+    """
+
+    elements: Mapping[str, pa.Array]
+    order: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
 class StageResult:
     """What an epoch did to a stage. ``changes`` are state rows in the order of (hash, window), with the status DELETED
     for windows that are gone; ``rows`` the windows that the epoch looked at, by which ``emission`` goes.
@@ -70,10 +81,11 @@ class StageResult:
         columns["sequence"] = pa.array(found.sequence)
         return pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
 
-    def elements(self) -> dict[str, pa.Array]:
-        """The panes of the epoch as elements of the next stage, in no order: the columns of ``Stage.pane_schema`` with
-        ``_event_time`` (granules) and ``_sign``.
-        """
+    def emitted(self) -> Emitted:
+        """The panes of the epoch as elements of the next stage, in no order."""
+        return Emitted(self._elements(), self._order())
+
+    def _elements(self) -> dict[str, pa.Array]:
         found, rows = self.emission, pa.array(self.emission.row)
         columns = {name: self.rows[name].take(rows) for name in self.stage.keys}
         for name in self.stage.stage.pane_schema:
@@ -84,8 +96,7 @@ class StageResult:
         columns[c.SIGN] = pa.array(np.where(found.is_retraction, -1, 1))
         return columns
 
-    def order(self) -> dict[str, pa.Array]:
-        """Columns by which ``elements`` are in order: by moment, window and key (semantics 3.2, 12.1)."""
+    def _order(self) -> dict[str, pa.Array]:
         found, rows = self.emission, pa.array(self.emission.row)
         by = {"moment": pa.array(self._moments())}
         by |= {name: self.rows[name].take(rows) for name in (c.WINDOW_END, c.WINDOW_START, *self.stage.keys)}
@@ -99,13 +110,15 @@ class StageResult:
         return np.where(found.moment == last, 3, np.where(found.moment == 0, first, 2))
 
 
-def elements_in_order(results: Sequence[StageResult]) -> dict[str, pa.Array]:
-    """The elements of all parts of a stage as one bundle of the next one."""
-    found = [result.elements() for result in results]
-    by = [pa.table(result.order()) for result in results]
-    keys = [(name, "ascending") for name in by[0].column_names]
-    order = pc.sort_indices(pa.concat_tables(by), sort_keys=keys)
-    return {name: pa.concat_arrays([part[name] for part in found]).take(order) for name in found[0]}
+def in_emitted_order(found: Sequence[Emitted]) -> Emitted:
+    """All that is ``found``, of other keys each, as one bundle."""
+    names = [(name, "ascending") for name in found[0].order]
+    by = {name: pa.concat_arrays([each.order[name] for each in found]) for name in found[0].order}
+    order = pc.sort_indices(pa.table(by), sort_keys=names)
+    elements = {
+        name: pa.concat_arrays([each.elements[name] for each in found]).take(order) for name in found[0].elements
+    }
+    return Emitted(elements, {name: values.take(order) for name, values in by.items()})
 
 
 def timestamps(granules: pa.Array) -> pa.Array:

@@ -18,15 +18,13 @@ _BATCH_ROWS = 512 * 1024
 
 
 def put_rows(
-    store: ObjectStore, name: str, rows: pa.RecordBatch | None, groups: tuple[int, int] | None = None
+    store: ObjectStore, name: str, rows: Sequence[pa.RecordBatch], groups: tuple[int, int] | None = None
 ) -> tuple[DataFile, ...]:
     """``rows``, in any order, as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. They say
     that their key groups are ``groups``.
     """
-    if rows is None or not rows.num_rows:
-        return ()
     files: list[DataFile] = []
-    batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
+    batches = (piece.slice(at, _BATCH_ROWS) for piece in rows for at in range(0, piece.num_rows, _BATCH_ROWS))
     for part, data, count in parquet_files(batches):
         path = f"{name}-{part}.parquet"
         store.write(path, data)

@@ -31,6 +31,12 @@ class Part:
         """Whether all of ``groups`` are among its own."""
         return groups is not None and self.first <= groups[0] and groups[1] <= self.last
 
+    def cut(self, number: int) -> "tuple[Part, ...]":
+        """Itself in ``number`` parts of nearly one size, or in as many as it has groups."""
+        size = self.last + 1 - self.first
+        bounds = [self.first + index * size // min(number, size) for index in range(min(number, size) + 1)]
+        return tuple(Part(first, after - 1) for first, after in pairwise(bounds))
+
     def span(self, hashes: Hashes) -> slice:
         """Where its rows stand in ascending ``hashes``."""
         low = np.uint64(self.first) << _SHIFT

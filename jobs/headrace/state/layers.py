@@ -13,6 +13,7 @@ from headrace.model.time import NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
+from headrace.state.groups import Part
 from headrace.state.layering import StateLayer
 from headrace.state.runs import Run, in_turn
 
@@ -36,11 +37,28 @@ class Layers:
         """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
-        heard = [signal for signal in signals if signal.name in self.stage.trigger.signals]
-        wanted = [touched, *(run.due(clocks) for run in in_turn(self.runs) if run.is_due(clocks))]
+        heard = self._heard(signals)
+        wanted = [touched, *(run.due(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
         if heard:
             wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in in_turn(self.runs)]
         return lookup(self.stage, (run.rows for run in in_turn(self.runs)), distinct(wanted))
+
+    def most_found(self, clocks: Clocks, signals: Sequence[Signal] = ()) -> int:
+        """An upper bound of how many rows ``lookup`` would find besides those of keys that are touched."""
+        if self._heard(signals):
+            return sum(layer.row_count for layer in self.layers)
+        return sum(run.most_due(clocks) for run in in_turn(self.runs))
+
+    def _heard(self, signals: Sequence[Signal]) -> list[Signal]:
+        return [signal for signal in signals if signal.name in self.stage.trigger.signals]
+
+    def within(self, part: Part) -> "Layers":
+        """The rows of a part of the keys."""
+        cut = (tuple(run.cut(part) for run in in_turn(layer.runs)) for layer in self.layers)
+        filled = (tuple(run for run in runs if run.rows.num_rows) for runs in cut)
+        return replace(
+            self, layers=tuple(replace(layer, runs=runs) for layer, runs in zip(self.layers, filled, strict=True))
+        )
 
     def next_due(self, watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
         """Lower bounds of the next watermark and the next processing time at which some window wants an activation,
@@ -62,22 +80,27 @@ class Layers:
                 return Instant(holds)
         return watermark
 
-    def grown(self, changes: pa.RecordBatch | None, epoch: int) -> "Layers":
-        """With what ``epoch`` changed on top. Where there is nothing to hide, rows that say that a window is gone are
-        left out.
+    def kept(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of ``changes`` that belong on top: where there is nothing to hide, those that say that a window is
+        gone do not.
         """
-        if changes is not None and not self.layers:
-            changes = there(changes)
-        if changes is None or not changes.num_rows:
-            return self
-        return replace(self, layers=(*self.layers, self._layer(changes, epoch)))
+        return changes if self.layers else there(changes)
 
-    def _layer(self, rows: pa.RecordBatch, epoch: int) -> StateLayer:
-        """What ``epoch`` changed, as a layer."""
-        there = pc.not_equal(rows.column(c.STATUS), c.DELETED)
-        latest = pc.max(rows.column(c.WINDOW_END).filter(there)).as_py()
-        expires = self.stage.expiry(None if latest is None else Instant(latest))
-        return StateLayer((Run(rows),), epoch, epoch, expires)
+    def grown(self, runs: Sequence[Run], epoch: int) -> "Layers":
+        """With a layer on top of ``runs``, what ``epoch`` changed and is ``kept``."""
+        filled = tuple(run for run in runs if run.rows.num_rows)
+        if not filled:
+            return self
+        ends = [_latest_end(run.rows) for run in in_turn(filled)]
+        expires = self.stage.expiry(max((Instant(end) for end in ends if end is not None), default=None))
+        return replace(self, layers=(*self.layers, StateLayer(filled, epoch, epoch, expires)))
+
+
+def _latest_end(rows: pa.RecordBatch) -> int | None:
+    """The latest end of a window that is there."""
+    is_there = pc.not_equal(rows.column(c.STATUS), c.DELETED)
+    latest: int | None = pc.max(rows.column(c.WINDOW_END).filter(is_there)).as_py()
+    return latest
 
 
 def _by_hold(runs: Sequence[Run], watermark: Instant) -> Iterator[tuple[int, Hashes]]:

@@ -50,9 +50,10 @@ class DeadlineIndex:
         own: Ints = found[(found >= 0) & (found < self.length)]
         return own
 
-    def any_in(self, low: int, high: int) -> bool:
-        """Whether a row may have a time in [low, high)."""
-        return bool(np.searchsorted(self.times, low) < np.searchsorted(self.times, high))
+    def most_in(self, low: int, high: int) -> int:
+        """An upper bound of how many rows have a time in [low, high)."""
+        first, after = np.searchsorted(self.times, [low, high])
+        return max(int(after) - int(first), 0)
 
     def next_from(self, at: int) -> Instant:
         """A lower bound of the first time at ``at`` or later, NEVER if there is none before the end of time."""
@@ -123,12 +124,11 @@ class Run:
         wanted: Hashes = self.hashes[np.concatenate(found)]
         return wanted
 
-    def is_due(self, clocks: Clocks) -> bool:
-        """Whether some row may want an activation under ``clocks`` (a newer run may know better)."""
+    def most_due(self, clocks: Clocks) -> int:
+        """An upper bound of how many rows want an activation under ``clocks`` (a newer run may know better)."""
         steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
-        if any(self.deadlines.event.any_in(before, after) for before, after in steps):
-            return True
-        return self.deadlines.time.any_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
+        by_time = self.deadlines.time.most_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
+        return by_time + sum(self.deadlines.event.most_in(before, after) for before, after in steps)
 
 
 def in_turn(runs: Iterable[Run]) -> Iterator[Run]:

@@ -72,19 +72,20 @@ def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int
     return {int(part): rows.filter(pa.array(own == part)) for part in np.unique(own)}
 
 
-def delta_of(
+def deltas_of(
     stage: CompiledStage, shares: Iterable[pa.RecordBatch | None], watermark: Instant, behind: Instant
-) -> pa.RecordBatch | None:
-    """The delta of one part out of the ``shares`` of all tasks above, in their order; None if there is nothing."""
+) -> list[pa.RecordBatch]:
+    """The delta of one part out of the ``shares`` of all tasks above, in their order: pieces, each in the order of its
+    hashes, that are the delta one below the other.
+    """
     rows = [share for share in shares if share is not None and share.num_rows]
-    if not rows:
-        return None
-    whole = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
-    places = [(name, "ascending") for name in whole.schema.names if name.startswith(_PLACE)]
+    places = [(name, "ascending") for name in rows[0].schema.names if name.startswith(_PLACE)] if rows else []
     if not places:
-        return whole
+        return rows
+    whole = pa.concat_batches(rows)
     whole = whole.take(pc.sort_indices(whole, sort_keys=places))
     columns = {name: whole.column(name) for name in whole.schema.names if not name.startswith(_PLACE)}
     columns[c.REJECT] = pa.nulls(whole.num_rows, pa.string())
     columns[c.ADMITTED] = pa.repeat(pa.scalar(True), whole.num_rows)
-    return aggregate(stage, columns, watermark, behind).delta
+    delta = aggregate(stage, columns, watermark, behind).delta
+    return [] if delta is None else [delta]

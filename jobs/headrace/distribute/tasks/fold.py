@@ -43,7 +43,7 @@ def _fold(work: Work, plan: FoldPlan, part: int) -> Files:
     rows = newest_records(stage, together(stage.pane_schema, held))
     if plan.bottom:
         rows = rows.filter(pc.invert(rows.column("is_retraction")))
-    return put_rows(work.store, file_name(plan.prefix, "current", part), rows, (own.first, own.last))
+    return put_rows(work.store, file_name(plan.prefix, "current", part), [rows], (own.first, own.last))
 
 
 def _own(stage: CompiledStage, rows: pa.RecordBatch, file: DataFile, number: int, part: int) -> pa.RecordBatch:

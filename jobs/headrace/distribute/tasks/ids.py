@@ -9,7 +9,7 @@ from headrace.distribute.tasks.bundles import bundle
 from headrace.distribute.tasks.found import Above, IdsFound, Stored
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.shipped import ShippedRecords
-from headrace.distribute.tasks.tables import open_table, put_table
+from headrace.distribute.tasks.tables import files_of, open_table, put_table
 from headrace.distribute.tasks.work import Task
 from headrace.program import columns as c
 from headrace.state.ids import RememberedIds
@@ -42,4 +42,4 @@ def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tup
 
 def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array]) -> Stored:
     rows = known.new(judged, task.plan.epoch)
-    return Stored(put_table(task, IDS, [rows]), known.expiry(rows)) if rows.num_rows else Stored()
+    return Stored(files_of(put_table(task, IDS, [rows])), known.expiry(rows)) if rows.num_rows else Stored()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace.distribute.tasks.found import Files, Merged, Message, Passed, attempted
-from headrace.distribute.tasks.tables import open_layers, put_pieces
+from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
 from headrace.distribute.tasks.work import Work
 from headrace.model.time import Instant
 from headrace.state.ids import RememberedIds
@@ -91,4 +91,4 @@ def _table(work: Work, plan: MergePlan, part: int, name: str) -> Files:
         stage = work.stages[state_tables(work.pipeline).index(name)]
         layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)
         pieces = merge_layers(stage, layers, is_lowest=merging.is_lowest)
-    return put_pieces(work, plan.prefix, f"{name}-merged", part, pieces)
+    return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, pieces))

@@ -26,8 +26,9 @@ ORDER = "_order_"
 
 def leaving(result: StageResult) -> pa.RecordBatch:
     """The panes of a part of a stage as elements, with their order."""
-    order = {f"{ORDER}{name}": values for name, values in result.order().items()}
-    return pa.RecordBatch.from_pydict({**result.elements(), **order}, schema=leaving_schema(result.stage))
+    found = result.emitted()
+    order = {f"{ORDER}{name}": values for name, values in found.order.items()}
+    return pa.RecordBatch.from_pydict({**found.elements, **order}, schema=leaving_schema(result.stage))
 
 
 def leaving_schema(stage: CompiledStage) -> pa.Schema:

@@ -1,32 +1,42 @@
-"""A part of a stage: its share of the delta meets its layers, its panes go to the stage below."""
+"""A part of a stage: its share of the delta meets its layers, its panes go to the stage below.
 
-from dataclasses import dataclass
+Where there is much to do, a slice of the keys at a time, so that memory does not grow with what an epoch touches, nor
+with how many windows are due at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.distribute.clocks import StageClocks, moved
 from headrace.distribute.intake import together
 from headrace.distribute.side_outputs import dead_panes
-from headrace.distribute.tasks.bundles import Bundle, bundle, delta_of
-from headrace.distribute.tasks.found import Above, Files, IdsFound, Passed, ShareFound, StageFound, Stored
+from headrace.distribute.tasks.bundles import Bundle, bundle, deltas_of
+from headrace.distribute.tasks.found import Above, Files, IdsFound, Passed, ShareFound, StageFound, Stored, summed
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.tables import gone_from, open_table, put_table
+from headrace.distribute.tasks.tables import files_of, gone_from, open_table, put_table
 from headrace.distribute.tasks.work import Task, Work
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import distinct
-from headrace.kernel.step import StageResult, elements_in_order, step
+from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order, step
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
+from headrace.state.groups import parts
 from headrace.state.layers import Layers
 from headrace.state.tables import state_tables
 
 NO_FILES: Files = ()
+
+SLICE_ROWS = 2**16
+"""Of so many rows an epoch is computed at a time, about: each takes 600 bytes meanwhile, and state and panes are stored
+slice by slice.
+"""
 
 
 def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") -> Instant:
@@ -87,38 +97,63 @@ class _Part:
         return self.number == len(self.work.stages) - 1
 
     def run(self, above: Above, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:
-        plan, work, stage = self.plan, self.work, self.stage
-        clocks, after = entering(plan, work, self.number, above.passed)
-        before = plan.stages[self.number]
-        delta = delta_of(stage, rows, before.watermark, self.task.behind(self.number))
-        layers = open_table(self.task, self.table, stage.state_schema)
-        result = self._step(Layers(stage, layers), delta, clocks)
-        gone = gone_from(plan.tables[self.table], after.watermark)
-        left = Layers(stage, layers[gone:])
-        now = left.grown(None if result is None else result.changes, plan.epoch)
+        plan, stage = self.plan, self.stage
+        clocks, after = entering(plan, self.work, self.number, above.passed)
+        deltas = deltas_of(stage, rows, plan.stages[self.number].watermark, self.task.behind(self.number))
+        layers = Layers(stage, open_table(self.task, self.table, stage.state_schema))
+        left = Layers(stage, layers.layers[gone_from(plan.tables[self.table], after.watermark) :])
+        came = _CameTo()
+        changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, came))
+        stored = put_table(self.task, self.table, changes)
+        now = left.grown([each.run for each in stored], plan.epoch)
         due_event, due_time = now.next_due(after.watermark, after.processing_time)
         hold = after.watermark
         if stage.stamps_elements or not stage.trigger.ready_past_end:
             hold = now.earliest_hold(after.watermark)
-        below, rejected, elements = Bundle(), NO_FILES, NO_FILES
-        if result is not None and not self.is_last:
-            if self.work.goes_through_spark(self.number + 1):
-                elements = self.task.put(f"elements-{self.number}", leaving(result))
-            else:
-                below, rejected = self._below(result)
+        below, rejected = self._below(came.emitted)
         found = StageFound(
-            counts=None if result is None else result.counts,
-            changed=0 if result is None else result.changes.num_rows,
+            counts=came.counts(),
+            changed=came.changed,
             hold=hold,
             due_event=due_event,
             due_time=due_time,
-            state=self._stored(left, now),
-            panes=self._panes(result),
+            state=Stored(files_of(stored), now.layers[-1].expires) if stored else Stored(),
+            panes=self.task.put_own("panes", came.panes),
             below=below.aggregated.accounting,
             rejected=rejected,
-            elements=elements,
+            elements=self.task.put(f"elements-{self.number}", _whole(came.leaving)),
         )
         return found, below.parts
+
+    def _results(
+        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: Clocks, came: "_CameTo"
+    ) -> Iterator[StageResult]:
+        """The step of the part, slice by slice; what is not state is added to what it ``came`` to."""
+        for own, delta in self._slices(layers, deltas, clocks):
+            result = self._step(own, delta, clocks)
+            if result is None:
+                continue
+            came.counted.append(result.counts)
+            came.changed += result.changes.num_rows
+            if self.is_last:
+                came.panes.append(result.panes())
+            elif self.work.goes_through_spark(self.number + 1):
+                came.leaving.append(leaving(result))
+            elif len(result.emission.row):
+                came.emitted.append(result.emitted())
+            yield result
+
+    def _slices(
+        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: Clocks
+    ) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
+        rows = sum(delta.num_rows for delta in deltas) + layers.most_found(clocks, self.plan.signals)
+        slices = parts(self.plan.parts)[self.task.number].cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
+        if not slices:
+            yield layers, _whole(deltas)
+        for own in slices:
+            spans = [own.span(delta.column(c.HASH).to_numpy()) for delta in deltas]
+            cut = [delta.slice(span.start, span.stop - span.start) for delta, span in zip(deltas, spans, strict=True)]
+            yield layers.within(own), _whole([rows for rows in cut if rows.num_rows])
 
     def _step(self, layers: Layers, delta: pa.RecordBatch | None, clocks: Clocks) -> StageResult | None:
         plan, stage = self.plan, self.stage
@@ -135,41 +170,49 @@ class _Part:
             is_batch=plan.is_batch,
         )
 
-    def _stored(self, before: Layers, now: Layers) -> Stored:
-        """What ``now`` has on top of ``before``, stored."""
-        if len(now.layers) == len(before.layers):
-            return Stored()
-        top = now.layers[-1]
-        return Stored(put_table(self.task, self.table, [run.rows for run in top.runs]), top.expires)
-
-    def _panes(self, result: StageResult | None) -> Files:
-        if result is None or not self.is_last:
-            return ()
-        return self.task.put_own("panes", result.panes())
-
-    def _below(self, result: StageResult) -> tuple[Bundle, Files]:
+    def _below(self, emitted: Sequence[Emitted]) -> tuple[Bundle, Files]:
         """The panes as elements of the stage below, and where those that have no key there are stored."""
-        plan, work, number = self.plan, self.work, self.number + 1
-        stage = work.stages[number]
-        if not len(result.emission.row):
+        if not emitted:
             return Bundle(), NO_FILES
-        panes = elements_in_order([result])
-        order = result.order() if stage.is_ordered else None
-        judged = judge(stage, panes)
-        if order is not None:
-            by = pc.sort_indices(pa.table(order), sort_keys=[(name, "ascending") for name in order])
-            order = {name: values.take(by) for name, values in order.items()}
+        plan, number = self.plan, self.number + 1
+        stage = self.work.stages[number]
+        panes = in_emitted_order(emitted)
+        judged = judge(stage, panes.elements)
         made = bundle(
             stage,
             judged,
-            order,
+            panes.order if stage.is_ordered else None,
             plan.stages[number].watermark,
             self.task.behind(number),
             share=self.task.number,
             number=plan.parts,
         )
-        dead = dead_panes(stage, number, panes, judged, plan.epoch)
+        dead = dead_panes(stage, number, panes.elements, judged, plan.epoch)
         return made, self.task.put(f"rejected-{number}", dead)
+
+
+@dataclass
+class _CameTo:
+    """What the slices of a part came to so far, besides state: panes, or what goes on to the stage below, itself or
+    through a user's own code.
+    """
+
+    counted: list[Counts] = field(default_factory=list)
+    changed: int = 0
+    panes: list[pa.RecordBatch] = field(default_factory=list)
+    emitted: list[Emitted] = field(default_factory=list)
+    leaving: list[pa.RecordBatch] = field(default_factory=list)
+
+    def counts(self) -> Counts | None:
+        """Those of all slices; None if no slice had anything to look at."""
+        return Counts(**summed(vars(each) for each in self.counted)) if self.counted else None
+
+
+def _whole(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Pieces, one below the other; None if there are none."""
+    if len(pieces) < 2:
+        return pieces[0] if pieces else None
+    return pa.concat_batches(pieces)
 
 
 def step_part(task: Task, number: int, above: Above, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:

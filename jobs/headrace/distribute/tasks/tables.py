@@ -10,7 +10,7 @@ from headrace.model.time import Instant
 from headrace.state.groups import parts
 from headrace.state.layering import StateLayer
 from headrace.state.stored import open_rows
-from headrace.state.storing import put_runs
+from headrace.state.storing import StoredRun, put_runs
 from headrace_snapshots.format.files import Layer
 
 
@@ -27,13 +27,19 @@ def open_table(task: Task, table: str, schema: pa.Schema) -> tuple[StateLayer, .
     return open_layers(task.work, task.plan.tables[table], schema, task.number, task.plan.parts)
 
 
-def put_pieces(work: Work, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]) -> Files:
+def put_pieces(
+    work: Work, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]
+) -> tuple[StoredRun, ...]:
     """Store rows of a ``part`` that come in the order of their hashes."""
-    name = file_name(prefix, table, part)
-    return tuple(stored.file for stored in put_runs(work.store, work.rows, name, pieces))
+    return tuple(put_runs(work.store, work.rows, file_name(prefix, table, part), pieces))
 
 
-def put_table(task: Task, table: str, pieces: Iterable[pa.RecordBatch]) -> Files:
+def files_of(runs: Iterable[StoredRun]) -> Files:
+    """The files that ``runs`` are stored in."""
+    return tuple(run.file for run in runs)
+
+
+def put_table(task: Task, table: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
     """Store rows that come in the order of their hashes."""
     return put_pieces(task.work, task.plan.prefix, table, task.number, pieces)
 

@@ -1,7 +1,7 @@
 """What the tasks of one pipeline share within a process: it compiled, and the stores that it reads and writes."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -81,9 +81,11 @@ class Task:
 
     def put(self, table: str, rows: pa.RecordBatch | None) -> tuple[DataFile, ...]:
         """Store ``rows`` under names that no other run of the task uses; no file for no rows."""
-        return put_rows(self.work.store, file_name(self.plan.prefix, table, self.number), rows)
+        return put_rows(
+            self.work.store, file_name(self.plan.prefix, table, self.number), [] if rows is None else [rows]
+        )
 
-    def put_own(self, table: str, rows: pa.RecordBatch) -> tuple[DataFile, ...]:
+    def put_own(self, table: str, rows: Sequence[pa.RecordBatch]) -> tuple[DataFile, ...]:
         """Store ``rows`` of the task's part of the keys, in no order."""
         own = parts(self.plan.parts)[self.number]
         name = file_name(self.plan.prefix, table, self.number)
