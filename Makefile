@@ -77,9 +77,9 @@ test-long: $(READY) ## Real runs with expiry: what they leave and cost stays the
 fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
 	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference
 
-kills: $(READY) ## Kill runs at every effect of a commit and at random times, and stop writers across another's commits (KILLS=1000, STOPS=100, SEED=1; STORE=s3: on MinIO; EXECUTOR=spark: 100 kills of driver, JVM and Python worker)
+kills: $(READY) ## Kill runs at every effect of a commit and at random times, and stop writers across another's commits (KILLS=1000, STOPS=100, SEED=1; STORE=s3: on MinIO; EXECUTOR=spark: 100 kills of driver, JVM, Python worker, and of a cluster's executors and workers)
 ifeq ($(EXECUTOR),spark)
-	HEADRACE_SPARK_KILLS=$(or $(KILLS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest --timeout=0 tests/faults/test_spark_kills.py
+	HEADRACE_SPARK_KILLS=$(or $(KILLS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/faults/test_spark_kills.py
 else
 	HEADRACE_KILLS=$(or $(KILLS),1000) HEADRACE_STOPS=$(or $(STOPS),100) HEADRACE_KILLS_SEED=$(or $(SEED),1) $(BIN)/pytest -s --timeout=0 tests/faults/test_kills.py -k "$(STORE) or protocol or stored"
 endif

@@ -133,9 +133,18 @@ def start(data: Path) -> Server:
     raise AssertionError("unreachable")
 
 
-def _start_once(binary: Path, data: Path, log: Path) -> Server:
-    address = f"127.0.0.1:{_free_port()}"
-    access_key, secret_key = secrets.token_hex(8), secrets.token_hex(20)
+def start_again(server: Server, data: Path) -> Server:
+    """``server``, which has ended, as it was: with its address, its keys and its ``data``. Raises MinioStartError."""
+    address = server.endpoint.removeprefix("http://")
+    keys = server.access_key, server.secret_key
+    return _start_once(find_or_build(), data, data.with_name(f"{data.name}.log"), address, keys)
+
+
+def _start_once(
+    binary: Path, data: Path, log: Path, address: str | None = None, keys: tuple[str, str] | None = None
+) -> Server:
+    address = address or f"127.0.0.1:{_free_port()}"
+    access_key, secret_key = keys or (secrets.token_hex(8), secrets.token_hex(20))
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("MINIO_")},
         "MINIO_ROOT_USER": access_key,

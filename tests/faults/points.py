@@ -4,6 +4,7 @@ An effect is a row of the coordinator's transition table that is taken, or the p
 log entries are named after the kinds of entries. Before and after each of them is a point, and in the middle of a put.
 """
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
+from urllib3.connection import HTTPConnection
 
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.protocol import Kind, coordinator
@@ -134,3 +136,20 @@ def _of_put(path: str, data: bytes) -> str:
             return f"{path.rpartition('/')[2].partition('-')[0]} data"
         case folder:
             return folder
+
+
+def in_the_middle(patch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None:
+    """Strike when this thread is about to give the next file its name, or to wait for the answer to a request."""
+    here, left = threading.get_ident(), [strike]
+
+    def struck(call: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*arguments: Any, **named: Any) -> Any:
+            if left and threading.get_ident() == here:
+                left.pop()()
+            return call(*arguments, **named)
+
+        return instead
+
+    patch.setattr(os, "link", struck(os.link))
+    patch.setattr(os, "replace", struck(os.replace))
+    patch.setattr(HTTPConnection, "getresponse", struck(HTTPConnection.getresponse))

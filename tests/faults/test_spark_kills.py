@@ -1,4 +1,6 @@
-"""A run on Spark of which one process is killed, some time after its first commit: driver, JVM, Python worker."""
+"""Runs on Spark that lose a process some time after their first commit: the driver, its JVM or a Python worker; on a
+standalone cluster an executor, or a worker with all that runs on it.
+"""
 
 import os
 import random
@@ -6,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.faults.works import drain
+from tests.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 KILLS = int(os.environ.get("HEADRACE_SPARK_KILLS", "2"))
@@ -33,17 +37,35 @@ from headrace.runs.process import process
 from tests.faults.scenarios import PIPELINES
 process(PIPELINES[sys.argv[1]], sys.argv[2], RunOptions("run", executor=Executor.SPARK, publish=True))
 """
-KINDS = ("java", "pyspark.daemon", "driver")
+HERE = ("java", "spark.daemon", "driver")
 """Words of the command lines of processes below the driver; where there is none, it is the driver."""
+ON_A_CLUSTER = ("executor", "worker")
+KINDS = (*HERE, *ON_A_CLUSTER)
+PATH = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+SUBMITTED = ("--conf", "spark.executor.memory=512m")
 
 
-def started(name: str, root: Path) -> "subprocess.Popen[bytes]":
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(root.with_suffix(".spark"))}
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster | None]:
+    """One with two workers, if so many kills need it."""
+    if len(HERE) >= KILLS:
+        yield None
+        return
+    with SparkCluster(tmp_path_factory.mktemp("cluster") / "nodes", {"PYTHONPATH": PATH}) as nodes:
+        nodes.add_workers(2)
+        yield nodes
+
+
+def started(name: str, root: Path, cluster: SparkCluster | None) -> "subprocess.Popen[bytes]":
+    """A run in a session of its own, on ``cluster`` or on this machine."""
+    file = root.with_suffix(".py")
+    file.write_text(DRIVER)
+    program = [sys.executable] if cluster is None else [Path(sys.executable).with_name("spark-submit"), *SUBMITTED]
+    environment = {**os.environ} if cluster is None else cluster.environment()
     with root.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-c", DRIVER, name, root.as_uri()],
-            env=environment,
+            [*program, file, name, root.as_uri()],
+            env={**environment, "PYTHONPATH": PATH, "SPARK_LOCAL_DIRS": str(root.with_suffix(".spark"))},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -66,33 +88,43 @@ def words(process: psutil.Process) -> str:
         return ""
 
 
-def kill(kind: str, running: "subprocess.Popen[bytes]") -> None:
+def kill(kind: str, running: "subprocess.Popen[bytes]", cluster: SparkCluster | None) -> None:
     """Kill a process of that kind, if the run has not ended by now."""
     if running.poll() is not None:
         return
-    driver = psutil.Process(running.pid)
-    found = [process for process in driver.children(recursive=True) if kind in words(process)]
-    (found or [driver])[-1].kill()
+    if cluster is None:
+        driver = psutil.Process(running.pid)
+        found = [process for process in driver.children(recursive=True) if kind in words(process)]
+        (found or [driver])[-1].kill()
+    elif kind == "executor":
+        cluster.kill_executors(cluster.workers[0])
+    else:
+        cluster.kill(cluster.workers[0])
 
 
-def test_kills_on_spark(tmp_path: Path) -> None:
+def test_kills_on_spark(cluster: SparkCluster | None, tmp_path: Path) -> None:
     rolled = random.Random(SEED)
     for number in range(KILLS):
         name, kind = rolled.choice([*PIPELINES]), KINDS[number % len(KINDS)]
+        nodes = cluster if kind in ON_A_CLUSTER else None
         root, undisturbed = tmp_path / f"{number}", tmp_path / f"{number} undisturbed"
         for folder in (root, undisturbed):
             land(folder)
         drain(PIPELINES[name], undisturbed.as_uri())
-        running = started(name, root)
+        running = started(name, root, nodes)
         try:
             wait_for_a_commit(name, root, running)
             time.sleep(rolled.random() * LASTS)  # the random time
-            kill(kind, running)
+            kill(kind, running, nodes)
             running.wait(SECONDS)
         finally:
             with suppress(ProcessLookupError):  # nothing of it is left
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
+        print(f"kill {number}: {name}, {kind}; the run ended with {running.returncode}")
+        if nodes is not None:
+            assert running.returncode == 0, "the cluster has another worker"
+            nodes.add_workers(2 - len(nodes.workers))
         drain(PIPELINES[name], root.as_uri())
         assert results(PIPELINES[name], root.as_uri()) == results(PIPELINES[name], undisturbed.as_uri()), (name, kind)
         check_catalog(open_store(root.as_uri()), name)

@@ -5,15 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-import urllib3.connection
 
 from headrace.errors import HeadraceError
-from tests.faults.points import Moment, Point, watch
+from tests.faults.points import Moment, Point, in_the_middle, watch
 from tests.faults.works import SCENARIOS
 
 REFUSED = 3
@@ -70,38 +68,22 @@ def _live(
 ) -> None:
     os.environ.update(environment)  # the process that all victims are forked from is older than their store
 
-    def strike(*_: object) -> None:
+    def strike() -> None:
         signal.pthread_kill(threading.get_ident(), number)  # this thread does nothing more, whatever others do
 
-    def reached(here: Point) -> None:
-        if here != point:
-            return
-        if here.moment is Moment.MIDDLE:
-            _in_the_middle(strike)
-        else:
-            strike()
+    with pytest.MonkeyPatch.context() as patch:
 
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            watch(patch, reached)
+        def reached(here: Point) -> None:
+            if here != point:
+                return
+            if here.moment is Moment.MIDDLE:
+                in_the_middle(patch, strike)
+            else:
+                strike()
+
+        watch(patch, reached)
+        try:
             SCENARIOS[name].run(root)
-    except HeadraceError as error:
-        said.write_text(error.code)
-        os._exit(REFUSED)
-
-
-def _in_the_middle(strike: Callable[[], None]) -> None:
-    """Strike when this thread is about to give the next file its name, or to wait for the answer to a request."""
-    here, left = threading.get_ident(), [strike]
-
-    def struck(call: Callable[..., Any]) -> Callable[..., Any]:
-        def instead(*arguments: Any, **named: Any) -> Any:
-            if left and threading.get_ident() == here:
-                left.pop()()
-            return call(*arguments, **named)
-
-        return instead
-
-    connection = urllib3.connection.HTTPConnection
-    os.link, os.replace = struck(os.link), struck(os.replace)
-    connection.getresponse = struck(connection.getresponse)  # type: ignore[method-assign]
+        except HeadraceError as error:
+            said.write_text(error.code)
+            os._exit(REFUSED)
