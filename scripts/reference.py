@@ -212,7 +212,7 @@ REACHED = (
     "headrace.read.graph.GraphRow",
     "headrace.read.plan.Plan",
     "headrace.read.plan.StagePlan",
-    "headrace.read.plan.Change",
+    "headrace.read.changes.Change",
     "headrace.read.explanation.Explanation",
     "headrace.read.explanation.WindowExplained",
     "headrace.read.explanation.Holding",

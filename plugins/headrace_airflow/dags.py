@@ -73,7 +73,12 @@ def process_dag(registered: Registered) -> DAG:
     *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
     """
     name = registered.pipeline.name
-    switches = {"--full-sweep": "full_sweep", "--strict": "strict", "--create": "create"}
+    switches = {
+        "--full-sweep": "full_sweep",
+        "--strict": "strict",
+        "--added-empty": "added_empty",
+        "--create": "create",
+    }
     flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, **switches}
     params = {
         "max_epochs": _limit("Epochs at most", "Empty: until nothing is left."),
@@ -96,6 +101,12 @@ def process_dag(registered: Registered) -> DAG:
             type="boolean",
             title="Strict",
             description="Refuse to go on if code of your own has changed since the last snapshot.",
+        ),
+        "added_empty": Param(
+            False,
+            type="boolean",
+            title="Added aggregates start empty",
+            description="Go on though the last snapshot lacks some: they know only what is read from now on.",
         ),
         "create": Param(
             False,

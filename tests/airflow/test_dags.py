@@ -96,6 +96,7 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
                 "branch",
                 "full_sweep",
                 "strict",
+                "added_empty",
                 "create",
                 "executor",
             },

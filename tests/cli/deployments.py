@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from headrace import Pipeline
 from headrace.model.time import instant
-from headrace.pipeline.fingerprint import fingerprint, parts
+from headrace.pipeline.fingerprint import definition, fingerprint
 from headrace.pipeline.registry import resolve
 from headrace.read.columns import View, ViewColumns
 from headrace.sources.progress import HeldBack, Progress
@@ -108,7 +108,7 @@ class Deployment:
             snapshot_id=snapshot,
             pipeline="clicks",
             fingerprint=fingerprint(self.pipeline),
-            parts=parts(self.pipeline),
+            definition=definition(self.pipeline),
             branch=MAIN,
             epoch=epoch,
             parent=None if self.head is None else self.head.snapshot_id,

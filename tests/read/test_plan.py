@@ -9,15 +9,19 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.pipeline.fingerprint import fingerprint, parts
-from headrace.read.plan import Action, Plan, changes, named, plan
+from headrace.errors import PipelineError
+from headrace.pipeline.fingerprint import definition, fingerprint, parts
+from headrace.read.changes import Action, named
+from headrace.read.plan import Plan, plan
 from headrace.runs.process import ChangedPipelineError
 from headrace.testing.deployment import Deployment
 from headrace_snapshots.format.manifest import Manifest
 from tests.own_combiners import Longest
 from tests.pipeline.test_fingerprints import PIPELINES
 
-SOURCE = hr.json("landing/clicks", {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int})
+SCHEMA = {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int}
+SOURCE = hr.json("landing/clicks", SCHEMA)
+WIDER = hr.json("landing/clicks", {**SCHEMA, "page": str})
 THEN = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
 USERS = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("4h"))
 
@@ -44,7 +48,7 @@ def made_by(pipeline: Pipeline, **more: Any) -> Manifest:
         generation=1,
         created_at="2026-01-01T00:00:00Z",
         progress={},
-        parts=parts(pipeline),
+        definition=definition(pipeline),
         **more,
     )
 
@@ -56,7 +60,8 @@ def actions(found: Plan) -> list[str]:
 def test_parts_differ_wherever_fingerprints_do() -> None:
     every = [build() for build in PIPELINES.values()]
     for one, other in combinations(every, 2):
-        assert (parts(one) == parts(other)) is (fingerprint(one) == fingerprint(other)), (one.name, other.name)
+        same = parts(definition(one)) == parts(definition(other))
+        assert same is (fingerprint(one) == fingerprint(other)), (one.name, other.name)
 
 
 CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
@@ -77,18 +82,6 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
     ),
     (
         clicks(),
-        clicks(what={"clicks": hr.count(), "most": col("amount").max()}),
-        ["aggregate 'amount' is gone (aggregation 1)", "aggregate 'most' is new (aggregation 1)"],
-        ["replay"],
-    ),
-    (
-        clicks(),
-        clicks(what={"amount": col("amount").sum(), "clicks": hr.count()}),
-        ["the order of the aggregates has changed (aggregation 1)"],
-        ["replay"],
-    ),
-    (
-        clicks(),
         clicks(SOURCE.event_time("at", bound="20m")),
         ["event time, watermark or splits of input 'source' has changed"],
         ["replay"],
@@ -101,10 +94,47 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["keep", "replay"],
     ),
     (
+        clicks(),
+        clicks(what={"clicks": hr.count(), "amount": col("amount").max()}),
+        ["aggregate 'amount' has changed (aggregation 1)"],
+        ["replay"],
+    ),
+    (
         clicks(then=[THEN]),
-        clicks(then=[THEN], what={"clicks": hr.count()}),
+        clicks(
+            then=[hr.Aggregation(key=None, what={"users": hr.count(), "n": hr.count()}, where=hr.FixedWindows("2h"))]
+        ),
+        ["aggregate 'n' is new, and panes that it has never seen may be withdrawn (aggregation 2)"],
+        ["keep", "replay"],
+    ),
+    (
+        clicks(how=hr.accumulating(keep_last=3)),
+        clicks(how=hr.accumulating(keep_last=3), what={"clicks": hr.count()}),
         ["aggregate 'amount' is gone (aggregation 1)"],
-        ["replay", "replay"],
+        ["replay"],
+    ),
+    (  # two columns cannot go on as one
+        clicks(),
+        clicks(what={"n": hr.count()}, renamed={"clicks": "n", "amount": "n"}, key={"who": col("user")}),
+        [
+            "key has changed (aggregation 1)",
+            "aggregate 'clicks' is gone (aggregation 1)",
+            "aggregate 'amount' is gone (aggregation 1)",
+            "aggregate 'n' is new (aggregation 1)",
+        ],
+        ["replay"],
+    ),
+    (
+        clicks(hr.json("landing/clicks", {**SCHEMA, "amount": float}).event_time("at", bound="10m")),
+        clicks(),
+        ["schema of input 'source' has changed"],
+        ["replay"],
+    ),
+    (  # a trigger that counts bytes looks at all columns
+        clicks(when=hr.Repeatedly(hr.AfterBytes(100))),
+        clicks(WIDER.event_time("at", bound="10m"), when=hr.Repeatedly(hr.AfterBytes(100))),
+        ["column 'page' of input 'source' is new"],
+        ["replay"],
     ),
     (clicks(), clicks(then=[THEN]), ["the aggregation is new (aggregation 2)"], ["keep", "replay"]),
     (clicks(then=[THEN]), clicks(), ["the aggregation is gone (aggregation 2)"], ["keep"]),
@@ -123,6 +153,69 @@ def test_what_has_changed_and_which_state_is_made_anew(
     assert "`headrace backfill clicks --promote`" in found.run
 
 
+MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
+    (
+        clicks(),
+        clicks(what={"n": hr.count(), "amount": col("amount").sum()}, renamed={"clicks": "n", "number": "n"}),
+        ["aggregate 'n' was 'clicks' (aggregation 1)"],
+        ["migrate"],
+    ),
+    (
+        clicks(),
+        clicks(key={"who": col("user")}, what={"amount": col("amount").sum()}, renamed={"user": "who"}),
+        ["key 'who' was 'user' (aggregation 1)", "aggregate 'clicks' is gone (aggregation 1)"],
+        ["migrate"],
+    ),
+    (
+        clicks(),
+        clicks(what={"amount": col("amount").sum(), "clicks": hr.count()}),
+        ["the order of the aggregates has changed (aggregation 1)"],
+        ["migrate"],
+    ),
+    (
+        clicks(then=[THEN]),
+        clicks(then=[THEN], what={"clicks": hr.count()}),
+        ["aggregate 'amount' is gone (aggregation 1)"],
+        ["migrate", "keep"],
+    ),
+    (
+        clicks(),
+        clicks(WIDER.event_time("at", bound="10m")),
+        ["column 'page' of input 'source' is new"],
+        ["keep"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "expected", "stages"), MIGRATED, ids=lambda value: str(value)[:60])
+def test_what_leaves_state_right_is_migrated(
+    before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
+) -> None:
+    found = plan(now, made_by(before))
+    assert found.action is (Action.MIGRATE if "migrate" in stages else Action.KEEP)
+    assert named(found.changes).split("; ") == expected
+    assert actions(found) == stages
+    assert found.run.startswith("headrace run goes on from this snapshot")
+
+
+def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
+    found = plan(clicks(what={"clicks": hr.count(), "most": col("amount").max()}), made_by(clicks()))
+    assert (found.action, actions(found)) == (Action.MIGRATE, ["migrate"])
+    assert found.starting_empty == ["aggregate 'most' of aggregation 1"] == found.to_json()["starting_empty"]
+    assert "headrace run refuses" in found.run
+    assert "`headrace run clicks --added-empty`" in found.run
+    assert "`headrace backfill clicks --promote`" in found.run
+
+
+@pytest.mark.parametrize(
+    ("renamed", "wrong"),
+    [({"clicks": "amount"}, "there is a column 'clicks'"), ({"old": "new"}, "there is no column 'new'")],
+)
+def test_a_name_that_is_declared_is_one_of_now_for_one_of_then(renamed: dict[str, str], wrong: str) -> None:
+    with pytest.raises(PipelineError, match=wrong):
+        clicks(renamed=renamed)
+
+
 def test_what_does_not_count_keeps_state() -> None:
     now = clicks(description="another", schedule="@hourly", executor="local")
     found = plan(now, made_by(clicks()))
@@ -138,9 +231,9 @@ def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:
     assert "--strict refuses" in str(found)
 
 
-def test_a_snapshot_from_before_parts_were_recorded_says_so() -> None:
-    old = replace(made_by(clicks()), parts={})
-    assert "parts" not in str(old.to_bytes()), "older versions wrote none"
+def test_a_snapshot_from_before_definitions_were_recorded_says_so() -> None:
+    old = replace(made_by(clicks()), definition={})
+    assert "definition" not in str(old.to_bytes()), "older versions wrote none"
     assert plan(clicks(), old).action is Action.KEEP
     found = plan(clicks(key="at"), old)
     assert (found.action, actions(found)) == (Action.REPLAY, ["replay"])
@@ -163,12 +256,8 @@ def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
     assert reader.plan(kept).action is Action.KEEP
     deployment.land(before, {"user": "ann", "at": "2026-03-01T10:06:00Z", "amount": 1})
     assert deployment.run(kept).epochs == (1,)
-    other = clicks(what={"clicks": hr.count()})
+    other = clicks(where=hr.FixedWindows("2h"))
     assert reader.plan(other).action is Action.REPLAY
-    with pytest.raises(
-        ChangedPipelineError, match=r"epoch 1\): aggregate 'amount' is gone \(aggregation 1\)\. Its state"
-    ):
+    with pytest.raises(ChangedPipelineError, match=r"epoch 1\): where \(windows\) has changed \(aggregation 1\)\. Its"):
         deployment.run(other)
-    manifest = reader.current(at="main").manifest
-    assert manifest is not None
-    assert changes(before, manifest) == []
+    assert reader.plan(before).action is Action.KEEP

@@ -96,6 +96,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         of=given.of,
         clock=parse_clock(given.clock, given.clock_step),
         strict=given.strict,
+        added_empty=given.added_empty,
         executor=None if given.executor is None else Executor(given.executor),
         because=given.because,
         create=given.create,
@@ -136,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--create", action="store_true", help="make the root even if there is no input")
     parser.add_argument("--end-with-input", action="store_true", help="end, with the process group, when stdin does")
     parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
+    parser.add_argument("--added-empty", action="store_true", help="aggregates that a snapshot lacks start empty")
     return parser
 
 

@@ -47,7 +47,9 @@ class ArrowFrame:
 def arrow_frame(store: ObjectStore, columns: ViewColumns, view: View, audited: AuditedFiles) -> ArrowFrame:
     """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
     schema = columns.schema(ReadersView(view))
-    rows = pa.concat_tables([schema.empty_table(), *tables(store, audited.files[view], schema)])
+    rows = pa.concat_tables(
+        [schema.empty_table(), *tables(store, audited.files[view], schema, audited.names(view, columns))]
+    )
     if view is View.CURRENT:
         newest = newest_rows(rows, columns)
         rows = newest.filter(pc.greater(newest.column("epoch"), audited.since))

@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.kernel.renamed import Names
 from headrace.pipeline.expectations import View
+from headrace.read.columns import View as ReadersView
+from headrace.read.columns import ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -44,17 +47,24 @@ def seen(catalog: Catalog, head: str, published: str | None) -> str | None:
 @dataclass(frozen=True)
 class AuditedFiles:
     """Files by view: those of panes, and those of ``current`` with rows that epochs after ``since`` wrote, which count:
-    what these hide is not what changed.
+    what these hide is not what changed. ``epochs``: which one wrote a file, by its path.
     """
 
     files: Mapping[View, Sequence[DataFile]]
     since: int
+    epochs: Mapping[str, int]
+
+    def names(self, view: View, columns: ViewColumns) -> dict[str, Names]:
+        """What the files of ``view`` call its ``columns``, by their paths."""
+        return {file.path: columns.names(ReadersView(view), self.epochs[file.path]) for file in self.files[view]}
 
 
 def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
     """What an audit of (``published``, ``head``] may look at."""
     since = -1 if published is None else catalog.manifest(published).epoch
     records = catalog.files(head.logs["panes"], since_epoch=since)
-    panes = [file for record in records for file in record.files if isinstance(file, DataFile)]
-    current = [file for layer in head.tables["current"] if layer.last_epoch > since for file in layer.files]
-    return AuditedFiles({View.PANES: panes, View.CURRENT: current}, since)
+    panes = [(file, each.epoch) for each in records for file in each.files if isinstance(file, DataFile)]
+    layers = [layer for layer in head.tables["current"] if layer.last_epoch > since]
+    current = [(file, layer.last_epoch) for layer in layers for file in layer.files]
+    files = {View.PANES: [file for file, _ in panes], View.CURRENT: [file for file, _ in current]}
+    return AuditedFiles(files, since, {file.path: epoch for file, epoch in (*panes, *current)})

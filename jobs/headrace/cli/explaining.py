@@ -43,10 +43,11 @@ def explain(
 
 @command("headrace plan delays.py --root file:///tmp/hr")
 def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Output = Format.TEXT) -> None:
-    """Say what a run would do with the pipeline as it is written now: keep its state, or refuse; and what has changed.
+    """Say what a run would do with the pipeline as it is written now: keep or migrate its state, or refuse; and why.
 
     It changes nothing. State of an aggregation is kept if neither it nor what it reads has changed in a way that
-    counts; schedules, executors, descriptions and expectations do not.
+    counts; schedules, executors, descriptions and expectations do not. It is migrated where only its columns are
+    others: renamed, gone, or new and empty (run --added-empty). All else is a replay, by a backfill.
     """
     from headrace.cli.named import catalog_of
     from headrace.pipeline.registry import resolve

@@ -60,6 +60,10 @@ def run(
     strict: Annotated[
         bool, Option(help="Refuse to go on if code of your own has changed since the last snapshot.")
     ] = False,
+    added_empty: Annotated[
+        bool,
+        Option(help="Let aggregates that the last snapshot does not have start empty, for what is read from now on."),
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
@@ -79,6 +83,7 @@ def run(
         of=of,
         clock=parse_clock(clock, clock_step),
         strict=strict,
+        added_empty=added_empty,
         create=create,
     )
     run_action("process", pipeline, root, options, output)

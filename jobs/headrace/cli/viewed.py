@@ -38,5 +38,5 @@ def viewed(
         raise QueryError(f"stage={stage} is for the view {STATE}: {view} is of the last aggregation")
     found = reader.view(View(view), at=at, where=where)
     if found.manifest is not None and (changed := changed_since(pipeline, found.manifest)):
-        tell(f"{changed}. `headrace backfill {pipeline.name}` (or the backfill DAG) makes them anew from all input")
+        tell(f"{changed}. `headrace plan {pipeline.name}` says what a run would do with it")
     return found

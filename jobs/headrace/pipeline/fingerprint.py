@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.pipeline.encoding import encoded
@@ -32,11 +33,16 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def parts(pipeline: Pipeline) -> dict[str, str]:
-    """Digests of the parts of what the fingerprint is made of, by their names: they say which part of a pipeline has
-    changed where its fingerprint has. No two pipelines of different fingerprints have the same.
+def definition(pipeline: Pipeline) -> dict[str, Any]:
+    """``meaning`` as a manifest records it: floats that are not finite are texts."""
+    found: dict[str, Any] = json.loads(json.dumps(meaning(pipeline)), parse_constant=str)
+    return found
+
+
+def parts(said: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of the parts of a ``definition``, by their names: they say which part of a pipeline has changed where its
+    fingerprint has.
     """
-    said = meaning(pipeline)
     found: dict[str, Any] = {"format": said["format"], "inputs": [each["name"] for each in said["inputs"]]}
     for each in said["inputs"]:
         found |= {f"inputs/{each['name']}/{part}": value for part, value in each.items() if part != "name"}

@@ -4,7 +4,7 @@ input, key, *what* (aggregates), *where* (windows), *when* (trigger), *how* (acc
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -39,6 +39,8 @@ class Aggregation:
     it; their event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the
     dead letters, which ``max_rejected`` of a source does not count. ``when`` None continues the trigger of the
     aggregation before it (4.7). ``transform`` makes other rows of the panes, before anything else reads them.
+    ``renamed`` says what columns of its key and aggregates were called before, ``{"old name": "name"}``, so that a run
+    goes on from snapshots that know them by their old names.
     """
 
     key: Mapping[str, Expr]
@@ -48,6 +50,7 @@ class Aggregation:
     how: How
     filter: Expr | None
     transform: SparkFunction | None
+    renamed: Mapping[str, str]
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Aggregation:
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
         transform: SparkFunction | None = None,
+        renamed: Mapping[str, str] | None = None,
         _owner: str = "Aggregation",
     ) -> None:
         given = Arguments(_owner)
@@ -74,6 +78,21 @@ class Aggregation:
         function = 'SparkFunction("module:function", ...)'
         made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
         set_(self, "transform", made)
+        set_(self, "renamed", _renamed(given, renamed, {*self.key, *self.what}))
+
+
+def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dict[str, str]:
+    if renamed is None:
+        return {}
+    found = given.mapping("renamed", renamed, str, '{"old name": "name"}', least=0)
+    for old, name in found.items():
+        if name not in columns:
+            raise given.wrong(
+                "renamed", renamed, f"there is no column {name!r}; there are {', '.join(sorted(columns))}"
+            )
+        if old in columns:
+            raise given.wrong("renamed", renamed, f"there is a column {old!r}: leave out what is not renamed any more")
+    return found
 
 
 _WHAT = '{"name": aggregate}, such as {"flights": count(), "worst": col("delay").max()}'
@@ -141,6 +160,7 @@ class Pipeline:
     computed anew on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
+    ``renamed`` is that of its first aggregation (see ``Aggregation``).
     ``also`` are further inputs, united with ``input`` (12.9); ``deduplicate`` is applied to all of them together, after
     the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
@@ -154,6 +174,7 @@ class Pipeline:
     when: Trigger
     how: How
     filter: Expr | None
+    renamed: Mapping[str, str]
     deduplicate: Deduplicate | None
     also: tuple[Input, ...]
     then: tuple[Aggregation, ...]
@@ -177,6 +198,7 @@ class Pipeline:
         when: Trigger = _AT_THE_END,
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
+        renamed: Mapping[str, str] | None = None,
         deduplicate: Deduplicate | None = None,
         also: Sequence[Input] = (),
         then: Sequence[Aggregation] = (),
@@ -196,11 +218,20 @@ class Pipeline:
         given = Arguments(f"Pipeline {name}")
         if when is None:
             raise given.wrong("when", when, "there is no trigger before it to continue; leave it out for Default()")
-        first = Aggregation(key=key, what=what, where=where, when=when, how=how, filter=filter, _owner=given.owner)
+        first = Aggregation(
+            key=key,
+            what=what,
+            where=where,
+            when=when,
+            how=how,
+            filter=filter,
+            renamed=renamed,
+            _owner=given.owner,
+        )
         set_ = object.__setattr__
         set_(self, "name", name)
         set_(self, "input", _own_input(given, input))
-        for part in ("key", "what", "where", "when", "how", "filter"):
+        for part in ("key", "what", "where", "when", "how", "filter", "renamed"):
             set_(self, part, getattr(first, part))
         ids = 'Deduplicate("id", "1d")'
         once = None if deduplicate is None else given.instance("deduplicate", deduplicate, Deduplicate, ids)
@@ -234,7 +265,13 @@ class Pipeline:
     def stages(self) -> tuple[Stage, ...]:
         """Its aggregations as they run, first to last."""
         first = Aggregation(
-            key=self.key, what=self.what, where=self.where, when=self.when, how=self.how, filter=self.filter
+            key=self.key,
+            what=self.what,
+            where=self.where,
+            when=self.when,
+            how=self.how,
+            filter=self.filter,
+            renamed=self.renamed,
         )
         stages = [Stage(first, self.schema)]
         for aggregation in self.then:

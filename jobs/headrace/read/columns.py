@@ -1,17 +1,23 @@
-"""The columns of what readers see. A snapshot records those of the definition that made it, and is read by them."""
+"""The columns of what readers see. A snapshot records those of the definition that made it, and is read by them.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A definition may go on from snapshots of another one, which had other columns, or the same under other names. The files
+that these wrote stay as they are; the snapshot records under which names they have its columns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.kernel.renamed import Names
 from headrace.model.decimals import PRECISION, SCALE
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.value_types import ListType, PairsType, ValueType
 from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.renaming import Formerly
 
 
 class View(StrEnum):
@@ -68,12 +74,57 @@ _REJECTED = [
 
 
 @dataclass(frozen=True)
+class EarlierColumns:
+    """What columns are called in files that epochs up to ``until`` wrote: those of panes, and keys of late rows."""
+
+    until: int
+    panes: Names
+    late: Names
+
+    @classmethod
+    def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
+        """Those of the definition that the snapshot of epoch ``until`` was made by, as ``columns`` are called now."""
+        then = {**stages[-1].keys, **stages[-1].values}
+        panes = {name: then.get(name) for name in (*columns.keys, *columns.values)}
+        return cls(until, _differing(panes), _differing({name: stages[0].keys[name] for name in columns.late_keys}))
+
+    def under(self, later: "EarlierColumns") -> "EarlierColumns":
+        """The same, where names of what ``later`` says are themselves those of an earlier definition."""
+        return EarlierColumns(self.until, _through(self.panes, later.panes), _through(self.late, later.late))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return {"until": self.until, "panes": dict(self.panes), "late": dict(self.late)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "EarlierColumns":
+        """The inverse of ``to_json``."""
+        return cls(value["until"], value["panes"], value["late"])
+
+
+def _differing(names: Names) -> Names:
+    return {name: then for name, then in names.items() if name != then}
+
+
+def _through(names: Names, later: Names) -> Names:
+    """What columns are called by ``names``, which go by what ``later`` calls them."""
+    found: dict[str, str | None] = {}
+    for name in {*names, *later}:
+        between = later.get(name, name)
+        found[name] = None if between is None else names.get(between, between)
+    return found
+
+
+@dataclass(frozen=True)
 class ViewColumns:
-    """The columns that a definition gives: keys and values of its panes, keys of its late rows, in order."""
+    """The columns that a definition gives: keys and values of its panes, keys of its late rows, in order. ``before``:
+    what they are called in files of earlier definitions, oldest first.
+    """
 
     keys: Mapping[str, DataType]
     values: Mapping[str, ValueType]
     late_keys: Mapping[str, DataType]
+    before: tuple[EarlierColumns, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "ViewColumns":
@@ -82,11 +133,12 @@ class ViewColumns:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
-        return {
+        own = {
             "keys": _to_json(self.keys),
             "values": _to_json(self.values),
             "late_keys": _to_json(self.late_keys),
         }
+        return {**own, "before": [each.to_json() for each in self.before]} if self.before else own
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ViewColumns":
@@ -95,7 +147,21 @@ class ViewColumns:
             {name: DataType(kind) for name, kind in value["keys"]},
             {name: _type_from_json(kind) for name, kind in value["values"]},
             {name: DataType(kind) for name, kind in value["late_keys"]},
+            tuple(map(EarlierColumns.from_json, value.get("before", ()))),
         )
+
+    def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
+        """These, of a definition that goes on from a snapshot of epoch ``until`` with columns ``earlier``."""
+        last = EarlierColumns.of(until, stages, self)
+        renamed = (last,) if last.panes or last.late else ()
+        return replace(self, before=(*(each.under(last) for each in earlier.before), *renamed))
+
+    def names(self, view: View, epoch: int) -> Names:
+        """What columns of ``view`` are called in a file that ``epoch`` wrote."""
+        found = next((each for each in self.before if epoch <= each.until), None)
+        if found is None or view is View.REJECTED:
+            return {}
+        return found.late if view is View.LATE else found.panes
 
     @property
     def identity(self) -> list[str]:

@@ -174,8 +174,8 @@ class PipelineReader:
         return explain(StageState(self._catalog, manifest, definition, number), key, window)
 
     def plan(self, pipeline: Pipeline, *, at: At = MAIN) -> Plan:
-        """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep it, or refuse
-        since it has to be replayed; and which parts have changed. ``str`` says it in words.
+        """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
+        or refuse since it has to be replayed; and which parts have changed. ``str`` says it in words.
         """
         return plan(pipeline, snapshot_at(self._catalog, at).manifest)
 

@@ -26,7 +26,7 @@ from headrace.read.differences import (
 from headrace.read.folding import GONE, PLACE
 from headrace.read.progress import StoredProgress, inputs_read
 from headrace.read.row_changes import ComparedTable, Fold, RowCounts, columns_of
-from headrace.read.sources import brought
+from headrace.read.sources import NamedFile, brought, sql_types
 from headrace.state.tables import IDS
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile, InputFile
@@ -129,28 +129,42 @@ class _Tables:
         if not schemas:
             return OutputDiff(RowCounts())
         left, right = schemas[0], schemas[-1]
-        before, after = self._paths(self.before, CURRENT), self._paths(self.after, CURRENT)
-        fold = _fold_of_current(left)
-        if left.keys != right.keys:
-            number = fold.number(self.connection, before)
-            rows = RowCounts.apart(number, _fold_of_current(right).number(self.connection, after))
-            return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
         shared = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
+        fold = self._fold_of_current(left, shared)
+        if left.keys != right.keys:
+            other = self._fold_of_current(right, ())
+            before, after = self._current(self.before, fold), self._current(self.after, other)
+            rows = RowCounts.apart(fold.number(self.connection, before), other.number(self.connection, after))
+            return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
+        before, after = self._current(self.before, fold), self._current(self.after, fold)
         compared = ComparedTable(before, after, fold, shared, _PANE)
         rows = compared.counts(self.connection)
         first = compared.first(self.connection, limit, left.order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
-    def _paths(self, manifest: Manifest | None, table: str) -> list[Path]:
-        return [] if manifest is None else [self.local[file.path] for file in _files(manifest, table)]
+    def _fold_of_current(self, columns: ViewColumns, shared: Sequence[str]) -> Fold:
+        """As far as key, window, the ``shared`` values and what is said of panes go."""
+        names = [*columns.identity, *shared, *dict.fromkeys((*_PANE, *PLACE, GONE))]
+        types = sql_types(self.connection, columns.schema(View.CURRENT))
+        return Fold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})
+
+    def _current(self, manifest: Manifest | None, fold: Fold) -> list[NamedFile]:
+        """The files of ``current``, each with the names that it has for the columns that count."""
+        if manifest is None:
+            return []
+        columns = ViewColumns.from_json(manifest.schema)
+        return [
+            NamedFile.of(self.local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*fold.types])
+            for layer in manifest.tables.get(CURRENT, ())
+            for file in layer.files
+        ]
+
+    def _paths(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
+        return [] if manifest is None else [NamedFile(self.local[file.path]) for file in _files(manifest, table)]
 
 
 def _files(manifest: Manifest, table: str) -> list[DataFile]:
     return [file for layer in manifest.tables.get(table, ()) for file in layer.files]
-
-
-def _fold_of_current(columns: ViewColumns) -> Fold:
-    return Fold(tuple(columns.identity), PLACE, GONE)
 
 
 def _fold_of_state(names: Sequence[str], gone: str) -> Fold:

@@ -202,7 +202,7 @@ class _Asked:
     def _view(self, view: View, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The rows of the key in a view of the snapshot."""
         state = self.state
-        source = OutputFiles(state.catalog, state.manifest, view, ViewColumns.of(state.pipeline), None)
+        source = OutputFiles(state.catalog, state.manifest, view, ViewColumns.from_json(state.manifest.schema), None)
         conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
         where = reduce(and_, conditions) if conditions else None
         for batch in LazyView(view, source, state.manifest, where=where, columns=columns).batches():

@@ -123,7 +123,8 @@ class LazyView:
                 f"where={where!r} is DuckDB's SQL, which Spark may understand otherwise: give an expression, such as "
                 'col("flights") > 30, or filter the DataFrame'
             )
-        found = reading.of_files(spark, source.catalog.store, source.data_files, source.columns, source.identity)
+        named = [(file, source.names[file.path]) for file in source.data_files]
+        found = reading.of_files(spark, source.catalog.store, named, source.columns, source.identity)
         if where is not None:
             found = reading.filtered(spark, found, source.columns, where)
         return found.select(*map(reading.column_named, self._columns))
@@ -133,6 +134,8 @@ class LazyView:
 
         Those of ``current`` hold panes still to be folded: the newest of a key and window counts. ``verify`` holds each
         against its length and checksum first: reads all of them, and raises BrokenObjectError for one that is damaged.
+        Raises QueryError where files are from before columns were renamed or added, which whoever reads them as they
+        are would not see.
         """
         if verify:
             self._source.verify()

@@ -1,55 +1,21 @@
-"""What a run would do with a pipeline as it is written now: go on from a snapshot, or refuse since the state that it
-holds means something else.
+"""What a run would do with a pipeline as it is written now: go on from a snapshot, with state as it is or migrated, or
+refuse since the state that it holds means something else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from headrace.pipeline.code import changed_code
-from headrace.pipeline.fingerprint import fingerprint, parts
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.graph import Pipeline, Stage
+from headrace.pipeline.renaming import Formerly, renamed
+from headrace.read.changes import Action, Change, changes
+from headrace.read.columns import ViewColumns
 from headrace_snapshots.format.manifest import Manifest
 
-
-class Action(StrEnum):
-    """What becomes of state: there is none yet; it stays; it has to be made anew from all input."""
-
-    BEGIN = "begin"
-    KEEP = "keep"
-    REPLAY = "replay"
-
-
-_PARTS = {
-    "path": "path",
-    "schema": "schema",
-    "transform": "Spark code",
-    "event_time": "event time, watermark or splits",
-    "columns": "columns for the pipeline",
-    "key": "key",
-    "filter": "filter",
-    "where": "where (windows)",
-    "when": "when (trigger)",
-    "how": "how (accumulation, lateness, behaviour)",
-}
-_UNKNOWN = "which part of it is not recorded: the snapshot is from before manifests said so"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A part of a pipeline that is not what it was. ``stage``: its aggregation, counted from 1, None if all read it."""
-
-    part: str
-    change: str
-    stage: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.part} {self.change}"
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"part": self.part, "change": self.change}
+_UNKNOWN = "has changed; which part of it is not recorded: the snapshot is from before manifests said so"
 
 
 @dataclass(frozen=True)
@@ -68,7 +34,8 @@ class StagePlan:
 @dataclass(frozen=True)
 class Plan:
     """A pipeline against a snapshot (None: there is none). ``changes`` are its parts that are not what they were,
-    ``code`` the names of own code that has changed, for which state stays.
+    ``code`` the names of own code that has changed, for which state stays. ``columns``: what the columns of each
+    aggregation were called, where state can be migrated.
     """
 
     pipeline: str
@@ -78,21 +45,47 @@ class Plan:
     stages: Sequence[StagePlan]
     changes: Sequence[Change] = ()
     code: Sequence[str] = ()
+    columns: Sequence[Formerly] = ()
+
+    @property
+    def starting_empty(self) -> list[str]:
+        """The aggregates that a run would begin with nothing, if it is told to."""
+        if self.action is not Action.MIGRATE:
+            return []
+        return [f"{each.part} of aggregation {each.stage}" for each in self.changes if each.starts_empty]
+
+    @property
+    def choice(self) -> str:
+        """What there is to choose where aggregates are new."""
+        return (
+            f"`headrace run {self.pipeline} --added-empty` goes on from this snapshot, and they start empty: they know "
+            f"only what is read from now on, also in windows that are open, and are NULL in older panes; {self._replay}"
+        )
+
+    @property
+    def _replay(self) -> str:
+        return (
+            f"`headrace backfill {self.pipeline} --promote` replays all input with the pipeline as it is now, "
+            "all aggregations of it, into a branch, audits that, and makes it main and published; until then readers "
+            "see what they see now"
+        )
 
     @property
     def run(self) -> str:
         """What ``headrace run`` does."""
+        if self.starting_empty:
+            return (
+                "headrace run refuses (config.changed_pipeline) until you say what becomes of "
+                f"{', '.join(self.starting_empty)}: {self.choice}"
+            )
         match self.action:
             case Action.BEGIN:
                 return "headrace run reads all input from the beginning"
             case Action.KEEP:
                 return "headrace run goes on from this snapshot"
-        return (
-            "headrace run refuses (config.changed_pipeline). "
-            f"`headrace backfill {self.pipeline} --promote` replays all input with the pipeline as it is now, "
-            "all aggregations of it, into a branch, audits that, and makes it main and published; until then readers "
-            "see what they see now"
-        )
+            case Action.MIGRATE:
+                return "headrace run goes on from this snapshot, whose state it migrates with its first epoch"
+        return f"headrace run refuses (config.changed_pipeline). {self._replay}"
 
     def lines(self) -> Iterator[str]:
         """In words."""
@@ -114,8 +107,9 @@ class Plan:
             "snapshot": self.snapshot,
             "epoch": self.epoch,
             "action": self.action.value,
-            "changes": [{**change.to_json(), "stage": change.stage} for change in self.changes],
+            "changes": [change.to_json() for change in self.changes],
             "stages": [stage.to_json() for stage in self.stages],
+            "starting_empty": self.starting_empty,
             "code": list(self.code),
             "run": self.run,
         }
@@ -129,62 +123,54 @@ def plan(pipeline: Pipeline, manifest: Manifest | None) -> Plan:
     numbers = range(1, len(pipeline.stages) + 1)
     if manifest is None:
         return Plan(pipeline.name, None, None, Action.BEGIN, [StagePlan(number, Action.BEGIN) for number in numbers])
-    found = changes(pipeline, manifest)
-    code = changed_code(pipeline, manifest.code)
-    action = Action.REPLAY if found else Action.KEEP
-    stages = [_stage(number, found) for number in numbers]
-    return Plan(pipeline.name, manifest.snapshot_id, manifest.epoch, action, stages, found, code)
-
-
-def changes(pipeline: Pipeline, manifest: Manifest) -> list[Change]:
-    """The parts of ``pipeline`` that are not those of the snapshot: at least one if its fingerprint is another."""
+    made = partial(
+        Plan, pipeline.name, manifest.snapshot_id, manifest.epoch, code=changed_code(pipeline, manifest.code)
+    )
     if manifest.fingerprint == fingerprint(pipeline):
-        return []
-    if not manifest.parts:
-        return [Change("the definition", f"has changed; {_UNKNOWN}")]
-    return [*_differences(manifest.parts, parts(pipeline))]
+        return made(Action.KEEP, [StagePlan(number, Action.KEEP) for number in numbers])
+    if not manifest.definition:
+        unknown = Change("the definition", _UNKNOWN)
+        return made(Action.REPLAY, _stages(pipeline, [unknown]), [unknown])
+    before = renamed(pipeline, manifest.definition)
+    found = changes(pipeline, before)
+    stages = _stages(pipeline, found)
+    action = max((*(each.action for each in found), *(each.action for each in stages)), key=[*Action].index)
+    return made(action, stages, found, columns=() if action is Action.REPLAY else before.stages)
 
 
-def named(found: Sequence[Change]) -> str:
-    """Changes one after another, in words."""
-    return "; ".join(f"{change}{'' if change.stage is None else f' (aggregation {change.stage})'}" for change in found)
+def _stages(pipeline: Pipeline, found: Sequence[Change]) -> list[StagePlan]:
+    """An aggregation is made anew if it cannot take over its state, or if what it reads is another. One that looks at
+    all columns of what it reads is another with other columns.
+    """
+    read = [each for each in found if each.stage is None]
+    plans: list[StagePlan] = []
+    for number, stage in enumerate(pipeline.stages, start=1):
+        own = [each for each in found if each.stage == number]
+        action = max((each.action for each in own), key=[*Action].index, default=Action.KEEP)
+        because = [str(each) for each in own]
+        anew = [f"it reads what has changed: {each}" for each in read if each.action is Action.REPLAY]
+        anew += [f"it reads panes of aggregation {each.number}" for each in plans if each.action is Action.REPLAY]
+        columns = read if number == 1 else [each for each in found if each.stage == number - 1]
+        if not anew and columns and _looks_at_all(stage):
+            anew = [f"it looks at all columns of what it reads: {each}" for each in columns]
+        plans.append(StagePlan(number, Action.REPLAY if anew else action, [*because, *anew]))
+    return plans
 
 
-def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Change]:
-    names = [*before, *(name for name in now if name not in before)]
-    different = [name for name in names if before.get(name) != now.get(name)]
-    for name in different:
-        number = name.split("/")[1] if name.startswith("stages/") else None
-        key = f"stages/{number}/where"  # which every aggregation has
-        if number is not None and (key in before) != (key in now):
-            if name == key:
-                yield Change("the aggregation", "is new" if key in now else "is gone", int(number))
-            continue
-        if not any(other.startswith(f"{name}/") for other in different):  # the list of what is named by itself
-            change = "has changed" if name in before and name in now else "is new" if name in now else "is gone"
-            yield _change(name, change)
+def _looks_at_all(stage: Stage) -> bool:
+    """Whether the aggregation depends on all columns of what it reads, not only on those that it names."""
+    from headrace.kernel.stage import CompiledStage  # which those do without who read results alone
+
+    compiled = CompiledStage(stage)
+    return stage.aggregation.transform is not None or compiled.reads_records or compiled.reads_size
 
 
-def _change(name: str, change: str) -> Change:
-    match name.split("/", 3):
-        case ["inputs"]:
-            return Change("the order of the inputs", change)
-        case ["inputs", of, *rest]:
-            part = "/".join(rest)
-            return Change(f"{_PARTS.get(part, part)} of input {of!r}", change)
-        case ["stages", number, "what"]:
-            return Change("the order of the aggregates", change, int(number))
-        case ["stages", number, "what", aggregate]:
-            return Change(f"aggregate {aggregate!r}", change, int(number))
-        case ["stages", number, part]:
-            return Change(_PARTS.get(part, part), change, int(number))
-    return Change({"deduplicate": "deduplication"}.get(name, f"the {name}"), change)
-
-
-def _stage(number: int, found: Sequence[Change]) -> StagePlan:
-    """An aggregation is made anew if it is another, or if what it reads is."""
-    own = [str(change) for change in found if change.stage == number]
-    read = [f"it reads what has changed: {change}" for change in found if change.stage is None]
-    above = sorted({change.stage for change in found if change.stage is not None and change.stage < number})
-    read += [f"it reads panes of aggregation {each}" for each in above]
-    return StagePlan(number, Action.REPLAY if own or read else Action.KEEP, [*own, *read])
+def columns_after(pipeline: Pipeline, manifest: Manifest | None) -> ViewColumns:
+    """The columns of views once ``pipeline`` goes on from the snapshot of ``manifest``, which it can."""
+    own = ViewColumns.of(pipeline)
+    if manifest is None:
+        return own
+    earlier = ViewColumns.from_json(manifest.schema)
+    if manifest.fingerprint == fingerprint(pipeline):
+        return replace(own, before=earlier.before)
+    return own.after(earlier, manifest.epoch, plan(pipeline, manifest).columns)

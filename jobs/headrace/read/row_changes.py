@@ -5,16 +5,15 @@ one of the two names: neighbours are compared at the cost of what lies between t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from headrace.read.database import identifier, quoted
 from headrace.read.folding import newest_of, number_of, same_identity
-from headrace.read.sources import parquet
+from headrace.read.sources import NamedFile, parquet, rows_of
 
 _THERE, _KIND, _BEFORE, _AFTER = (f"_headrace_{name}" for name in ("there", "kind", "before", "after"))
 """Columns beside those of the table, whose names do not begin so."""
@@ -69,18 +68,23 @@ class RowChange:
 @dataclass(frozen=True)
 class Fold:
     """How records become rows: of those of one ``identity`` the one of the greatest ``place`` counts, unless it is
-    ``gone`` (SQL).
+    ``gone`` (SQL). ``types``: the columns, and their types in SQL, that are looked at where files have other names.
     """
 
     identity: tuple[str, ...]
     place: tuple[str, ...]
     gone: str
+    types: Mapping[str, str] = field(default_factory=dict)
 
-    def number(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> int:
+    def rows(self, files: Sequence[NamedFile]) -> str:
+        """The records in ``files`` (SQL)."""
+        return rows_of(files, self.types)
+
+    def number(self, connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> int:
         """How many rows there are in ``files``."""
         if not files:
             return 0
-        query = number_of(parquet(files), self.identity, place=self.place, gone=self.gone)
+        query = number_of(self.rows(files), self.identity, place=self.place, gone=self.gone)
         ((found,),) = connection.sql(query).fetchall()
         return int(found)
 
@@ -91,8 +95,8 @@ class ComparedTable:
     another, reissued if one of ``others`` is. Both sides have them all, with one type.
     """
 
-    before: Sequence[Path]
-    after: Sequence[Path]
+    before: Sequence[NamedFile]
+    after: Sequence[NamedFile]
     fold: Fold
     values: tuple[str, ...]
     others: tuple[str, ...] = ()
@@ -105,7 +109,7 @@ class ComparedTable:
             return RowCounts(before, after)
         connection.execute(
             f"create or replace temp table touched as select distinct {quoted(self.fold.identity)} "
-            f"from {parquet(sorted(apart))}"
+            f"from {self.fold.rows(sorted(apart, key=str))}"
         )
         connection.execute(f"create temp table differing as {self._differing()}")
         found = connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall()
@@ -144,23 +148,23 @@ class ComparedTable:
             f"on {same_identity('a', 'b', self.fold.identity)} where {_KIND} is not null"
         )
 
-    def _side(self, files: Sequence[Path]) -> str:
+    def _side(self, files: Sequence[NamedFile]) -> str:
         """The rows of one side that may differ."""
         columns = [*self.fold.identity, *self.values, *self.others]
         if not files:
-            rows = f"(select * from {parquet([*self.before, *self.after])} limit 0)"
+            rows = f"(select * from {self.fold.rows([*self.before, *self.after])} limit 0)"
         else:
             same = same_identity("f", "t", self.fold.identity)
-            rows = f"(select f.* from {parquet(files)} f semi join touched t on {same})"
+            rows = f"(select f.* from {self.fold.rows(files)} f semi join touched t on {same})"
         newest = newest_of(rows, columns, self.fold.identity, place=self.fold.place, gone=self.fold.gone)
         return f"select *, true as {_THERE} from ({newest})"
 
 
-def columns_of(connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> dict[str, str]:
+def columns_of(connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> dict[str, str]:
     """Names and types of the columns of ``files``; none without files."""
     if not files:
         return {}
-    relation = connection.sql(f"select * from {parquet(files[:1])} limit 0")
+    relation = connection.sql(f"select * from {parquet([file.path for file in files[:1]])} limit 0")
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 

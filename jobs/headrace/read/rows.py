@@ -1,17 +1,19 @@
 """The rows of data files, each held against its length and checksum as it is read."""
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.kernel.renamed import Names, as_now, names_there
 from headrace_snapshots.datafiles import check, verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
 READERS = 8
+_ALL: Mapping[str, Names] = {}
 
 
 def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
@@ -21,11 +23,17 @@ def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
             pass
 
 
-def tables(store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of each of the data files. Raises BrokenObjectError when one is missing or not what was written."""
+def tables(
+    store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema, names: Mapping[str, Names] = _ALL
+) -> Iterator[pa.Table]:
+    """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Raises
+    BrokenObjectError when one is missing or not what was written.
+    """
 
     def load(file: DataFile) -> pa.Table:
-        return pq.read_table(io.BytesIO(verify(store, file)), columns=columns.names).cast(columns)
+        own = names.get(file.path, {})
+        found = pq.read_table(io.BytesIO(verify(store, file)), columns=names_there(columns, own))
+        return as_now(found, columns, own)
 
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
         yield from readers.map(load, named)

@@ -1,6 +1,6 @@
 """Where the rows of lazy views come from: data files that a manifest names, or manifests themselves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,10 +11,12 @@ from typing import Any, Protocol
 import duckdb
 import pyarrow as pa
 
+from headrace.kernel.renamed import Names
 from headrace.model.time import Instant, is_finite
 from headrace.read.columns import View, ViewColumns
+from headrace.read.conditions import QueryError
 from headrace.read.damage import ways_out
-from headrace.read.database import check_room, literal, quoted
+from headrace.read.database import check_room, identifier, literal, quoted
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
 from headrace.read.rows import check_files
@@ -101,8 +103,16 @@ class OutputFiles:
         return f"{self._records:,} rows" if self.rows is not None else f"folded from {self._records:,} panes"
 
     def files(self) -> list[str]:
-        """Records of ``current`` are still to be folded."""
+        """Records of ``current`` are still to be folded. Raises QueryError where files call columns otherwise."""
         store = self.catalog.store
+        renamed = {(name, then) for names in self.names.values() for name, then in names.items()}
+        others = [f"{name} is {then or 'not there'}" for name, then in renamed]
+        if others:
+            raise QueryError(
+                f"files of view {self.view} are from before the pipeline changed, and call columns otherwise "
+                f"({', '.join(sorted(others))}): whoever reads them as they are would find NULL. Read the view, also "
+                "as a DuckDB relation or a Spark DataFrame; or have a backfill write them anew"
+            )
         if isinstance(store, LocalStore):
             return [str(store.root / file.path) for file in self.data_files]
         return [f"{store.uri.rstrip('/')}/{file.path}" for file in self.data_files]
@@ -121,7 +131,11 @@ class OutputFiles:
         """``current`` is folded as it is read."""
         if not files:
             return connection.from_arrow(pa.Table.from_batches([], self.columns))
-        rows = parquet(files)
+        named = [
+            NamedFile.of(path, self.names[file.path], self.columns.names)
+            for path, file in zip(files, self.data_files, strict=True)
+        ]
+        rows = rows_of(named, sql_types(connection, self.columns))
         if self.identity is None:
             return connection.sql(f"select {quoted(self.columns.names)} from {rows}")
         return connection.sql(newest_of(rows, self.columns.names, self.identity))
@@ -129,13 +143,23 @@ class OutputFiles:
     @cached_property
     def data_files(self) -> tuple[DataFile, ...]:
         """What rows are read from, oldest first."""
+        return tuple(file for _, files in self._by_epoch for file in files)
+
+    @cached_property
+    def names(self) -> Mapping[str, Names]:
+        """What columns are called in the data files, by their paths."""
+        return {file.path: self.definition.names(self.view, epoch) for epoch, files in self._by_epoch for file in files}
+
+    @cached_property
+    def _by_epoch(self) -> Sequence[tuple[int, Sequence[DataFile]]]:
+        """Files and the epoch that wrote them."""
         if self.manifest is None:
             return ()
         if self.view is View.CURRENT:
-            return tuple(file for layer in self.manifest.tables.get("current", ()) for file in layer.files)
+            return [(layer.last_epoch, layer.files) for layer in self.manifest.tables.get("current", ())]
         log = self.manifest.logs.get(self.view)
         records = () if log is None else self.catalog.files(log)
-        return tuple(file for record in records for file in record.files if isinstance(file, DataFile))
+        return [(each.epoch, [file for file in each.files if isinstance(file, DataFile)]) for each in records]
 
     @property
     def _records(self) -> int:
@@ -229,6 +253,46 @@ def brought(catalog: Catalog, files: Sequence[DataFile], folder: Path) -> list[P
         for _ in pool.map(partial(put_under, catalog.store), files, paths):
             pass
     return paths
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that can be read at ``path``. ``names``: what it calls columns, where that is not their name, in pairs."""
+
+    path: Path
+    names: tuple[tuple[str, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, path: Path, names: Names, columns: Sequence[str]) -> "NamedFile":
+        """As far as ``columns`` go."""
+        return cls(path, tuple((name, names[name]) for name in columns if name in names))
+
+
+def sql_types(connection: duckdb.DuckDBPyConnection, columns: pa.Schema) -> Mapping[str, str]:
+    """The types of ``columns``, as DuckDB writes them."""
+    found = connection.from_arrow(pa.Table.from_batches([], columns))
+    return dict(zip(found.columns, map(str, found.types), strict=True))
+
+
+def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
+    """The rows of ``files``, of which there is one at least (SQL): where some of them have other names for columns, the
+    columns of ``types`` alone.
+    """
+    by_names: dict[tuple[tuple[str, str | None], ...], list[Path]] = {}
+    for file in files:
+        by_names.setdefault(file.names, []).append(file.path)
+    if [*by_names] == [()]:
+        return parquet(by_names[()])
+    each = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
+    return f"({' union all '.join(each)})"
+
+
+def _columns(names: Names, types: Mapping[str, str]) -> str:
+    def column(name: str, kind: str) -> str:
+        then = names.get(name, name)
+        return f"{f'cast(null as {kind})' if then is None else identifier(then)} as {identifier(name)}"
+
+    return ", ".join(column(name, kind) for name, kind in types.items())
 
 
 def parquet(files: Sequence[Path]) -> str:

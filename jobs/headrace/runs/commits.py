@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from headrace.distribute.epoch import Attempt, Attempts, Computed
 from headrace.errors import RetryError
 from headrace.pipeline.code import code_of
-from headrace.pipeline.fingerprint import fingerprint, parts
-from headrace.read.columns import ViewColumns
+from headrace.pipeline.fingerprint import definition, fingerprint
+from headrace.read.columns import View
+from headrace.read.plan import columns_after
 from headrace.read.progress import StoredProgress, progress_to_json
 from headrace.runs.executors.interface import Engine
 from headrace.state.written import Written
@@ -80,9 +81,9 @@ class Committer:
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
-        self.fingerprint, self.parts = fingerprint(engine.pipeline), parts(engine.pipeline)
+        self.fingerprint, self.definition = fingerprint(engine.pipeline), definition(engine.pipeline)
         self.code = code_of(engine.pipeline)
-        self.schema = ViewColumns.of(engine.pipeline).to_json()
+        self.columns = columns_after(engine.pipeline, base)
         self.on_commit = on_commit
         self.request = request
         self.allowed = allowed
@@ -169,7 +170,7 @@ class Committer:
             parent=None if parent is None else parent.snapshot_id,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            schema=self.schema,
+            schema=self.columns.to_json(),
             progress=progress_to_json(
                 computed.progress,
                 signals=computed.signals,
@@ -182,7 +183,7 @@ class Committer:
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),
             code=self.code,
-            parts=self.parts,
+            definition=self.definition,
         )
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head = manifest
@@ -209,7 +210,9 @@ class Committer:
         start = plan_merge([layer.rows for layer in layers])
         if start is None:
             return layers
-        files = self.engine.fold_current(layers[start:], computed.attempt.prefix, bottom=start == 0)
+        merged = layers[start:]
+        names = {file.path: self.columns.names(View.CURRENT, each.last_epoch) for each in merged for file in each.files}
+        files = self.engine.fold_current(merged, computed.attempt.prefix, bottom=start == 0, names=names)
         return (*layers[:start], *([_layer(files, layers[start].first_epoch, computed.epoch)] if files else []))
 
     def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:

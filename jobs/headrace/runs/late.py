@@ -51,6 +51,8 @@ from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, Obj
 _NAME = re.compile(r"late-(\d{8}-[0-9a-f]{16})")  # as land_late begins them, whatever the suffix
 _SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
 _GZIP = ".gz"
+_LATE = ("file", "event_time", "raw", "window_start", "window_end")
+"""What is read of late rows."""
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
 
@@ -214,10 +216,11 @@ class _Landing:
 
     def _records(self, files: Sequence[DataFile]) -> list[_Record]:
         """What lands of the late rows in ``files``, equal records as often as they came."""
-        columns = ViewColumns.of(self._pipeline).schema(View.LATE)
+        late = ViewColumns.of(self._pipeline).schema(View.LATE)
+        columns = pa.schema([late.field(name) for name in _LATE])
         windows: defaultdict[_Record, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for table in tables(self._store, files, columns):
-            for row in table.select(["file", "event_time", "raw", "window_start", "window_end"]).to_pylist():
+            for row in table.to_pylist():
                 place = row["window_start"], row["window_end"]
                 windows[_Record(row["file"], row["event_time"], row["raw"])][place] += 1
         landing: list[_Record] = []

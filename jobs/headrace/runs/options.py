@@ -134,7 +134,8 @@ class RunOptions:
     tag) ``of`` recorded, default main; or under ``clock`` with what has landed. One that was stopped goes on. It
     publishes nothing.
     ``create``: a root that does not exist is made even if there is no input.
-    ``strict``: a run does not go on from a snapshot that was made by other code of the user's own.
+    ``strict``: a run does not go on from a snapshot that was made by other code of the user's own. ``added_empty``:
+    aggregates that a snapshot does not have start with nothing; otherwise a run does not go on from it.
     Raises RunOptionsError.
     """
 
@@ -154,6 +155,7 @@ class RunOptions:
     clock: ReplayClock | None = None
     request: str | None = None
     strict: bool = False
+    added_empty: bool = False
     create: bool = False
     executor: Executor | None = None
     because: str = ""

@@ -19,14 +19,15 @@ from headrace.pipeline.code import changed_code
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.graph import Pipeline
+from headrace.read.changes import Action, named
 from headrace.read.damage import ways_out
-from headrace.read.plan import changes, named
+from headrace.read.plan import Plan, columns_after, plan
 from headrace.read.progress import StoredProgress, progress_of, unread_files
 from headrace.read.roots import check_root
 from headrace.read.rows import check_files
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors.choice import Work, check_installed, choose, input_bytes, work_of_audit, work_of_run
-from headrace.runs.executors.interface import ExecutorSide
+from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.modes import Mode
 from headrace.runs.noticed import noticed
 from headrace.runs.options import RunOptions, RunOptionsError
@@ -42,9 +43,10 @@ from headrace.sources.looking import instead_of_input
 from headrace.sources.planning import Offsets
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store
@@ -81,16 +83,26 @@ def process(
         return run.execute()
 
 
-def check_unchanged(pipeline: Pipeline, manifest: Manifest) -> Manifest:
-    """``manifest``, if ``pipeline`` can go on from its state. Raises ChangedPipelineError."""
-    if changed := changes(pipeline, manifest):
+def check_goes_on(pipeline: Pipeline, manifest: Manifest, *, added_empty: bool) -> None:
+    """Raise ChangedPipelineError unless ``pipeline`` can go on from the state of ``manifest``. ``added_empty``: also
+    where aggregates start empty for it, which is for people to say.
+    """
+    found = plan(pipeline, manifest)
+    if found.action is Action.REPLAY:
         raise ChangedPipelineError(
-            f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): "
-            f"{named(changed)}. Its state means something else now (`headrace plan` says of which aggregations). "
+            f"{_changed(found)}. Its state means something else now (`headrace plan` says of which aggregations). "
             f"Run `headrace backfill {pipeline.name}` (or the backfill DAG), which replays all input into a new branch "
             "and cuts over; or take the change back"
         )
-    return manifest
+    if found.starting_empty and not added_empty:
+        raise ChangedPipelineError(
+            f"{_changed(found)}. Say what becomes of {', '.join(found.starting_empty)}: {found.choice}"
+        )
+
+
+def _changed(found: Plan) -> str:
+    at = f"snapshot {found.snapshot} (epoch {found.epoch})"
+    return f"pipeline {found.pipeline} has changed since {at}: {named(found.changes)}"
 
 
 def audit(
@@ -168,7 +180,11 @@ class _Run:
 
     def checked(self, manifest: Manifest) -> Manifest:
         """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
-        check_unchanged(self.pipeline, manifest)
+        check_goes_on(self.pipeline, manifest, added_empty=self.options.added_empty)
+        self._check_code(manifest)
+        return manifest
+
+    def _check_code(self, manifest: Manifest) -> None:
         if changed := changed_code(self.pipeline, manifest.code):
             what = (
                 f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
@@ -182,7 +198,6 @@ class _Run:
             warning = f"{what}. A backfill makes them all anew"
             if warning not in self.warnings:
                 self.warn(warning)
-        return manifest
 
     def __enter__(self) -> Self:
         return self
@@ -263,7 +278,7 @@ class _Run:
         self.side.begin()
         sweep = self.options.full_sweep
         counted = self.store.requests.snapshot()
-        restored = restore(self.catalog, claim, self.checked, self.side.verify, self._gone)
+        restored = restore(self.catalog, claim, self.checked, self._verify, self._gone)
         claim, head = restored.claim, restored.head
         if restored.warning is not None:
             self.warn(restored.warning)
@@ -287,6 +302,13 @@ class _Run:
             committer.close()
         return committed
 
+    def _verify(self, manifest: Manifest, table: str, file: DataFile) -> None:
+        """State of another definition has not the columns of this one: it is read when it is migrated."""
+        if manifest.fingerprint == fingerprint(self.pipeline):
+            self.side.verify(table, file)
+        else:
+            check_file(self.store, file)
+
     def _listed(self, head: Manifest | None, sweep: bool) -> ByInput:
         """The files to read after ``head``: those of the first look if they are still what it would find."""
         snapshot = None if head is None else head.snapshot_id
@@ -297,7 +319,7 @@ class _Run:
 
     def _epochs(self, committer: Committer, files: ByInput) -> None:
         engine, head = committer.engine, committer.head
-        engine.restore(-1 if head is None else head.epoch, self._progress(head), {} if head is None else head.tables)
+        self._restore(engine, head)
         if self._replay is not None:
             self.listener.planned(self._replay.files_left(head))
             self._replay.run(committer, self.options.max_epochs)
@@ -319,6 +341,15 @@ class _Run:
             settles = not files or done == limit
             committer.submit(engine.compute(batch, clock, signals=signals, settles=settles))
             signals = ()
+
+    def _restore(self, engine: Engine, head: Manifest | None) -> None:
+        if head is None:
+            engine.restore(-1, Progress(), {})
+            return
+        found = plan(self.pipeline, head)
+        if found.changes:
+            self.listener.noted(f"{_changed(found)}; its state is migrated")
+        engine.restore(head.epoch, self._progress(head), head.tables, found.columns)
 
     def _cut(self, files: ByInput) -> tuple[ByInput, ByInput]:
         return self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)
@@ -370,7 +401,10 @@ class _Run:
             return None
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
-        manifest = self.checked(self.catalog.manifest(head))
+        manifest = self.catalog.manifest(head)
+        check_goes_on(self.pipeline, manifest, added_empty=True)  # nothing starts here
+        self._check_code(manifest)
+        columns = columns_after(self.pipeline, manifest)
         audited = audited_files(self.catalog, published, manifest)
         expected = {expectation.view for expectation in self.pipeline.expectations}
         for view, files in audited.files.items():
@@ -381,7 +415,7 @@ class _Run:
             pipeline=self.pipeline,
             from_snapshot=published,
             to_snapshot=head,
-            frame=lambda view: self.side.audit_frame(view, audited),
+            frame=lambda view: self.side.audit_frame(view, audited, columns),
         )
 
     def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:

@@ -9,7 +9,7 @@ from headrace.errors import FixConfigError
 from headrace.pipeline.graph import Pipeline
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
-from headrace.runs.process import check_unchanged, process
+from headrace.runs.process import check_goes_on, process
 from headrace.runs.report import Listener
 from headrace.runs.results import RunResult
 from headrace_snapshots.catalog import Catalog
@@ -43,7 +43,7 @@ def recover(
     catalog = Catalog(open_store(root), pipeline.name)
     message = f"recovery {options.request or options.run_id}"
     if catalog.head().refs.get(options.branch) != options.snapshot:
-        check_unchanged(pipeline, catalog.manifest(options.snapshot))
+        check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
         if not _moved_back(catalog, options.snapshot, message):
             catalog.rollback(options.branch, options.snapshot, message)
     # What full sweeps had found since is below the mark of the snapshot.

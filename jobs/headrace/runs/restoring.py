@@ -33,8 +33,8 @@ _READERS = 8
 _NAMED = 3
 _logger = logging.getLogger(__name__)
 
-Verify = Callable[[str, DataFile], None]
-"""Of a table of state and one of its files: raises BrokenObjectError unless that is what was written."""
+Verify = Callable[[Manifest, str, DataFile], None]
+"""Of a table of state of a snapshot and one of its files: raises BrokenObjectError unless that is what was written."""
 
 Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
 """The paths of those files that a run from a manifest would not find as they were when they were read."""
@@ -111,12 +111,17 @@ class _Restorable:
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
         tables = {name: layers for name, layers in manifest.tables.items() if name != "current"}
-        named = {file.path: (name, file) for name, layers in tables.items() for each in layers for file in each.files}
+        named = {
+            file.path: (manifest, name, file)
+            for name, layers in tables.items()
+            for each in layers
+            for file in each.files
+        }
         if not (known := self._known(named)):
             unread = [each for path, each in named.items() if path not in self._found]
             with ThreadPoolExecutor(_READERS) as pool:
                 found = list(pool.map(self._problem, unread))
-            self._found |= dict(zip((file.path for _, file in unread), found, strict=True))
+            self._found |= dict(zip((file.path for *_, file in unread), found, strict=True))
             known = self._known(named)
         return known or self._offsets_problem(manifest)
 
@@ -130,7 +135,7 @@ class _Restorable:
     def _known(self, paths: Iterable[str]) -> list[BrokenObjectError]:
         return [problem for path in paths if (problem := self._found.get(path)) is not None]
 
-    def _problem(self, named: tuple[str, DataFile]) -> BrokenObjectError | None:
+    def _problem(self, named: tuple[Manifest, str, DataFile]) -> BrokenObjectError | None:
         try:
             self._verify(*named)
         except BrokenObjectError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.kernel.renamed import Names, as_now
 from headrace.kernel.state import together
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import checksum
@@ -15,6 +16,7 @@ from headrace_snapshots.store import ObjectStore
 
 FILE_BYTES = 128 * 1024 * 1024
 _BATCH_ROWS = 512 * 1024
+_OWN: Names = {}
 
 
 def put_rows(
@@ -66,12 +68,18 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of ``files``, one below the other, as ``schema`` says. Raises BrokenObjectError for a damaged one."""
-    return together(schema, [decoded(verify(store, file), schema) for file in files])
+def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+    """The rows of ``files``, one below the other, as ``schema`` says; ``names``: what they call columns, if not by
+    their name. Raises BrokenObjectError for a damaged one.
+    """
+    return together(schema, [decoded(verify(store, file), schema, names) for file in files])
 
 
-def decoded(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a Parquet file, as ``schema`` says."""
-    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    return together(schema, table.select(schema.names).cast(schema).to_batches())
+def decoded(data: bytes, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+    """The rows of a Parquet file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
+    return together(schema, as_now(stored(data), schema, names).to_batches())
+
+
+def stored(data: bytes) -> pa.Table:
+    """The rows of a Parquet file, with the columns that it has."""
+    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)

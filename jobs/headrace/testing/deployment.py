@@ -57,13 +57,15 @@ class Deployment:
         files_per_epoch: int | None = None,
         batch: bool = False,
         publish: bool = True,
+        added_empty: bool = False,
     ) -> Any:
         """Run ``pipeline`` over what has landed, audit it, and publish it if the audit succeeds: a RunResult
         (``headrace.runs.results``).
 
         ``executor`` is "local", or "spark", which needs a JVM. ``at`` is the processing time, that of the machine if
         left out; ``signals`` are written as ``headrace run --signal`` takes them. ``batch``: all input is one epoch,
-        and ends. Raises what ``headrace run`` reports.
+        and ends. ``added_empty``: aggregates that the last snapshot does not have start empty. Raises what
+        ``headrace run`` reports.
         """
         from headrace.runs.modes import Mode
         from headrace.runs.options import RunOptions, parse_signal
@@ -78,6 +80,7 @@ class Deployment:
             files_per_epoch=files_per_epoch,
             mode=Mode.BATCH if batch else Mode.MICRO_BATCH,
             publish=publish,
+            added_empty=added_empty,
         )
         return process(pipeline, self.root, options, now=None if now is None else lambda: now)
 

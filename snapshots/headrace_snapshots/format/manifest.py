@@ -20,8 +20,8 @@ class Manifest:
     tables, oldest layer first; ``logs`` are file logs; ``counts`` are rows by what became of them, of this epoch
     alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
     ``code`` are digests of users' own code (Spark functions, own objects) by its name. ``skips`` are ancestors, newest
-    first, by which others are found fast; the catalog gives them at the commit. ``parts`` are digests of the parts of
-    what ``fingerprint`` is made of, by name. Older manifests have neither.
+    first, by which others are found fast; the catalog gives them at the commit. ``definition`` is what ``fingerprint``
+    is a digest of. Older manifests have neither.
     """
 
     snapshot_id: str
@@ -41,7 +41,7 @@ class Manifest:
     requests: Mapping[str, int] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=dict)
     skips: tuple[Skip, ...] = ()
-    parts: Mapping[str, str] = field(default_factory=dict)
+    definition: Mapping[str, JSON] = field(default_factory=dict)
 
     def to_json(self) -> JSON:
         """A JSON object."""
@@ -64,7 +64,7 @@ class Manifest:
             "code": dict(self.code),
         }
         own |= {"skips": [skip.to_json() for skip in self.skips]} if self.skips else {}
-        return {**own, "parts": dict(self.parts)} if self.parts else own
+        return {**own, "definition": dict(self.definition)} if self.definition else own
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Manifest":
@@ -87,7 +87,7 @@ class Manifest:
             requests=fields.mapping("requests", Fields.integer),
             code=fields.mapping("code", Fields.text),
             skips=fields.items("skips", Skip.from_json) if "skips" in fields.value else (),
-            parts=fields.mapping("parts", Fields.text) if "parts" in fields.value else {},
+            definition=fields.fields("definition").value if "definition" in fields.value else {},
         )
 
     def to_bytes(self) -> bytes:

@@ -68,6 +68,6 @@ def manifests(draw: st.DrawFn) -> Manifest:
         counts=draw(st.dictionaries(names, st.integers(), max_size=2)),
         timings=draw(st.dictionaries(names, st.floats(0, 1e6), max_size=2)),
         requests=draw(st.dictionaries(names, counts, max_size=2)),
-        parts=draw(st.dictionaries(names, names, max_size=2)),
+        definition=draw(st.dictionaries(names, names, max_size=2)),
         skips=draw(st.lists(st.builds(Skip, names, counts), max_size=3).map(tuple)),
     )

@@ -6,7 +6,7 @@ results does: through the store, against lengths and checksums, and without the 
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from headrace.distribute.spark.application import bring_packages
 from headrace.distribute.spark.types import DataFrame, SparkColumn, SparkSession
 from headrace.distribute.tasks.over_exchange import Rows, numbers_in
 from headrace.distribute.views import fulfilling
+from headrace.kernel.renamed import Names, as_now, names_there
 from headrace.model.expr import Expr, columns_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
@@ -25,11 +26,14 @@ from headrace_snapshots.store import LocalStore, ObjectStore, open_store
 
 _NEWEST = "_headrace_newest"
 
+NamedFile = tuple[DataFile, Names]
+"""A file, and what it calls columns, if not by their name."""
+
 
 def of_files(
     spark: SparkSession,
     store: ObjectStore,
-    files: Sequence[DataFile],
+    files: Sequence[NamedFile],
     columns: pa.Schema,
     identity: Sequence[str] | None,
 ) -> DataFrame:
@@ -38,8 +42,10 @@ def of_files(
     if not files:
         return spark.createDataFrame([], schema)
     if isinstance(store, LocalStore):
-        checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
-        rows = checked.schema(schema).parquet(*[f"file://{store.root / file.path}" for file in files])
+        by_names: dict[str, list[NamedFile]] = {}
+        for each in files:
+            by_names.setdefault(repr(sorted(each[1].items())), []).append(each)
+        rows = reduce(DataFrame.unionByName, (_local(spark, store, some, columns) for some in by_names.values()))
     else:
         bring_packages(spark)
         keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
@@ -48,10 +54,28 @@ def of_files(
     return rows if identity is None else newest(rows, identity)
 
 
+def _local(spark: SparkSession, store: LocalStore, files: Sequence[NamedFile], columns: pa.Schema) -> DataFrame:
+    """The rows of files that all have the same names for columns."""
+    _, names = files[0]
+    kinds = from_arrow_schema(columns)
+    there = pa.schema(
+        [each.with_name(name) for each in columns if (name := names.get(each.name, each.name)) is not None]
+    )
+    checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    rows = checked.schema(from_arrow_schema(there)).parquet(*[f"file://{store.root / file.path}" for file, _ in files])
+
+    def column(name: str) -> SparkColumn:
+        then = names.get(name, name)
+        found = f.lit(None).cast(kinds[name].dataType) if then is None else column_named(then)
+        return found.alias(name)
+
+    return rows.select(*map(column, columns.names)) if names else rows
+
+
 def _rows(
     root: str,
     keys: Mapping[str, str],
-    files: Sequence[DataFile],
+    files: Sequence[NamedFile],
     columns: pa.Schema,
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -60,15 +84,16 @@ def _rows(
 
 
 def verified_rows(
-    store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema, numbers: Rows
+    store: ObjectStore, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows
 ) -> Iterator[pa.RecordBatch]:
     """The rows of those of ``files`` whose ``numbers`` come. Raises BrokenObjectError for one that is not what was
     written.
     """
     for number in numbers_in(numbers):
-        content = pa.BufferReader(verify(store, files[number]))
-        for batch in pq.ParquetFile(content).iter_batches(columns=columns.names):
-            yield batch.select(columns.names).cast(columns)
+        file, names = files[number]
+        content = pa.BufferReader(verify(store, file))
+        for batch in pq.ParquetFile(content).iter_batches(columns=names_there(columns, names)):
+            yield from as_now(pa.Table.from_batches([batch]), columns, names).to_batches()
 
 
 def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:

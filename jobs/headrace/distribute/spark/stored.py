@@ -9,18 +9,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.distribute.spark.application import bring_packages, tasks_of
-from headrace.distribute.spark.reading import column_named, newest, verified_rows
+from headrace.distribute.spark.reading import NamedFile, column_named, newest, verified_rows
 from headrace.distribute.spark.shipping import Sent
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.over_exchange import Rows
 from headrace.distribute.tasks.work import Work
-from headrace_snapshots.format.files import DataFile
 
 PART_BYTES = 2**25
 """Of stored rows that are folded, about as many are in one partition."""
 
 
-def stored_rows(spark: SparkSession, work: Work, files: Sequence[DataFile], columns: pa.Schema) -> DataFrame:
+def stored_rows(spark: SparkSession, work: Work, files: Sequence[NamedFile], columns: pa.Schema) -> DataFrame:
     """The rows of ``files``; whoever asks for them gets BrokenObjectError (within ``spark_errors``) when one is missing
     or not what was written.
     """
@@ -30,7 +29,7 @@ def stored_rows(spark: SparkSession, work: Work, files: Sequence[DataFile], colu
     return numbers.mapInArrow(run, from_arrow_schema(columns))
 
 
-def _read(work: Work, files: Sequence[DataFile], columns: pa.Schema, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def _read(work: Work, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows) -> Iterator[pa.RecordBatch]:
     return verified_rows(work.store, files, columns, numbers)
 
 

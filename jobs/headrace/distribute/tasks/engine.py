@@ -20,11 +20,14 @@ from headrace.distribute.tasks.merges import Merger, Merges
 from headrace.distribute.tasks.outcome import Outcome
 from headrace.distribute.tasks.plan import EpochPlan, shares, undivided
 from headrace.distribute.tasks.work import Work
+from headrace.kernel.renamed import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.renaming import Formerly
 from headrace.sources.errors import DividedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import InputProgress, Progress, later_of
+from headrace.state.migrating import StateNames, migrated
 from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile, Layer
@@ -63,6 +66,7 @@ class TasksEngine:
         self.clocks = tuple(StageClocks() for _ in self.pipeline.stages)
         self.merges = Merges(runner)
         self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
+        self.renamed: tuple[Formerly, ...] = ()
         self.progress = Progress()
         self.epoch = -1
 
@@ -74,8 +78,17 @@ class TasksEngine:
     def _table_names(self) -> list[str]:
         return [*state_tables(self.pipeline), *([IDS] if self.pipeline.deduplicate is not None else [])]
 
-    def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[Layer]]) -> None:
-        """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
+    def restore(
+        self,
+        epoch: int,
+        progress: Progress,
+        tables: Mapping[str, Sequence[Layer]],
+        renamed: Sequence[Formerly] = (),
+    ) -> None:
+        """Go on from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
+        the stages are called there, if it was made by another definition; the first epoch migrates their state.
+        """
+        self.renamed = tuple(renamed)
         self.epoch, self.progress = epoch, progress
         self.inputs = {**self.inputs, **progress.inputs}
         self.merges = Merges(self.runner)
@@ -110,6 +123,7 @@ class TasksEngine:
         """
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
+        self._migrate(attempt.prefix)
         self.merges.begin(attempt.prefix, self.tables, self.clocks[0].watermark)
         size = sum(file.size for some in files.values() for file in some)
         plan = EpochPlan(
@@ -145,6 +159,17 @@ class TasksEngine:
             acknowledged=outcome.acknowledged,
             written=self._written(outcome),
         )
+
+    def _migrate(self, prefix: str) -> None:
+        """Give state that another definition left the columns of this one, in files of this epoch: with it they become
+        part of a snapshot, or are garbage.
+        """
+        for table, stage, formerly in zip(state_tables(self.pipeline), self.work.stages, self.renamed, strict=False):
+            if (names := StateNames.of(stage, formerly)).differ:
+                self.tables[table] = migrated(
+                    self.work.store, self.work.rows, names, self.tables[table], f"{prefix}/{table}-migrated"
+                )
+        self.renamed = ()
 
     def _stored_bytes(self) -> int:
         return sum(file.bytes for layers in self.tables.values() for layer in layers for file in layer.files)
@@ -200,13 +225,15 @@ class TasksEngine:
         del tables
         return computed.written
 
-    def fold_current(self, layers: Sequence[Layer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
-        """Merge layers of ``current``: of every (key, window) the newest record; retractions go when nothing is
-        below.
+    def fold_current(
+        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names]
+    ) -> tuple[DataFile, ...]:
+        """Merge layers of ``current``, whose files call columns by ``names``, by path: of every (key, window) the
+        newest record; retractions go when nothing is below.
         """
         files = tuple(file for layer in layers for file in layer.files)
         size = sum(file.bytes for file in files)
-        plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom)
+        plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names)
         above = Above.of(self.runner.fold(plan))
         if above.error is not None:
             raise above.error.error()

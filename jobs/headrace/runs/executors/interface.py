@@ -7,10 +7,13 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.distribute.epoch import Attempts, Computed
+from headrace.kernel.renamed import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.renaming import Formerly
+from headrace.read.columns import ViewColumns
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import Progress
 from headrace.state.written import Written
@@ -33,8 +36,8 @@ class ExecutorSide(Protocol):
     def verify(self, table: str, file: DataFile) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
 
-    def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
-        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
+    def audit_frame(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> Frame:
+        """The rows of ``view``, with ``columns``, that an audit looks at. Raises BrokenObjectError."""
 
     def errors(self) -> AbstractContextManager[None]:
         """What the executor's libraries raise inside becomes a typed error."""
@@ -66,8 +69,16 @@ class Engine(Protocol):
     def landing(self) -> Landing: ...
     @property
     def progress(self) -> Progress: ...
-    def restore(self, epoch: int, progress: Progress, tables: Mapping[str, Sequence[Layer]]) -> None:
-        """Go on from a snapshot: its epoch, its progress, the layers of its tables."""
+    def restore(
+        self,
+        epoch: int,
+        progress: Progress,
+        tables: Mapping[str, Sequence[Layer]],
+        renamed: Sequence[Formerly] = (),
+    ) -> None:
+        """Go on from a snapshot: its epoch, its progress, the layers of its tables. ``renamed``: what the columns of
+        the stages are called there, if it was made by another definition; the first epoch migrates their state.
+        """
 
     def has_due(self, processing_time: Instant) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input."""
@@ -86,8 +97,12 @@ class Engine(Protocol):
     def write(self, computed: Any, tables: Mapping[str, Sequence[Layer]]) -> Written:
         """Store what an epoch that it computed changed in ``tables``."""
 
-    def fold_current(self, layers: Sequence[Layer], prefix: str, bottom: bool) -> tuple[DataFile, ...]:
-        """Merge layers of ``current``; retractions go when nothing is below."""
+    def fold_current(
+        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names]
+    ) -> tuple[DataFile, ...]:
+        """Merge layers of ``current``, whose files call columns by ``names``, by path; retractions go when nothing is
+        below.
+        """
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
         """``run`` for a thread of its own, beside the epoch being computed."""

@@ -46,11 +46,11 @@ class OnLocal:
     def _schemas(self) -> Mapping[str, pa.Schema]:
         return state_schemas(self.pipeline)
 
-    def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
-        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
+    def audit_frame(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> Frame:
+        """The rows of ``view``, with ``columns``, that an audit looks at. Raises BrokenObjectError."""
         from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
-        return arrow_frame(self.store, ViewColumns.of(self.pipeline), view, audited)
+        return arrow_frame(self.store, columns, view, audited)
 
     def errors(self) -> AbstractContextManager[None]:
         """Errors are typed where they arise."""

@@ -81,19 +81,22 @@ class OnSpark:
         """
         default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
 
-    def audit_frame(self, view: View, audited: AuditedFiles) -> Frame:
-        """The rows of ``view`` that an audit looks at: a table in this process, or a frame of Spark's where their files
-        have more than HEADRACE_AUDIT_BYTES. Raises SizeError, and BrokenObjectError, of a frame when it is counted.
+    def audit_frame(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> Frame:
+        """The rows of ``view``, with ``columns``, that an audit looks at: a table in this process, or a frame of
+        Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises SizeError, and BrokenObjectError, of a
+        frame when it is counted.
         """
         stated = size_in(AUDIT_BYTES)
-        files, columns = audited.files[view], ViewColumns.of(self.pipeline)
+        files = audited.files[view]
         size = stored_bytes(files)
         if size <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
             from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
             return arrow_frame(self.store, columns, view, audited)
         work = Work.of(self.pipeline, self.store, self.landing)
-        rows = stored_rows(self.spark, work, files, columns.schema(ReadersView(view)))
+        names = audited.names(view, columns)
+        named = [(file, names[file.path]) for file in files]
+        rows = stored_rows(self.spark, work, named, columns.schema(ReadersView(view)))
         if view is View.CURRENT:
             return newest_since(self.spark, rows, columns.identity, audited.since, size)
         return rows

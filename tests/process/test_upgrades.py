@@ -1,0 +1,343 @@
+"""Runs that go on from a snapshot of another definition: its state is migrated, as ``headrace plan`` says."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import Pipeline, col, count
+from headrace.errors import HeadraceError
+from headrace.read.columns import View
+from headrace.runs import process as processing
+from headrace.runs.options import RunOptions
+from headrace.runs.process import ChangedPipelineError
+from headrace.runs.upkeep import check, expire, keeping
+from headrace.testing.deployment import Deployment
+from headrace.testing.results import Row
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore
+from headrace_snapshots.testing.faults import Fault, Operation
+from tests.process.executors import Executed, on_spark
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+SOURCE = hr.json("landing/clicks", {"user": str, "page": str, "at": hr.DataType.TIMESTAMP, "amount": int})
+WIDER = hr.json("landing/clicks", {"user": str, "page": str, "at": hr.DataType.TIMESTAMP, "amount": int, "price": int})
+EVERY = hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
+WHAT = {
+    "clicks": count(),
+    "amount": col("amount").sum(),
+    "mean": col("amount").mean(),
+    "most": col("amount").max(),
+    "pages": col("page").collect(),
+}
+PER_DAY = hr.Aggregation(
+    key={"page": col("page")}, what={"users": count(), "total": col("amount").sum()}, where=hr.FixedWindows("4h")
+)
+
+
+def clicks(source: hr.FileSource = SOURCE, **parts: Any) -> Pipeline:
+    given: dict[str, Any] = {
+        "key": {"user": col("user"), "page": col("page")},
+        "what": WHAT,
+        "where": hr.FixedWindows("1h"),
+        "when": EVERY,
+        "how": hr.retracting("2h"),
+        **parts,
+    }
+    return Pipeline("clicks", source.event_time("at", bound="30m"), **given)
+
+
+def called(names: Mapping[str, str], what: Mapping[str, hr.Aggregate] = WHAT) -> dict[str, hr.Aggregate]:
+    return {names.get(name, name): aggregate for name, aggregate in what.items()}
+
+
+def records(part: int) -> list[dict[str, object]]:
+    """Some of an hour and the ones around it, so that windows of the part before are still open, and some are late."""
+    drawn = Random(part)
+    return [
+        {
+            "user": drawn.choice(["ann", "bob", "eve"]),
+            "page": drawn.choice("xy"),
+            "at": (START + timedelta(minutes=60 * part + drawn.randrange(-200, 90))).isoformat(),
+            "amount": drawn.randrange(100),
+            "price": drawn.randrange(100),
+        }
+        for _ in range(40)
+    ]
+
+
+def deployed(folder: Path, *pipelines: Pipeline, added_empty: bool = False) -> Deployment:
+    """Each runs over a part of the input, in their order."""
+    found = Deployment(folder)
+    for number, pipeline in enumerate(pipelines):
+        run(found, pipeline, number, added_empty=added_empty)
+    return found
+
+
+def run(deployment: Deployment, pipeline: Pipeline, part: int, **options: Any) -> Any:
+    deployment.land(clicks(WIDER), *records(part))
+    return deployment.run(pipeline, at=clock(part), **options)
+
+
+def clock(part: int) -> datetime:
+    return START + timedelta(days=1, hours=part)
+
+
+def rows(deployment: Deployment, pipeline: Pipeline, names: Mapping[str, str] | None = None) -> dict[str, list[Row]]:
+    """All that readers see, with columns called by ``names``."""
+    given = names or {}
+    return {
+        view: sorted(
+            ({given.get(name, name): value for name, value in row.items()} for row in deployment.read(pipeline, view)),
+            key=lambda row: str(sorted(row.items())),
+        )
+        for view in ("current", "panes", "late", "rejected")
+    }
+
+
+def catalog(deployment: Deployment) -> Catalog:
+    return Catalog(open_store(deployment.root), "clicks")
+
+
+def main(deployment: Deployment) -> str:
+    return catalog(deployment).head().refs["main"]
+
+
+NAMES = {"most": "largest", "amount": "sum_of_amounts", "user": "visitor"}
+CHAINED = {"then": [PER_DAY]}
+RENAMINGS: list[tuple[Pipeline, Pipeline, dict[str, str]]] = [
+    (
+        clicks(),
+        clicks(
+            key={"visitor": col("user"), "page": col("page")},
+            what=called(NAMES),
+            renamed=NAMES,
+        ),
+        NAMES,
+    ),
+    (
+        clicks(how=hr.accumulating("2h"), where=hr.Sessions("20m")),
+        clicks(
+            how=hr.accumulating("2h"), where=hr.Sessions("20m"), what=called({"clicks": "n"}), renamed={"clicks": "n"}
+        ),
+        {"clicks": "n"},
+    ),
+    (  # what the first aggregation calls otherwise the second reads by its new name
+        clicks(**CHAINED),
+        clicks(
+            key={"user": col("user"), "place": col("page")},
+            what=called({"amount": "cents"}),
+            renamed={"amount": "cents", "page": "place"},
+            then=[
+                hr.Aggregation(
+                    key={"page": col("place")},
+                    what={"users": count(), "sum": col("cents").sum()},
+                    where=hr.FixedWindows("4h"),
+                    renamed={"total": "sum"},
+                )
+            ],
+        ),
+        {"total": "sum"},
+    ),
+    (  # state that is the last elements themselves
+        clicks(how=hr.accumulating("2h", keep_last=2)),
+        clicks(how=hr.accumulating("2h", keep_last=2), what=called({"mean": "average"}), renamed={"mean": "average"}),
+        {"mean": "average"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "names"), RENAMINGS)
+def test_with_other_names_a_run_gives_what_it_gives_with_the_old_ones(
+    tmp_path: Path, old: Pipeline, new: Pipeline, names: Mapping[str, str]
+) -> None:
+    undisturbed, migrated = deployed(tmp_path / "a", old, old, old), deployed(tmp_path / "b", old, new, new)
+    late = {name: new_name for name, new_name in zip(old.key, new.key, strict=True) if name != new_name}
+    expected = rows(undisturbed, old, names)
+    expected["late"] = rows(undisturbed, old, late)["late"]
+    assert expected["late"]
+    assert any(row["is_retraction"] for row in expected["panes"]) or old.how.accumulation != "RETRACTING"
+    assert rows(migrated, new) == expected
+
+
+ADDED = {"most": col("amount").max(), "dear": col("price").sum(), "dearest": col("price").max(), "clicks": count()}
+"""Of the aggregates of ``WHAT`` some are gone, others come, and those that stay stand in another order."""
+
+
+def apart(given: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    return sorted(
+        ({name: row[name] for name in row if name in names} for row in given), key=lambda row: str(sorted(row.items()))
+    )
+
+
+def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(tmp_path: Path) -> None:
+    old, new = clicks(), clicks(WIDER, what=ADDED)
+    without = clicks(what={"clicks": count(), "most": col("amount").max()})
+    migrated = deployed(tmp_path / "a", old, new, new, added_empty=True)
+    undisturbed = deployed(tmp_path / "b", without, without, without)
+    shared = [name for name in rows(undisturbed, without)["panes"][0] if name not in ADDED or name in without.what]
+    found, expected = rows(migrated, new), rows(undisturbed, without)
+    for view in ("current", "panes", "late"):
+        assert apart(found[view], shared) == apart(expected[view], shared)
+
+    priced: dict[tuple[Any, ...], list[int]] = {}
+    for record in records(1) + records(2):
+        hour = datetime.fromisoformat(str(record["at"])).replace(minute=0)
+        priced.setdefault((record["user"], record["page"], hour), []).append(int(str(record["price"])))
+    late = {(row["user"], row["page"], row["window_start"]) for row in found["late"]}
+    both = 0
+    for row in found["current"]:
+        window = row["user"], row["page"], row["window_start"]
+        if not row["epoch"]:
+            assert (row["dear"], row["dearest"]) == (None, None), "a pane from before"
+        elif window not in priced:
+            assert (row["dear"], row["dearest"]) == (0, None), "of elements from before alone: of none"
+        elif window not in late:
+            both += row["clicks"] > len(priced[window])
+            assert (row["dear"], row["dearest"]) == (sum(priced[window]), max(priced[window]))
+    assert both, "windows with elements from before and after"
+    withdrawn = [row for row in found["panes"] if row["is_retraction"] and row["epoch"] == 1]
+    assert any(row["dear"] is None for row in withdrawn), "a pane is withdrawn as it was"
+
+
+@on_spark
+def test_on_spark_state_is_migrated_as_it_is_here(executor: Executed, tmp_path: Path) -> None:
+    old, new, _ = RENAMINGS[0]
+    here, there = deployed(tmp_path / "a", old, new), deployed(tmp_path / "b", old)
+    there.land(clicks(WIDER), *records(1))
+    options = RunOptions("spark", publish=True)
+    assert executor.process(new, there.root, options, now=lambda: clock(1)).epochs == (1,)
+    assert rows(there, new) == rows(here, new)
+    for view in (View.CURRENT, View.PANES):
+        found = hr.open(there.root)["clicks"].view(view)
+        frame = found.to_spark(executor.spark)
+        collected = [row.asDict() for row in frame.select("visitor", "largest").collect()]
+        expected = found.to_arrow().select(["visitor", "largest"]).to_pylist()
+        assert sorted(map(str, collected)) == sorted(map(str, expected))
+
+
+REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
+    (clicks(), clicks(what={**WHAT, "more": count()}), "--added-empty"),
+    (clicks(), clicks(key={"visitor": col("user"), "page": col("page")}), "key has changed"),
+    (clicks(), clicks(what={**WHAT, "most": col("amount").min()}), "aggregate 'most' has changed"),
+    (clicks(), clicks(when=hr.Default()), "when"),
+    (
+        clicks(**CHAINED),
+        clicks(then=[hr.Aggregation(key=None, what={"users": count(), "n": count()}, where=hr.FixedWindows("4h"))]),
+        "panes that it has never seen may be withdrawn",
+    ),
+    (
+        clicks(how=hr.accumulating("2h", keep_last=2)),
+        clicks(how=hr.accumulating("2h", keep_last=2), what={"clicks": count()}),
+        "aggregate 'amount' is gone",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "told"), REFUSED)
+def test_what_is_not_told_or_cannot_be_migrated_is_refused(
+    tmp_path: Path, old: Pipeline, new: Pipeline, told: str
+) -> None:
+    deployment = deployed(tmp_path, old)
+    before = rows(deployment, old), main(deployment)
+    with pytest.raises(ChangedPipelineError, match=told) as raised:
+        run(deployment, new, 1)
+    assert "headrace backfill clicks" in str(raised.value)
+    assert (rows(deployment, old), main(deployment)) == before
+
+
+def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_migrates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, _ = RENAMINGS[0]
+    before = deployed(tmp_path / "before", old)
+    before.land(clicks(WIDER), *records(1))
+    puts: list[str] = []
+
+    def run_until(deployment: Deployment, number: int | None) -> None:
+        def plan(operation: Operation) -> Fault | None:
+            if operation.kind in {"put", "create"}:
+                puts.append(operation.path)
+                return Fault.FAIL if len(puts) - 1 == number else None
+            return None
+
+        puts.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(processing, "open_store", lambda uri: FaultyStore(open_store(uri), plan))
+            deployment.run(new, at=clock(1))
+
+    def copied(name: str) -> Deployment:
+        return Deployment(shutil.copytree(before.folder, tmp_path / name))
+
+    undisturbed = copied("undisturbed")
+    run_until(undisturbed, None)
+    places = len(puts)
+    panes = hr.open(before.root)["clicks"].panes().to_arrow().to_pylist()
+    expected = undisturbed.read(new, "panes")
+    assert any("state-migrated" in path for path in puts)
+    for number in range(places):
+        deployment = copied(str(number))
+        head = main(deployment)
+        with suppress(HeadraceError):  # what is a mere hint may fail
+            run_until(deployment, number)
+        assert hr.open(deployment.root)["clicks"].panes(at=head).to_arrow().to_pylist() == panes
+        deployment.run(new, at=clock(1))
+        assert deployment.read(new, "panes") == expected, puts[-1]
+
+
+def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> None:
+    """A name that comes back means what it means now; what it meant then stays with the snapshots of then."""
+    first, second = clicks(), clicks(what=called({"most": "peak"}), renamed={"most": "peak"})
+    third = clicks(
+        what={"peak": col("amount").max(), "most": count()},
+        key={"who": col("user"), "page": col("page")},
+        renamed={"user": "who"},
+    )
+    deployment = Deployment(tmp_path)
+    seen: list[tuple[str, Pipeline, dict[str, list[Row]]]] = []
+    for number, pipeline in enumerate((first, second, third, third)):
+        run(deployment, pipeline, number, added_empty=True)
+        seen.append((main(deployment), pipeline, rows(deployment, pipeline)))
+    reader = hr.open(deployment.root)["clicks"]
+    for snapshot, _, expected in seen:
+        for view, found in expected.items():
+            again = reader.view(View(view), at=snapshot).to_arrow().to_pylist()
+            assert sorted(map(str, again)) == sorted(map(str, found))
+    panes = seen[-1][2]["panes"]
+    assert {(row["epoch"] > 1, row["most"] is None) for row in panes if not row["is_retraction"]} == {
+        (False, True),
+        (True, False),
+    }
+    assert all(row["peak"] is not None and row["who"] for row in panes)
+    assert {row["who"] for row in seen[-1][2]["late"]} <= {"ann", "bob", "eve"}
+
+    apart = reader.diff(seen[1][0], seen[2][0]).output
+    assert not apart.is_comparable, "another key"
+    assert reader.diff(seen[0][0], seen[1][0]).output.columns.only_after == {"peak": "int64"}
+    expire(catalog(deployment), keeping(1))
+    assert check(catalog(deployment), deep=True).problems == ()
+    assert rows(deployment, third) == seen[-1][2]
+
+
+def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
+    """Merges of ``current`` and of state, with files that call columns otherwise."""
+    old, new, names = RENAMINGS[0]
+    found = []
+    for folder, second in (("a", old), ("b", new)):
+        deployment = Deployment(tmp_path / folder)
+        for number, record in enumerate(records(0)[:13] + records(1)[:9]):
+            deployment.land(clicks(WIDER), record)
+            if number == 12:
+                deployment.run(old, at=clock(0), files_per_epoch=1)
+        deployment.run(second, at=clock(1), files_per_epoch=1)
+        found.append(rows(deployment, second, names if second is old else None))
+    expected, migrated = found
+    assert migrated["current"] == expected["current"]
+    assert migrated["panes"] == expected["panes"]
