@@ -299,7 +299,11 @@ class Catalog(Objects):
                 case Need(ancestor, descendant):
                     facts[ancestor, descendant] = self.is_ancestor(ancestor, descendant)
                 case NeedKept(mark, snapshot):
-                    facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
+                    try:
+                        facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
+                    except BrokenObjectError:
+                        if look().entry == last.entry:  # else an expiry has made another mark, and deleted this one
+                            raise
                 case Fenced() as fenced:
                     raise self._fenced(fenced)
                 case Conflict(reason):

@@ -2,12 +2,14 @@
 
 A program is plain code over a store. It is run from its beginning with the answers that it had so far, up to the next
 thing that it asks (``ask``); so a state is what is stored, what each program was answered, and puts under way.
-Two ways to one state go on alike, so they are followed once.
+Two ways to one state go on alike, so they are followed once. What is equal is one object, so that states are compared
+and hashed quickly.
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headrace_snapshots.store import MemoryStore, ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.store.port import RequestCounts
@@ -45,12 +47,25 @@ class Asked:
     next: Request | None
 
 
-@dataclass(frozen=True)
-class State:
-    """``answers``: of each program. ``under_way``: puts whose answers were lost, which may land at any time."""
+class Answered:
+    """What a program was answered so far. The same answers are the same object."""
+
+    def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
+        self.answers = answers
+        self._longer: dict[Answer, Answered] = {}
+
+    def and_then(self, answer: Answer) -> "Answered":
+        """These, and one more."""
+        if answer not in self._longer:
+            self._longer[answer] = Answered((*self.answers, answer))
+        return self._longer[answer]
+
+
+class State(NamedTuple):
+    """``answered``: each program. ``under_way``: puts whose answers were lost, which may land at any time."""
 
     objects: Objects
-    answers: tuple[tuple[Answer, ...], ...]
+    answered: tuple[Answered, ...]
     faults: int
     under_way: frozenset[Request] = frozenset()
 
@@ -110,8 +125,9 @@ class Explorer:
 
     def __init__(self, programs: tuple[Program, ...], objects: Objects, faults: int) -> None:
         self.programs = programs
-        self.begin = State(objects, tuple(() for _ in programs), faults)
-        self._asked: dict[tuple[int, tuple[Answer, ...]], Asked] = {}
+        self.begin = State(objects, tuple(Answered() for _ in programs), faults)
+        self._asked: dict[Answered, Asked] = {}
+        self._objects = {objects: objects}
         self._done: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
 
     def states(self) -> Iterator[State]:
@@ -127,11 +143,11 @@ class Explorer:
 
     def asked(self, state: State) -> list[Asked]:
         """How far each program is."""
-        return [self._ask(number, answers) for number, answers in enumerate(state.answers)]
+        return [self._ask(number, answered) for number, answered in enumerate(state.answered)]
 
     def _following(self, state: State) -> Iterator[State]:
         for late in state.under_way:
-            yield replace(state, objects=self._do(state.objects, late)[0], under_way=state.under_way - {late})
+            yield state._replace(objects=self._do(state.objects, late)[0], under_way=state.under_way - {late})
         for number, asked in enumerate(self.asked(state)):
             if asked.next is not None:
                 yield from self._answered(state, number, asked.next)
@@ -146,20 +162,21 @@ class Explorer:
             yield _told(state, number, lost, faults=left, under_way=state.under_way | {request})
             yield _told(state, number, Answer(error=StoreUnavailableError), faults=left)
 
-    def _ask(self, number: int, answers: tuple[Answer, ...]) -> Asked:
-        if (number, answers) not in self._asked:
+    def _ask(self, number: int, answered: Answered) -> Asked:
+        if answered not in self._asked:
             said: list[Hashable] = []
             request = None
             try:
-                self.programs[number](_Told(answers), said.append)
+                self.programs[number](_Told(answered.answers), said.append)
             except _AskedError as asked:
                 request = asked.request
-            self._asked[number, answers] = Asked(tuple(said), request)
-        return self._asked[number, answers]
+            self._asked[answered] = Asked(tuple(said), request)
+        return self._asked[answered]
 
     def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
         if (objects, request) not in self._done:
-            self._done[objects, request] = _done(objects, request)
+            after, answer = _done(objects, request)
+            self._done[objects, request] = self._objects.setdefault(after, after), answer
         return self._done[objects, request]
 
 
@@ -172,8 +189,9 @@ def stored(objects: Objects) -> MemoryStore:
 
 
 def _told(state: State, number: int, answer: Answer, **changes: object) -> State:
-    answers = (*state.answers[:number], (*state.answers[number], answer), *state.answers[number + 1 :])
-    return replace(state, answers=answers, **changes)  # type: ignore[arg-type]
+    answered = state.answered
+    told = (*answered[:number], answered[number].and_then(answer), *answered[number + 1 :])
+    return state._replace(answered=told, **changes)  # type: ignore[arg-type]
 
 
 def _done(objects: Objects, request: Request) -> tuple[Objects, Answer]:

@@ -1,0 +1,277 @@
+"""What is interleaved: runs, people and upkeep as programs over a store; and what holds in each state they reach."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from itertools import count
+
+from catalog_helpers import commit_some, manifest_for
+from exploring import Explorer, Objects, Program, stored
+
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.datafiles import data_path
+from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format.codec import checksum
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol import Horizon, Kind
+from headrace_snapshots.reach import Keep, files_of
+from headrace_snapshots.store import MemoryStore, ObjectStore, StoreUnavailableError, UnknownOutcomeError
+from headrace_snapshots.testing import violations
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+EMPTY: Objects = frozenset()
+_UNSETTLED = (StoreUnavailableError, UnknownOutcomeError)
+
+Say = Callable[[Hashable], None]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a program knows of what it did: ``done`` as entry ``number``, ``failed``, or ``unknown``.
+
+    ``what``: the id of the snapshot that it committed, or else ``action_of`` its entry.
+    """
+
+    outcome: str
+    what: str
+    number: int = -1
+
+
+def action_of(entry: Entry) -> str:
+    """What an entry did; no program does the same twice."""
+    if entry.kind is Kind.COMMIT:
+        return entry.refs[entry.branch or ""]
+    return f"published {entry.refs['published']}" if entry.kind is Kind.PUBLISH else entry.kind.value
+
+
+def catalog_over(store: ObjectStore, writer: str) -> Catalog:
+    """A catalog whose ids are the same each time."""
+    numbers = count()
+    return Catalog(store, "p", now=lambda: WHEN, new_id=lambda: f"{writer}{next(numbers)}")
+
+
+def attempt(say: Say, what: str, action: Callable[[], Entry]) -> bool:
+    """Do something, and say what came of it; whether it was done."""
+    try:
+        say(Said("done", what, action().number))
+    except UnknownOutcomeError:
+        say(Said("unknown", what))
+        return False
+    except (FencedError, StoreUnavailableError, PublishConflictError, RefusedError, MissingSnapshotError):
+        say(Said("failed", what))
+        return False
+    return True
+
+
+# Programs
+
+
+def committer(writer: str, epochs: int, *, publishes: bool = False, files: bool = False) -> Program:
+    """A run: it claims main, commits so many epochs, and publishes what it committed.
+
+    With ``files`` each epoch stores a data file, and its snapshot names those of the snapshot before it too.
+    """
+
+    def program(store: ObjectStore, say: Say) -> None:
+        catalog = catalog_over(store, writer)
+        try:
+            claim = catalog.claim("main", writer)
+        except _UNSETTLED:
+            return
+        parent, published = claim.snapshot_id, catalog.head().refs.get("published") if publishes else None
+        for number in range(epochs):
+            manifest = manifest_for(catalog, claim, parent, f"{writer}-{number}")
+            if files:
+                manifest = with_file(catalog, manifest)
+            if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
+                return
+            parent = manifest.snapshot_id
+        if publishes and parent is not None:
+            attempt(say, f"published {parent}", lambda: catalog.publish(parent, published))
+
+    return program
+
+
+def folder(store: ObjectStore, say: Say) -> None:
+    """Appends an entry, gives up all of the log but what says so, and deletes it."""
+    catalog = catalog_over(store, "folder")
+    try:
+        catalog.claim("other", "folder")
+    except _UNSETTLED:
+        return
+    head = catalog.head()
+    horizon = Horizon("nothing", folded=head.entry + 1)
+    if attempt(say, "expire", lambda: catalog.expire(head.entry, horizon, tags=(), idle=(), message="expired")):
+        catalog.fold()
+
+
+def expirer(name: str, times: int = 2) -> Program:
+    """Keeps the newest published snapshot: marks the others, and deletes them the next time."""
+
+    def program(store: ObjectStore, say: Say) -> None:
+        catalog = catalog_over(store, name)
+        try:
+            for _ in range(times):
+                expire(catalog, Keep(1), WHEN)
+        except _UNSETTLED:
+            return
+
+    return program
+
+
+def rolls_back(to: str) -> Program:
+    """A person who moves main back."""
+    return lambda store, say: _at_once(store, say, "rollback", lambda catalog: catalog.rollback("main", to, "back"))
+
+
+def promoter(store: ObjectStore, say: Say) -> None:
+    """A person who makes the branch ``other`` main, whatever main is at."""
+    _at_once(
+        store,
+        say,
+        "promote",
+        lambda catalog: catalog.promote("other", expected_main=catalog.head().refs.get("main")),
+    )
+
+
+def tagger(snapshot: str) -> Program:
+    """A person who gives a tag, and drops it again."""
+
+    def program(store: ObjectStore, say: Say) -> None:
+        catalog = catalog_over(store, "tagger")
+        if attempt(say, "tag", lambda: catalog.tag("t", snapshot)):
+            attempt(say, "drop", lambda: catalog.drop("tags/t"))
+
+    return program
+
+
+def _at_once(store: ObjectStore, say: Say, what: str, action: Callable[[Catalog], Entry]) -> None:
+    catalog = catalog_over(store, what)
+    try:
+        attempt(say, what, lambda: action(catalog))
+    except _UNSETTLED:
+        return
+
+
+def with_file(catalog: Catalog, manifest: Manifest) -> Manifest:
+    """``manifest`` with a layer of its own, stored, on those of its parent."""
+    data = manifest.snapshot_id.encode()
+    file = DataFile(data_path("p", manifest.epoch, manifest.snapshot_id, "state", "0"), 1, len(data), checksum(data))
+    catalog.store.write(file.path, data)
+    below = catalog.manifest(manifest.parent).tables["state"] if manifest.parent else ()
+    return replace(manifest, tables={"state": (*below, Layer((file,), 1, manifest.epoch, manifest.epoch))})
+
+
+# What is there at first
+
+
+def begun(epochs: int = 0) -> Objects:
+    """A catalog that has begun, with so many epochs on main."""
+    store = MemoryStore()
+    catalog = catalog_over(store, "first")
+    commit_some(catalog, catalog.claim("main", "first"), epochs)
+    return contents(store)
+
+
+@cache
+def published(epochs: int) -> Objects:
+    """Epochs with files on main, ``first-0`` and so on, all published but the last; one more on the branch ``other``,
+    which was forked from what is published. So an expiry lets ``first-0`` go, if there are three.
+    """
+    store = MemoryStore()
+    catalog = catalog_over(store, "first")
+
+    def commit(claim: Claim, parent: str | None, snapshot: str) -> str:
+        catalog.commit(claim, with_file(catalog, manifest_for(catalog, claim, parent, snapshot)))
+        return snapshot
+
+    claim, parent = catalog.claim("main", "first"), None
+    for number in range(epochs):
+        parent = commit(claim, parent, f"first-{number}")
+    seen = f"first-{epochs - 2}"
+    catalog.publish(seen, None)
+    catalog.fork("other", seen)
+    commit(catalog.claim("other", "first"), seen, "other-0")
+    return contents(store)
+
+
+def marked(epochs: int) -> Objects:
+    """As ``published``, and what is not kept is marked."""
+    store = stored(published(epochs))
+    expire(catalog_over(store, "before"), Keep(1), WHEN)
+    return contents(store)
+
+
+def contents(store: MemoryStore) -> Objects:
+    """All that is stored."""
+    return frozenset((info.path, store.read(info.path)) for info in store.list(""))
+
+
+# What holds
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the store leads to. ``numbers``: of the entries that count, by what they did. ``main``: its line."""
+
+    base: int
+    numbers: Mapping[str, int]
+    main: frozenset[str]
+
+    @classmethod
+    def at(cls, objects: Objects) -> "Found":
+        """Raises AssertionError for what must not be."""
+        store = stored(objects)
+        assert list(violations(store, "p")) == []
+        catalog = Catalog(store, "p")
+        head = catalog.head()
+        lines = {ref: [*_line(catalog, snapshot)] for ref, snapshot in head.refs.items()}
+        there = {path for path, _ in objects}
+        for manifest in (manifest for line in lines.values() for manifest in line):
+            assert {file.path for file in files_of(manifest)} <= there, f"{manifest.snapshot_id} lacks files"
+        counting = [entry for entry in catalog.entries() if entry.number >= head.base]
+        main = frozenset(manifest.snapshot_id for manifest in lines.get("main", ()))
+        return cls(head.base, {action_of(entry): entry.number for entry in counting}, main)
+
+    def has(self, one: Said, *, moved: bool) -> bool:
+        """Whether it is there, as that entry; of those that were folded away commits are known, unless main moved."""
+        if one.number >= self.base:
+            return self.numbers.get(one.what) == one.number
+        return moved or one.what in self.main or " " in one.what or one.what in {kind.value for kind in Kind}
+
+
+def _line(catalog: Catalog, snapshot: str) -> Iterator[Manifest]:
+    """The kept snapshots from there back. Raises AssertionError if one is gone."""
+    try:
+        for link in catalog.lineage(snapshot):
+            assert link.manifest is not None, link.problem
+            yield link.manifest
+    except MissingSnapshotError as error:
+        raise AssertionError(f"{snapshot} has lost what came before it") from error
+
+
+def check(explorer: Explorer) -> int:
+    """What holds in each state; how many there are.
+
+    Nobody was told of what is not there, or that something failed which is there. No number was given twice. Nothing
+    that a ref leads to is gone. (Only a writer that stood still while its entry was folded away may be told that it
+    was fenced, though its epoch counts.)
+    """
+    known: dict[Objects, Found] = {}
+    states = 0
+    for state in explorer.states():
+        states += 1
+        if state.objects not in known:
+            known[state.objects] = Found.at(state.objects)
+        found = known[state.objects]
+        said = [one for asked in explorer.asked(state) for one in asked.said if isinstance(one, Said)]
+        done = [one for one in said if one.outcome == "done"]
+        moved = any(one.what in {"rollback", "promote"} for one in said)
+        assert all(found.has(one, moved=moved) for one in done), (done, found)
+        assert not [one for one in said if one.outcome == "failed" and one.what in found.numbers]
+        assert len({one.number for one in done}) == len(done)
+    return states
