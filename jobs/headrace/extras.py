@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -60,6 +59,8 @@ def _is_there(module: str) -> bool:
 
 def _has(distribution: str) -> str | None:
     """The installed version of ``distribution``."""
+    from importlib.metadata import PackageNotFoundError, version  # with a parser of e-mail: only where it is asked
+
     try:
         return version(distribution)
     except PackageNotFoundError:

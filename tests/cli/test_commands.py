@@ -20,7 +20,7 @@ from headrace.cli.exit_codes import DONE, FAILED_CASES, INTERRUPTED, USAGE, list
 from headrace.errors import HeadraceError
 from tests.cli.deployments import Deployment, pane
 
-HEAVY = "pyarrow pandas numpy duckdb pyspark matplotlib minio great_expectations airflow rich"
+HEAVY = "pyarrow pandas numpy duckdb pyspark matplotlib minio great_expectations airflow rich pydantic polars yaml"
 COMMANDS = sorted(app.commands)
 ROOTLESS = ("check", "conformance", "new", "pipelines", "simulate", "test")
 UNDER_A_ROOT = [name for name in COMMANDS if name not in ROOTLESS]
@@ -53,30 +53,54 @@ def test_help_imports_no_library_that_it_does_not_need(arguments: tuple[str, ...
     assert len(found) < 300, "each module takes time to import"
 
 
-@pytest.mark.slow
-def test_what_only_looks_starts_without_data_libraries(deployment: Deployment) -> None:
-    where = ("--root", deployment.root, "--format", "json")
-    for arguments in (
-        ("log", deployment.reference, *where),
-        ("log", deployment.reference, "--graph", *where),
-        ("plan", deployment.reference, *where),
-        ("show", "main", "--pipeline", deployment.reference, *where),
-    ):
-        found = modules_after(*arguments)
-        assert found.isdisjoint({*HEAVY.split(), "headrace.runs.options", "headrace.kernel"}), arguments
-        assert len(found) < 430, arguments
-    found = modules_after("pipelines")
-    assert found.isdisjoint({*HEAVY.split(), "headrace_snapshots.store"} - {"rich"})
+TABLES = {"rich"}
+ROWS = {*TABLES, "duckdb"}
+ARROW = {*ROWS, "pyarrow", "numpy"}
+LIBRARIES: list[tuple[set[str], str]] = [
+    (set(), "check REFERENCE"),
+    (set(), "plan REFERENCE --root ROOT"),
+    (set(), "log REFERENCE --root ROOT --format json"),
+    (set(), "log REFERENCE --root ROOT --graph"),
+    (set(), "show main --pipeline REFERENCE --root ROOT --format json"),
+    (set(), "files REFERENCE --at main --verify --root ROOT"),
+    (TABLES, "log REFERENCE --root ROOT"),
+    (TABLES, "show main --pipeline REFERENCE --root ROOT"),
+    (TABLES, "pipelines --root ROOT"),
+    (TABLES, "tag REFERENCE t main --root ROOT"),
+    (TABLES, "drop REFERENCE t --root ROOT"),
+    (TABLES, "fork REFERENCE main trial --root ROOT"),
+    (TABLES, "rollback REFERENCE --branch trial --to beginning --root ROOT"),
+    (TABLES, "fsck REFERENCE --root ROOT"),
+    (TABLES, "expire REFERENCE --dry-run --root ROOT"),
+    (TABLES, "simulate --records 1"),
+    (ROWS, "read REFERENCE --at main --where clicks>0 --order clicks --root ROOT"),
+    (ARROW, "read REFERENCE --at main --format json --root ROOT"),
+    (ARROW, "diff REFERENCE main main --root ROOT"),
+    (ARROW, "plot REFERENCE --root ROOT"),
+]
+"""Commands, and the libraries that have been imported at most when they have run one after another: some take longer
+to import than the rest of a command takes.
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", ["text", "json"])
-def test_reading_imports_what_reads_files_and_nothing_that_computes(deployment: Deployment, output: str) -> None:
-    where = ("--at", "main", "--where", "clicks > 0", "--root", deployment.root, "--format", output)
-    found = modules_after("read", deployment.reference, *where)
-    computing = {"pandas", "polars", "pyspark", "headrace.kernel", "headrace.distribute", "headrace.runs.options"}
-    assert {"duckdb", "pyarrow"} < found
-    assert found.isdisjoint(computing)
+def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment: Deployment) -> None:
+    commands = [
+        command.replace("REFERENCE", deployment.reference).replace("ROOT", deployment.root).split()
+        for _, command in LIBRARIES
+    ]
+    code = (
+        "import json, sys\nfrom headrace.cli.commands import app\n"
+        f"for words in {commands!r}:\n"
+        "    assert not app(words, standalone_mode=False), words\n"
+        "    print('modules', *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = [{*line.split()[1:]} for line in done.stderr.splitlines() if line.startswith("modules ")]
+    for (libraries, command), found in zip(LIBRARIES, modules, strict=True):
+        assert found & {*HEAVY.split()} <= libraries, command
+        assert found.isdisjoint({"headrace.kernel.types", "headrace.distribute", "headrace.runs.options"}), command
+        assert libraries or len(found) < 340, f"{command}: each module takes time to import"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

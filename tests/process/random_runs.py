@@ -26,7 +26,7 @@ from headrace.model.windows import Window
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.inputs import OWN
 from headrace.pipeline.sources import FileFormat
-from headrace.read.columns import column_types
+from headrace.read.arrow import schema_of
 from headrace.read.recorded import RecordedEpoch, recorded_epochs
 from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
 from headrace.reference.evaluate import Record
@@ -175,7 +175,7 @@ def run(
 def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[Record]:
     """Write ``records`` as a producer does; what the file holds of them."""
     if source.format is FileFormat.PARQUET:
-        schema = column_types(source.schema)
+        schema = schema_of(source.schema)
         pq.write_table(pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in records], schema), path)
         return records
     told = [finite(row) for row in records]

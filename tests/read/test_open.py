@@ -177,7 +177,7 @@ def test_every_form_gives_the_same_rows(deployment: Deployment) -> None:
     deployment.commit(panes=[pane(user, n, n) for user in ("ann", "bob") for n in range(4)])
     deployment.commit(panes=[pane("ann", 2, 2, retraction=True)])
     view = results(deployment).current(at="main", where="clicks > 0", columns=["user", "clicks", "window_start"])
-    expected = [
+    expected: list[dict[str, Any]] = [
         {"user": user, "clicks": n, "window_start": hour(n)}
         for n in range(1, 4)
         for user in ("ann", "bob")
@@ -187,6 +187,9 @@ def test_every_form_gives_the_same_rows(deployment: Deployment) -> None:
     assert view.to_arrow().schema == view.schema
     assert view.count() == len(expected)
     assert [row for batch in view.batches() for row in batch.to_pylist()] == expected
+    zoneless = [{**row, "window_start": row["window_start"].replace(tzinfo=None)} for row in expected]
+    assert view.first(2) == (zoneless[:2], len(expected))
+    assert view.first(9, order="timezone('Asia/Tokyo', window_start) desc, \"user\"")[0][-2:] == zoneless[:2]
     assert isinstance(view.to_pandas(), pd.DataFrame)
     assert view.to_pandas().to_dict("records") == expected
     pl = pytest.importorskip("polars")

@@ -19,7 +19,6 @@ from headrace.cli.output import (
     print_json_rows,
     print_lines,
     print_table,
-    rows_of,
 )
 from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN, PUBLISHED
@@ -71,9 +70,9 @@ def read(
     shown, number = rows.first(SHOWN_ROWS if limit is None else limit, order=order)
     first = [*found.stages[-1 if stage is None else stage - 1].key_types, WINDOW_START, WINDOW_END]
     quiet = {*PANE_COLUMNS} - {*SHOWN_OF_A_PANE}
-    columns = sorted((n for n in shown.schema.names if n not in quiet), key=lambda n: n not in first)
-    print_table(columns, ([row[name] for name in columns] for row in rows_of(shown)))
-    notice(f"{shown.num_rows:,} of {number:,} rows of {view} at {at}")
+    columns = sorted((n for n in rows.columns if n not in quiet), key=lambda n: n not in first)
+    print_table(columns, ([row[name] for name in columns] for row in shown))
+    notice(f"{len(shown):,} of {number:,} rows of {view} at {at}")
 
 
 @command("headrace files delays.py --root file:///tmp/hr --view panes")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from headrace.errors import PipelineError
@@ -77,6 +76,8 @@ def expect(name: str, view: View | str = View.CURRENT, **arguments: Argument) ->
 
 @cache
 def _table() -> Mapping[str, Mapping[str, str]]:
+    from importlib.resources import files  # of a pipeline with expectations alone
+
     found: Mapping[str, Mapping[str, str]] = json.loads(
         (files("headrace.pipeline") / "expectations.json").read_text(encoding="utf-8")
     )

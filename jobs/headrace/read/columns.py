@@ -2,22 +2,25 @@
 
 A definition may go on from snapshots of another one, which had other columns, or the same under other names. The files
 that these wrote stay as they are; the snapshot records under which names they have its columns.
+
+What looks at columns starts without Arrow: their Arrow types are in ``read.arrow``.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from headrace.kernel.renamed import Names
-from headrace.model.decimals import PRECISION, SCALE
 from headrace.model.expr import DataType
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.value_types import ListType, PairsType, ValueType
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.renaming import Formerly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.kernel.renamed import Names
 
 
 class View(StrEnum):
@@ -36,41 +39,31 @@ class View(StrEnum):
 STATE = "state"
 """The name of the view of windows that are still open (``read.open_windows``), which is no result."""
 
-_TIME = pa.timestamp("us", "UTC")
-_TYPES = {
-    DataType.STRING: pa.string(),
-    DataType.INT: pa.int64(),
-    DataType.FLOAT: pa.float64(),
-    DataType.BOOL: pa.bool_(),
-    DataType.TIMESTAMP: _TIME,
-    DataType.DATE: pa.date32(),
-    DataType.BYTES: pa.binary(),
-    DataType.DECIMAL: pa.decimal128(PRECISION, SCALE),
+_TIME = DataType.TIMESTAMP
+_WINDOW = {WINDOW_START: _TIME, WINDOW_END: _TIME}
+_PANE_INFO = {
+    **_WINDOW,
+    "pane_time": _TIME,
+    "timing": DataType.STRING,
+    "pane_index": DataType.INT,
+    "nonspeculative_index": DataType.INT,
+    "is_first": DataType.BOOL,
+    "is_last": DataType.BOOL,
+    "is_retraction": DataType.BOOL,
+    "epoch": DataType.INT,
+    "sequence": DataType.INT,
 }
-_WINDOW = [(WINDOW_START, _TIME), (WINDOW_END, _TIME)]
-_PANE_INFO = [
-    *_WINDOW,
-    ("pane_time", _TIME),
-    ("timing", pa.string()),
-    ("pane_index", pa.int64()),
-    ("nonspeculative_index", pa.int64()),
-    ("is_first", pa.bool_()),
-    ("is_last", pa.bool_()),
-    ("is_retraction", pa.bool_()),
-    ("epoch", pa.int64()),
-    ("sequence", pa.int64()),
-]
-_ORIGIN = [("reason", pa.string()), ("input", pa.string()), ("file", pa.string())]
-_RAW = [("raw", pa.string()), ("epoch", pa.int64())]
-_REJECTED = [
-    ("input", pa.string()),
-    ("file", pa.string()),
-    ("position", pa.int64()),
-    ("reason", pa.string()),
-    ("raw", pa.string()),
-    ("raw_bytes", pa.binary()),
-    ("epoch", pa.int64()),
-]
+_ORIGIN = {"reason": DataType.STRING, "input": DataType.STRING, "file": DataType.STRING}
+_RAW = {"raw": DataType.STRING, "epoch": DataType.INT}
+_REJECTED = {
+    "input": DataType.STRING,
+    "file": DataType.STRING,
+    "position": DataType.INT,
+    "reason": DataType.STRING,
+    "raw": DataType.STRING,
+    "raw_bytes": DataType.BYTES,
+    "epoch": DataType.INT,
+}
 
 
 @dataclass(frozen=True)
@@ -78,8 +71,8 @@ class EarlierColumns:
     """What columns are called in files that epochs up to ``until`` wrote: those of panes, and keys of late rows."""
 
     until: int
-    panes: Names
-    late: Names
+    panes: "Names"
+    late: "Names"
 
     @classmethod
     def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
@@ -102,11 +95,11 @@ class EarlierColumns:
         return cls(value["until"], value["panes"], value["late"])
 
 
-def _differing(names: Names) -> Names:
+def _differing(names: "Names") -> "Names":
     return {name: then for name, then in names.items() if name != then}
 
 
-def _through(names: Names, later: Names) -> Names:
+def _through(names: "Names", later: "Names") -> "Names":
     """What columns are called by ``names``, which go by what ``later`` calls them."""
     found: dict[str, str | None] = {}
     for name in {*names, *later}:
@@ -156,7 +149,7 @@ class ViewColumns:
         renamed = (last,) if last.panes or last.late else ()
         return replace(self, before=(*(each.under(last) for each in earlier.before), *renamed))
 
-    def names(self, view: View, epoch: int) -> Names:
+    def names(self, view: View, epoch: int) -> "Names":
         """What columns of ``view`` are called in a file that ``epoch`` wrote."""
         found = next((each for each in self.before if epoch <= each.until), None)
         if found is None or view is View.REJECTED:
@@ -168,16 +161,21 @@ class ViewColumns:
         """What tells the rows of ``current`` from each other."""
         return [*self.keys, WINDOW_START, WINDOW_END]
 
-    def schema(self, view: View) -> pa.Schema:
-        """The columns of ``view``, timestamps in UTC."""
+    def types(self, view: View) -> dict[str, ValueType]:
+        """The columns of ``view``."""
         match view:
             case View.CURRENT | View.PANES:
-                values = [(name, _arrow_type(kind)) for name, kind in self.values.items()]
-                return pa.schema([*_fields(self.keys), *values, *_PANE_INFO])
+                return {**self.keys, **self.values, **_PANE_INFO}
             case View.LATE:
-                return pa.schema([*_fields(self.late_keys), ("event_time", _TIME), *_WINDOW, *_ORIGIN, *_RAW])
+                return {**self.late_keys, "event_time": _TIME, **_WINDOW, **_ORIGIN, **_RAW}
             case View.REJECTED:
-                return pa.schema(_REJECTED)
+                return {**_REJECTED}
+
+    def schema(self, view: View) -> "pa.Schema":
+        """The columns of ``view`` with their Arrow types, timestamps in UTC."""
+        from headrace.read.arrow import schema_of
+
+        return schema_of(self.types(view))
 
     def order(self, view: View) -> list[str]:
         """How the rows of ``view`` are ordered."""
@@ -190,24 +188,6 @@ class ViewColumns:
                 return ["epoch", "event_time", *self.late_keys, WINDOW_START]
             case View.REJECTED:
                 return ["epoch", "file", "position"]
-
-
-def column_types(columns: Mapping[str, DataType]) -> pa.Schema:
-    """The Arrow types of columns as sources declare them."""
-    return pa.schema(_fields(columns))
-
-
-def _fields(columns: Mapping[str, DataType]) -> list[tuple[str, pa.DataType]]:
-    return [(name, _TYPES[kind]) for name, kind in columns.items()]
-
-
-def _arrow_type(kind: ValueType) -> pa.DataType:
-    match kind:
-        case ListType(item):
-            return pa.list_(_TYPES[item])
-        case PairsType(left, right):
-            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
-    return _TYPES[kind]
 
 
 def _to_json(columns: Mapping[str, ValueType]) -> list[list[Any]]:

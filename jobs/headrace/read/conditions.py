@@ -1,22 +1,25 @@
 """Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace.
 
-Only for an expression is the kernel imported: reading takes half the time to start without it.
+Only for an expression are Arrow and the kernel imported: reading takes half the time to start without them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature
-
-import duckdb
-import pyarrow as pa
-from duckdb.func import FunctionNullHandling, PythonUDFType
+from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError, PipelineError
 from headrace.model.arguments import shown
 from headrace.model.expr import DataType, Expr, columns_of, render
 from headrace.model.typing import type_of
 from headrace.read.database import quoted
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from headrace.read.sources import Source
 
 
 class QueryError(FixConfigError):
@@ -27,13 +30,14 @@ class QueryError(FixConfigError):
 
 @dataclass(frozen=True)
 class Condition:
-    """``where`` over columns: text is an SQL condition of DuckDB's; an expression keeps the rows for which it is TRUE.
+    """``where`` over the rows of ``source``: text is an SQL condition of DuckDB's; an expression keeps the rows for
+    which it is TRUE.
 
     An expression is evaluated as pipelines evaluate it, to the last bit.
     """
 
     where: str | Expr | None
-    columns: pa.Schema
+    source: "Source"
     _failures: list[HeadraceError] = field(default_factory=list)
 
     def check(self) -> None:
@@ -48,19 +52,24 @@ class Condition:
                 'col("flights") > 30'
             )
         else:
+            import duckdb
+
             with (
                 duckdb.connect(config={"enable_external_access": "false"}) as connection,
-                explained(self.columns.names, asked=f"where={shown(self.where)}"),
+                explained(self.source.column_names, asked=f"where={shown(self.where)}"),
             ):
-                of_nothing = connection.from_arrow(pa.Table.from_batches([], self.columns))
-                self.applied(connection, of_nothing).to_arrow_table()
+                self.applied(connection, self.source.no_rows(connection)).fetchall()
 
-    def applied(self, connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    def applied(
+        self, connection: "duckdb.DuckDBPyConnection", rows: "duckdb.DuckDBPyRelation"
+    ) -> "duckdb.DuckDBPyRelation":
         """Those of ``rows``, a relation of ``connection``, that fulfil the condition."""
         if self.where is None:
             return rows
         if isinstance(self.where, str):
             return rows.filter(self.where)
+        from duckdb.func import FunctionNullHandling, PythonUDFType
+
         names = self.read_columns
         kinds = dict(zip(rows.columns, rows.types, strict=True))
         function = f"headrace_where_{id(self)}_{id(rows)}"
@@ -78,15 +87,15 @@ class Condition:
     def read_columns(self) -> Sequence[str]:
         """The columns that an expression reads; if it reads none, some column, which says how many rows there are."""
         assert isinstance(self.where, Expr)
-        return sorted(columns_of(self.where)) or self.columns.names[:1]
+        return sorted(columns_of(self.where)) or self.source.column_names[:1]
 
-    def _called(self, *arguments: pa.ChunkedArray | pa.Array) -> pa.Array:
+    def _called(self, *arguments: "pa.ChunkedArray | pa.Array") -> "pa.Array":
         from headrace.distribute.views import fulfilling
 
         assert isinstance(self.where, Expr)
         rows = dict(zip(self.read_columns, map(_whole, arguments), strict=True))
         try:
-            return fulfilling(self.where, self.columns, rows, len(arguments[0]))
+            return fulfilling(self.where, self.source.columns, rows, len(arguments[0]))
         except HeadraceError as error:
             self._failures.append(error)
             raise
@@ -98,14 +107,14 @@ class Condition:
         """
         asked = {"where": self.where, "order": order}
         text = ", ".join(f"{name}={shown(value)}" for name, value in asked.items() if value is not None)
-        with explained(self.columns.names, self._failures, asked=text):
+        with explained(self.source.column_names, self._failures, asked=text):
             yield
 
     def _check_expression(self, where: Expr) -> None:
         from headrace.distribute.views import scalar_columns
 
         try:
-            kind = type_of(where, scalar_columns(self.columns))
+            kind = type_of(where, scalar_columns(self.source.columns))
         except PipelineError as error:
             raise QueryError(f"where={render(where)} does not fit: {error}") from error
         if kind not in (DataType.BOOL, None):
@@ -115,6 +124,8 @@ class Condition:
 @contextmanager
 def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, asked: str) -> Iterator[None]:
     """Turn an error of DuckDB's about what was ``asked`` for into a QueryError that names the columns."""
+    import duckdb
+
     try:
         yield
     except (duckdb.OutOfMemoryException, duckdb.IOException):
@@ -125,10 +136,10 @@ def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *,
         raise QueryError(f"{asked}: {str(error).splitlines()[0]}; the columns are {', '.join(columns)}") from error
 
 
-def _of_so_many(function: Callable[..., pa.Array], number: int) -> Callable[..., pa.Array]:
+def _of_so_many(function: "Callable[..., pa.Array]", number: int) -> "Callable[..., pa.Array]":
     """``function``, which takes any number of columns, as one that says that it takes so many: DuckDB counts them."""
 
-    def called(*columns: pa.ChunkedArray | pa.Array) -> pa.Array:
+    def called(*columns: "pa.ChunkedArray | pa.Array") -> "pa.Array":
         return function(*columns)
 
     parameters = [Parameter(f"column_{i}", Parameter.POSITIONAL_ONLY) for i in range(number)]
@@ -136,5 +147,7 @@ def _of_so_many(function: Callable[..., pa.Array], number: int) -> Callable[...,
     return called
 
 
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def _whole(column: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+    import pyarrow as pa
+
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

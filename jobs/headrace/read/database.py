@@ -1,16 +1,24 @@
-"""DuckDB as readers use it: what it may take of memory and of the disk, and what it may open."""
+"""DuckDB as readers use it: what it may take of memory and of the disk, and what it may open.
+
+It is imported where rows are read: it takes as long to import as all that only looks at snapshots.
+"""
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import duckdb
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
+from headrace.model.decimals import PRECISION, SCALE
+from headrace.model.expr import DataType
+from headrace.model.value_types import ListType, PairsType, ValueType
 from headrace.sizes import shown, size_in
+
+if TYPE_CHECKING:
+    import duckdb
 
 MEMORY_VARIABLE = "HEADRACE_READ_MEMORY"
 DEFAULT_MEMORY = 2**30
@@ -28,8 +36,10 @@ class ReadResourcesError(FixConfigError):
 
 
 @contextmanager
-def database(folder: Path, files: Sequence[Path] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+def database(folder: Path, files: Sequence[Path] = ()) -> "Iterator[duckdb.DuckDBPyConnection]":
     """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``."""
+    import duckdb
+
     limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{limit}B",
@@ -47,7 +57,7 @@ def database(folder: Path, files: Sequence[Path] = ()) -> Iterator[duckdb.DuckDB
         yield connection
 
 
-def in_utc(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+def in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
     """``connection``, which shows times in UTC from now on."""
     connection.execute("set TimeZone = 'UTC'")
     return connection
@@ -76,6 +86,8 @@ def check_room(needed: int, folder: Path) -> None:
 
 @contextmanager
 def _resources(limit: int, folder: Path) -> Iterator[None]:
+    import duckdb
+
     try:
         yield
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
@@ -83,6 +95,38 @@ def _resources(limit: int, folder: Path) -> Iterator[None]:
             f"reading ran out of room: {str(error).splitlines()[0]}. It may take {limit:,} bytes of memory "
             f"({MEMORY_VARIABLE} says so), and puts what is more under {folder.parent} (TMPDIR names another folder)"
         ) from error
+
+
+_TYPES: Final = {
+    DataType.STRING: "VARCHAR",
+    DataType.INT: "BIGINT",
+    DataType.FLOAT: "DOUBLE",
+    DataType.BOOL: "BOOLEAN",
+    DataType.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+    DataType.DATE: "DATE",
+    DataType.BYTES: "BLOB",
+    DataType.DECIMAL: f"DECIMAL({PRECISION},{SCALE})",
+}
+
+
+def sql_types(columns: Mapping[str, ValueType]) -> dict[str, str]:
+    """The types of ``columns``, as DuckDB writes them."""
+    return {name: _type(kind) for name, kind in columns.items()}
+
+
+def no_rows(columns: Mapping[str, ValueType]) -> str:
+    """A query of ``columns`` that finds nothing."""
+    nulls = (f"null::{kind} as {identifier(name)}" for name, kind in sql_types(columns).items())
+    return f"select {', '.join(nulls)} where false"
+
+
+def _type(kind: ValueType) -> str:
+    match kind:
+        case ListType(item):
+            return f"{_TYPES[item]}[]"
+        case PairsType(left, right):
+            return f'STRUCT("left" {_TYPES[left]}, "right" {_TYPES[right]})[]'
+    return _TYPES[kind]
 
 
 def literal(text: str) -> str:

@@ -10,11 +10,7 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import UnknownPipelineError
 from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
 from headrace.read.columns import STATE, View, ViewColumns
-from headrace.read.diff import diff
-from headrace.read.differences import SnapshotDiff
-from headrace.read.graph import SnapshotGraph, snapshot_graph
 from headrace.read.lazy import LazyView
-from headrace.read.plan import Plan, plan
 from headrace.read.sources import OutputFiles, SnapshotRows
 from headrace.sources.looking import children
 from headrace_snapshots.catalog import Catalog
@@ -22,7 +18,10 @@ from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
+    from headrace.read.differences import SnapshotDiff
     from headrace.read.explanation import Explanation
+    from headrace.read.graph import SnapshotGraph
+    from headrace.read.plan import Plan
 
 Where = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
@@ -173,23 +172,29 @@ class PipelineReader:
         number = len(definition.stages) if stage is None else stage
         return explain(StageState(self._catalog, manifest, definition, number), key, window)
 
-    def plan(self, pipeline: Pipeline, *, at: At = MAIN) -> Plan:
+    def plan(self, pipeline: Pipeline, *, at: At = MAIN) -> "Plan":
         """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
         or refuse since it has to be replayed; and which parts have changed. ``str`` says it in words.
         """
+        from headrace.read.plan import plan
+
         return plan(pipeline, snapshot_at(self._catalog, at).manifest)
 
-    def graph(self, *, limit: int = 20, before: int | None = None) -> SnapshotGraph:
+    def graph(self, *, limit: int = 20, before: int | None = None) -> "SnapshotGraph":
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
         graph; ``str`` draws it.
         """
+        from headrace.read.graph import snapshot_graph
+
         return snapshot_graph(self._catalog, limit=Arguments("graph").whole("limit", limit, least=1), before=before)
 
-    def diff(self, before: At, after: At, *, limit: int = 20) -> SnapshotDiff:
+    def diff(self, before: At, after: At, *, limit: int = 20) -> "SnapshotDiff":
         """What differs between two snapshots, each named as ``at`` is: rows of ``current`` that a reader would see
         change, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
         the first ``limit`` given.
         """
+        from headrace.read.diff import diff
+
         limit = Arguments("diff").whole("limit", limit, least=0)
         sides = (snapshot_at(self._catalog, at).manifest for at in (before, after))
         return diff(self._catalog, *sides, limit=limit)

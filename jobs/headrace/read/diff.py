@@ -9,7 +9,7 @@ import duckdb
 
 from headrace.program import columns as c
 from headrace.read.columns import View, ViewColumns
-from headrace.read.database import database, working_folder
+from headrace.read.database import database, sql_types, working_folder
 from headrace.read.differences import (
     ColumnsDiff,
     OutputDiff,
@@ -26,7 +26,7 @@ from headrace.read.differences import (
 from headrace.read.folding import GONE, PLACE
 from headrace.read.progress import StoredProgress, inputs_read
 from headrace.read.row_changes import ComparedTable, Fold, RowCounts, columns_of
-from headrace.read.sources import NamedFile, brought, sql_types
+from headrace.read.sources import NamedFile, brought
 from headrace.state.tables import IDS
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile, InputFile
@@ -145,7 +145,7 @@ class _Tables:
     def _fold_of_current(self, columns: ViewColumns, shared: Sequence[str]) -> Fold:
         """As far as key, window, the ``shared`` values and what is said of panes go."""
         names = [*columns.identity, *shared, *dict.fromkeys((*_PANE, *PLACE, GONE))]
-        types = sql_types(self.connection, columns.schema(View.CURRENT))
+        types = sql_types(columns.types(View.CURRENT))
         return Fold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})
 
     def _current(self, manifest: Manifest | None, fold: Fold) -> list[NamedFile]:

@@ -1,12 +1,13 @@
 """``current``, folded from its files: the newest record of a key and window counts, if it is not a retraction."""
 
 from collections.abc import Sequence
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from headrace.read.columns import ViewColumns
 from headrace.read.database import identifier, literal, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NEWEST = '"_headrace_newest"'
 PLACE = ("epoch", "sequence")
@@ -45,8 +46,10 @@ def _struct(names: Sequence[str], of: str = "") -> str:
     return "{" + ", ".join(f"{literal(name)}: {of}{identifier(name)}" for name in names) + "}"
 
 
-def newest_rows(rows: pa.Table, columns: ViewColumns) -> pa.Table:
+def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
     """``current`` of the records of ``rows``, in memory."""
+    import duckdb
+
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:
         connection.register("rows", rows)
         query = newest_of("rows", rows.schema.names, columns.identity)

@@ -5,26 +5,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
-
-import duckdb
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expr import Expr
 from headrace.read.conditions import Condition, QueryError
-from headrace.read.database import database, in_utc, quoted, working_folder
+from headrace.read.database import database, identifier, in_utc, quoted, working_folder
 from headrace.read.sources import OutputFiles, Source
 from headrace_snapshots.format.manifest import Manifest
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
 
     from headrace.distribute.spark.types import DataFrame, SparkSession
 
 BATCH_ROWS = 8_192
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 class LazyView:
@@ -46,29 +46,41 @@ class LazyView:
         columns: Sequence[str] | None = None,
     ) -> None:
         self._name, self._source, self.manifest = name, source, manifest
-        self._condition = Condition(where, source.columns)
+        self._condition = Condition(where, source)
         self._condition.check()
-        self._columns = _chosen(columns, source.columns)
+        self._columns = _chosen(columns, source.column_names)
 
     @property
-    def schema(self) -> pa.Schema:
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self._columns)
+
+    @property
+    def schema(self) -> "pa.Schema":
         """The columns, with their Arrow types; timestamps are in UTC."""
+        import pyarrow as pa
+
         return pa.schema([self._source.columns.field(name) for name in self._columns])
 
-    def batches(self, *, order: str | None = None, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, order: str | None = None, limit: int | None = None) -> "Iterator[pa.RecordBatch]":
         """The rows, some at a time, as Arrow record batches: by window and key, or in the order of emission.
 
         ``order`` is another one, as SQL writes it (``"delay desc"``). Sorting and folding take up to
         HEADRACE_READ_MEMORY and go on on the local disk (TMPDIR).
         """
         with self._opened() as rows, self._condition.explained(order):
-            yield from self._batches(rows, order, limit)
+            for batch in self._ordered(rows, quoted(self._columns), order, limit).to_arrow_reader(BATCH_ROWS):
+                yield batch.cast(self.schema)
 
-    def first(self, limit: int, *, order: str | None = None) -> tuple[pa.Table, int]:
-        """The first rows as ``batches`` gives them, and how many rows there are."""
+    def first(self, limit: int, *, order: str | None = None) -> tuple[list[dict[str, Any]], int]:
+        """The first rows in the order of ``batches``, and how many rows there are. Rows are Python's values by column;
+        times are in UTC, and do not say so. It does without Arrow, and so starts sooner than all that gives rows.
+        """
         Arguments("first").whole("limit", limit, least=0)
         with self._opened() as rows, self._condition.explained(order):
-            return pa.Table.from_batches(self._batches(rows, order, limit), self.schema), _counted(rows)
+            found = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()
+            number = len(found) if len(found) < limit else _counted(rows)
+            return [dict(zip(self._columns, row, strict=True)) for row in found], number
 
     def count(self) -> int:
         """How many rows there are; without a condition manifests know it of all views but ``current``."""
@@ -77,8 +89,10 @@ class LazyView:
         with self._opened() as rows, self._condition.explained():
             return _counted(rows)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """All rows, in memory, ordered as in ``batches``."""
+        import pyarrow as pa
+
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -94,12 +108,14 @@ class LazyView:
 
         return pl.DataFrame(self.to_arrow())
 
-    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+    def to_duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
         """A DuckDB relation over the files, in no order, for ``connection`` or one of its own (with times in UTC).
 
         A local root is read where it is. Files of another are copied to the local disk (TMPDIR) now, and stay as long
         as the process.
         """
+        import duckdb
+
         using = in_utc(duckdb.connect()) if connection is None else connection
         kept = TemporaryDirectory(prefix="headrace-read-")
         atexit.register(kept.cleanup)
@@ -148,7 +164,7 @@ class LazyView:
         return f"<{self._name} at {at}: {self._source.describe()}{kept}; columns {', '.join(self._columns)}>"
 
     @contextmanager
-    def _opened(self) -> Iterator[duckdb.DuckDBPyRelation]:
+    def _opened(self) -> "Iterator[duckdb.DuckDBPyRelation]":
         """The rows that fulfil the condition, in a database that can open nothing but their files."""
         with working_folder() as folder:
             files = self._source.bring(folder)
@@ -158,39 +174,51 @@ class LazyView:
                     kept = self._condition.applied(connection, rows)
                 yield kept
 
-    def _batches(self, rows: duckdb.DuckDBPyRelation, order: str | None, limit: int | None) -> Iterator[pa.RecordBatch]:
+    def _ordered(
+        self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None
+    ) -> "duckdb.DuckDBPyRelation":
         if order is not None and (not isinstance(order, str) or not order.strip()):
             raise QueryError(f"order={shown(order)} is not an order: write SQL such as 'delay desc'")
         if limit is not None:
             Arguments("batches").whole("limit", limit, least=0)
         by = quoted(self._source.order)
-        statement = f"select {quoted(self._columns)} from view order by {by if order is None else f'{order}, {by}'}"
+        statement = f"select {selected} from view order by {by if order is None else f'{order}, {by}'}"
         statement += "" if limit is None else f" limit {int(limit)}"
-        for batch in _query(rows, statement).to_arrow_reader(BATCH_ROWS):
-            yield batch.cast(self.schema)
+        return _query(rows, statement)
 
 
-def _query(rows: duckdb.DuckDBPyRelation, statement: str) -> duckdb.DuckDBPyRelation:
+def _query(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.DuckDBPyRelation":
     """``statement`` over ``rows``, which it calls ``view``."""
     found = rows.query("view", statement)
     assert found is not None  # it selects
     return found
 
 
-def _counted(rows: duckdb.DuckDBPyRelation) -> int:
+def _zoneless(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str:
+    """``columns`` without zones, for which DuckDB would ask Python for a library; under names of their own, so that an
+    order is one of the columns as they are.
+    """
+    kinds = {name: str(kind) for name, kind in zip(rows.columns, rows.types, strict=True)}
+    return ", ".join(
+        f"{identifier(name)}::{kinds[name].replace(_ZONED, 'TIMESTAMP')} as _headrace_{number}"
+        for number, name in enumerate(columns)
+    )
+
+
+def _counted(rows: "duckdb.DuckDBPyRelation") -> int:
     ((found,),) = _query(rows, "select count(*) from view").fetchall()
     return int(found)
 
 
-def _chosen(columns: Sequence[str] | None, there: pa.Schema) -> list[str]:
+def _chosen(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]:
     if columns is None:
-        return list(there.names)
+        return list(there)
     is_list = isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)
     if not is_list or not columns:
-        raise QueryError(f"columns={shown(columns)} is not a list of names, such as {there.names[:2]}")
-    unknown = [name for name in columns if name not in there.names]
+        raise QueryError(f"columns={shown(columns)} is not a list of names, such as {[*there[:2]]}")
+    unknown = [name for name in columns if name not in there]
     if unknown:
-        raise QueryError(f"there is no column {unknown[0]!r}; the columns are {', '.join(there.names)}")
+        raise QueryError(f"there is no column {unknown[0]!r}; the columns are {', '.join(there)}")
     if len(set(columns)) < len(columns):
         raise QueryError(f"columns={columns!r} names a column twice")
     return list(columns)

@@ -92,6 +92,11 @@ class OpenWindows:
         return state_columns(self.pipeline, self.number)
 
     @property
+    def column_names(self) -> Sequence[str]:
+        """Of ``columns``."""
+        return [*self.columns.names]
+
+    @property
     def order(self) -> Sequence[str]:
         """By window and key."""
         return [WINDOW_START, *self.pipeline.stages[self.number - 1].key_types, WINDOW_END]
@@ -127,8 +132,12 @@ class OpenWindows:
     def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
         """The rows, as ``bring`` wrote them."""
         if not files:
-            return connection.from_arrow(self.columns.empty_table())
+            return self.no_rows(connection)
         return connection.sql(f"select * from read_parquet([{', '.join(literal(str(file)) for file in files)}])")
+
+    def no_rows(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+        """As Arrow has them."""
+        return connection.from_arrow(self.columns.empty_table())
 
     def _shown(self, windows: pa.RecordBatch) -> pa.RecordBatch:
         assert self.state is not None

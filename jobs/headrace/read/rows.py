@@ -3,17 +3,19 @@
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from headrace.kernel.renamed import Names, as_now, names_there
 from headrace_snapshots.datafiles import check, verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.kernel.renamed import Names
+
 READERS = 8
-_ALL: Mapping[str, Names] = {}
+_ALL: "Mapping[str, Names]" = {}
 
 
 def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
@@ -24,13 +26,16 @@ def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
 
 
 def tables(
-    store: ObjectStore, named: Iterable[DataFile], columns: pa.Schema, names: Mapping[str, Names] = _ALL
-) -> Iterator[pa.Table]:
+    store: ObjectStore, named: Iterable[DataFile], columns: "pa.Schema", names: "Mapping[str, Names]" = _ALL
+) -> "Iterator[pa.Table]":
     """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Raises
     BrokenObjectError when one is missing or not what was written.
     """
+    import pyarrow.parquet as pq
 
-    def load(file: DataFile) -> pa.Table:
+    from headrace.kernel.renamed import as_now, names_there
+
+    def load(file: DataFile) -> "pa.Table":
         own = names.get(file.path, {})
         found = pq.read_table(io.BytesIO(verify(store, file)), columns=names_there(columns, own))
         return as_now(found, columns, own)

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import duckdb
-import pyarrow as pa
-
-from headrace.kernel.renamed import Names
 from headrace.model.time import Instant, is_finite
 from headrace.read.columns import View, ViewColumns
 from headrace.read.conditions import QueryError
 from headrace.read.damage import ways_out
-from headrace.read.database import check_room, identifier, literal, quoted
+from headrace.read.database import check_room, identifier, literal, no_rows, quoted, sql_types
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
 from headrace.read.rows import check_files
@@ -27,17 +23,25 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import TAGS
 from headrace_snapshots.store import LocalStore
 
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from headrace.kernel.renamed import Names
+
 _FETCHING = 4
 """Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
-
-_TIME = pa.timestamp("us", "UTC")
 
 
 class Source(Protocol):
     """All rows of a view."""
 
     @property
-    def columns(self) -> pa.Schema:
+    def column_names(self) -> Sequence[str]:
+        """Of the columns, in order."""
+
+    @property
+    def columns(self) -> "pa.Schema":
         """What each row has."""
 
     @property
@@ -64,8 +68,11 @@ class Source(Protocol):
     def bring(self, folder: Path) -> list[Path]:
         """The files under ``folder``, verified. Raises BrokenObjectError."""
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """The rows, read from files that were brought."""
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """The columns without any row."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,13 @@ class OutputFiles:
     ref: str | None
 
     @property
-    def columns(self) -> pa.Schema:
+    def column_names(self) -> Sequence[str]:
         """Those of the definition that made the snapshot."""
+        return [*self.definition.types(self.view)]
+
+    @property
+    def columns(self) -> "pa.Schema":
+        """The same, with their types."""
         return self.definition.schema(self.view)
 
     @property
@@ -127,18 +139,22 @@ class OutputFiles:
         with ways_out(self.catalog, self.ref or ""):
             return brought(self.catalog, self.data_files, folder)
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """``current`` is folded as it is read."""
         if not files:
-            return connection.from_arrow(pa.Table.from_batches([], self.columns))
+            return self.no_rows(connection)
         named = [
-            NamedFile.of(path, self.names[file.path], self.columns.names)
+            NamedFile.of(path, self.names[file.path], self.column_names)
             for path, file in zip(files, self.data_files, strict=True)
         ]
-        rows = rows_of(named, sql_types(connection, self.columns))
+        rows = rows_of(named, sql_types(self.definition.types(self.view)))
         if self.identity is None:
-            return connection.sql(f"select {quoted(self.columns.names)} from {rows}")
-        return connection.sql(newest_of(rows, self.columns.names, self.identity))
+            return connection.sql(f"select {quoted(self.column_names)} from {rows}")
+        return connection.sql(newest_of(rows, self.column_names, self.identity))
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """Of the types of the definition."""
+        return connection.sql(no_rows(self.definition.types(self.view)))
 
     @cached_property
     def data_files(self) -> tuple[DataFile, ...]:
@@ -146,7 +162,7 @@ class OutputFiles:
         return tuple(file for _, files in self._by_epoch for file in files)
 
     @cached_property
-    def names(self) -> Mapping[str, Names]:
+    def names(self) -> "Mapping[str, Names]":
         """What columns are called in the data files, by their paths."""
         return {file.path: self.definition.names(self.view, epoch) for epoch, files in self._by_epoch for file in files}
 
@@ -178,22 +194,37 @@ class SnapshotRows:
     catalog: Catalog
     manifest: Manifest | None
 
-    columns = pa.schema(
-        [
-            ("snapshot", pa.string()),
-            ("epoch", pa.int64()),
-            ("parent", pa.string()),
-            ("branch", pa.string()),
-            ("refs", pa.list_(pa.string())),
-            ("committed_at", _TIME),
-            ("processing_time", _TIME),
-            ("watermark", _TIME),
-            ("fingerprint", pa.string()),
-            ("counts", pa.map_(pa.string(), pa.int64())),
-        ]
+    column_names = (
+        "snapshot",
+        "epoch",
+        "parent",
+        "branch",
+        "refs",
+        "committed_at",
+        "processing_time",
+        "watermark",
+        "fingerprint",
+        "counts",
     )
     order = ("epoch",)
     identity = None
+
+    @property
+    def columns(self) -> "pa.Schema":
+        """The same, with their types."""
+        import pyarrow as pa
+
+        from headrace.read.arrow import TIME
+
+        others = {
+            "epoch": pa.int64(),
+            "refs": pa.list_(pa.string()),
+            "committed_at": TIME,
+            "processing_time": TIME,
+            "watermark": TIME,
+            "counts": pa.map_(pa.string(), pa.int64()),
+        }
+        return pa.schema([(name, others.get(name, pa.string())) for name in self.column_names])
 
     @property
     def rows(self) -> int | None:
@@ -215,9 +246,15 @@ class SnapshotRows:
         """Nothing."""
         return []
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """A request for each snapshot that this catalog has not read yet."""
+        import pyarrow as pa
+
         return connection.from_arrow(pa.Table.from_pylist([*self._found()], schema=self.columns))
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """Without a request."""
+        return connection.from_arrow(self.columns.empty_table())
 
     def _found(self) -> Iterator[dict[str, Any]]:
         if self.manifest is None:
@@ -263,15 +300,9 @@ class NamedFile:
     names: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
-    def of(cls, path: Path, names: Names, columns: Sequence[str]) -> "NamedFile":
+    def of(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
         """As far as ``columns`` go."""
         return cls(path, tuple((name, names[name]) for name in columns if name in names))
-
-
-def sql_types(connection: duckdb.DuckDBPyConnection, columns: pa.Schema) -> Mapping[str, str]:
-    """The types of ``columns``, as DuckDB writes them."""
-    found = connection.from_arrow(pa.Table.from_batches([], columns))
-    return dict(zip(found.columns, map(str, found.types), strict=True))
 
 
 def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
@@ -287,7 +318,7 @@ def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
     return f"({' union all '.join(each)})"
 
 
-def _columns(names: Names, types: Mapping[str, str]) -> str:
+def _columns(names: "Names", types: Mapping[str, str]) -> str:
     def column(name: str, kind: str) -> str:
         then = names.get(name, name)
         return f"{f'cast(null as {kind})' if then is None else identifier(then)} as {identifier(name)}"

@@ -34,9 +34,10 @@ from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.read.arrow import schema_of
 from headrace.read.at import At, snapshot_at
 from headrace.read.changes import changed_since
-from headrace.read.columns import View, ViewColumns, column_types
+from headrace.read.columns import View, ViewColumns
 from headrace.read.damage import ways_out
 from headrace.read.rows import tables
 from headrace.reference.windows import assign
@@ -305,5 +306,5 @@ def _parquet(lines: Iterable[str], columns: Mapping[str, DataType]) -> bytes:
     rows = [json.loads(line) for line in lines]
     arrays = {name: [value(row[name], kind) for row in rows] for name, kind in columns.items()}
     buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays, schema=column_types(columns)), buffer)
+    pq.write_table(pa.table(arrays, schema=schema_of(columns)), buffer)
     return buffer.getvalue()

@@ -18,7 +18,7 @@ from headrace.model.expr import DataType, Schema, constant_to_json
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import Input
 from headrace.pipeline.sources import FileFormat
-from headrace.read.columns import column_types
+from headrace.read.arrow import schema_of
 from headrace.sources.reading import read_file
 from headrace.sources.required import required_by
 from headrace.testing.errors import UnitTestError
@@ -134,7 +134,7 @@ def _field(value: Any) -> str:
 
 
 def _parquet(given: Input, values: Sequence[Mapping[str, Any] | str]) -> bytes:
-    types = column_types(given.source.schema)
+    types = schema_of(given.source.schema)
     records: list[Mapping[str, Any]] = []
     for value in values:
         if isinstance(value, str):

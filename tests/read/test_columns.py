@@ -1,0 +1,20 @@
+"""The columns of views have the same types for Arrow and for DuckDB."""
+
+import duckdb
+
+from headrace.model.expr import DataType
+from headrace.model.value_types import ListType, PairsType, ValueType
+from headrace.read.arrow import schema_of
+from headrace.read.database import in_utc, no_rows, sql_types
+
+
+def test_a_view_without_rows_has_columns_of_the_types_that_rows_have() -> None:
+    columns: dict[str, ValueType] = {f'a "{kind}"': kind for kind in DataType}
+    columns |= {f"list of {kind}": ListType(kind) for kind in DataType}
+    columns |= {f"{left} and {right}": PairsType(left, right) for left in DataType for right in DataType}
+    with in_utc(duckdb.connect()) as connection:
+        relation = connection.sql(no_rows(columns))
+        assert [*map(str, relation.types)] == [*sql_types(columns).values()]
+        found = relation.to_arrow_table()
+    assert found.num_rows == 0
+    assert found.schema == schema_of(columns)
