@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.landing import land
 from benchmarks.pipelines import pipeline
-from benchmarks.runs import Measured, Run, Stopwatch, timed
+from benchmarks.runs import Measured, Results, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.executors import Executor
@@ -97,9 +97,11 @@ def measure(run: Run) -> Measured:
         start_seconds=start_seconds,
         first_commit_seconds=run.first_commit(listener.first),
         epoch_seconds=[after - before for before, after in itertools.pairwise(commits)],
-        rows_sql=_results(run, made, root),
+        rows_sql=_results(run, made, root) if run.root is None else "",
         cut=int(end) if run.against.is_batch and end < MAX_INSTANT else None,
-        details=[{**manifest.timings, **manifest.counts} for manifest in listener.manifests],
+        details=[
+            {**manifest.timings, **manifest.counts, "requests": manifest.requests} for manifest in listener.manifests
+        ],
         extra=extra,
     )
 
@@ -125,11 +127,21 @@ def _session(run: Run) -> "SparkSession":
 def _results(run: Run, made: Pipeline, root: str) -> str:
     from headrace.runs.opened import open as open_root  # with DuckDB, which a run does not need
 
-    current = open_root(root)[made.name].current(at=MAIN)
-    if run.root is None:
-        return folded(made, run.workload, current.files())
-    files = [file for layer in current.manifest.tables["current"] for file in layer.files]
-    return folded(made, run.workload, copied(open_store(root), files, run.work / "results"))
+    return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
+
+
+def fetched(run: Run) -> Results:
+    """What a run left in its root elsewhere, copied to its folder. Its process does not copy it, so that what storage
+    counts of that is the run's own.
+    """
+    assert run.root is not None
+    from headrace.runs.opened import open as open_root
+
+    made = pipeline(run.workload, run.against, run.landing)
+    manifest = open_root(run.root)[made.name].current(at=MAIN).manifest
+    assert manifest is not None
+    files = [file for layer in manifest.tables["current"] for file in layer.files]
+    return Results(folded(made, run.workload, copied(open_store(run.root), files, run.work / "results")))
 
 
 def copied(store: ObjectStore, files: Iterable[DataFile], folder: Path) -> list[str]:

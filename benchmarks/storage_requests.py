@@ -20,6 +20,7 @@ from rich.table import Table
 
 from benchmarks import data
 from benchmarks.comparison import agree, machine, measured, workplace
+from benchmarks.ours import fetched
 from benchmarks.runs import Measured, Run
 from benchmarks.throughput import common_arguments, executor_argument
 from benchmarks.traffic import BUCKET, Traffic, minio, traffic
@@ -36,16 +37,18 @@ def main() -> None:
     print("generating data", file=sys.stderr, flush=True)
     source = data.events(given.folder / "data", data.Events(given.rows, given.keys, given.epochs))
     sides = (Side.OURS, Side.STRUCTURED_STREAMING)
-    found: dict[Side, list[tuple[Measured, Traffic]]] = {side: [] for side in sides}
+    found: dict[Side, list[Traffic]] = {side: [] for side in sides}
+    last: dict[Side, Measured] = {}
     with workplace(given.folder) as work, minio(work / "minio") as server:
         run = Run(Side.OURS, sides[1], given.workload, source, work, given.cores, given.memory, given.executor)
         for repeat in range(given.repeats):
             for side, some in found.items():
-                name = f"{side}-{repeat}"
-                some.append(_counted(replace(run, side=side, work=work / name), name, server))
-        ours, peer = ([one.results for one, _ in some][-1] for some in found.values())
-        agrees = bool(agree(given.workload, ours, peer)["agrees"])
-    figures = {side: _figures([moved for _, moved in some], given.epochs) for side, some in found.items()}
+                last[side], moved = _counted(_placed(run, side, f"{side}-{repeat}"), server)
+                some.append(moved)
+        ours = _placed(run, Side.OURS, f"{Side.OURS}-{given.repeats - 1}")
+        agrees = bool(agree(given.workload, fetched(ours), last[sides[1]].results)["agrees"])
+    figures = {side: _figures(moved, given.epochs) for side, moved in found.items()}
+    figures[Side.OURS]["epoch_itself"] = _of_warm_epochs(last[Side.OURS])
     ratio = round(figures[sides[1]]["requests"] / figures[Side.OURS]["requests"], 3)
     if given.format == "json":
         shape = {name: getattr(given, name) for name in ("workload", "rows", "keys", "epochs", "executor")}
@@ -58,15 +61,25 @@ def main() -> None:
         raise SystemExit("the results differ")
 
 
-def _counted(run: Run, name: str, server: Server) -> tuple[Measured, Traffic]:
-    scheme = "s3" if run.side is Side.OURS else "s3a"
+def _placed(run: Run, side: Side, name: str) -> Run:
+    scheme = "s3" if side is Side.OURS else "s3a"
+    return replace(run, side=side, work=run.work / name, root=f"{scheme}://{BUCKET}/{name}")
+
+
+def _counted(run: Run, server: Server) -> tuple[Measured, Traffic]:
     before = traffic(server)
-    done = measured(replace(run, root=f"{scheme}://{BUCKET}/{name}"))
+    done = measured(run)
     moved = traffic(server).since(before)
     print(
         f"{run.side}: {sum(moved.requests.values())} requests, {done.wall_seconds:.1f} s", file=sys.stderr, flush=True
     )
     return done, moved
+
+
+def _of_warm_epochs(ours: Measured) -> dict[str, float]:
+    """Medians of what the manifests of epochs say, without the first."""
+    warm = [epoch["requests"] for epoch in ours.details[1:] or ours.details]
+    return {kind: statistics.median(each[kind] for each in warm) for kind in warm[0]}
 
 
 def _figures(moved: Sequence[Traffic], epochs: int) -> dict[str, Any]:
@@ -93,6 +106,8 @@ def _show(title: str, figures: Mapping[Side, Mapping[str, Any]]) -> None:
         sizes = [f"{each[name] / 1e3:,.1f}" for name in ("read_bytes", "written_bytes")]
         table.add_row(str(side), f"{each['requests']:g}", *sizes, kinds)
     Console(width=160).print(table)
+    itself = ", ".join(f"{count:g} {kind}" for kind, count in figures[Side.OURS]["epoch_itself"].items() if count)
+    print(f"a warm epoch of ours by itself, with its commit: {itself}")
 
 
 def _arguments() -> argparse.Namespace:
