@@ -130,11 +130,23 @@ class Catalog(Objects):
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether ``ancestor`` is ``descendant`` or came before it; few requests however many epochs are between."""
-        epoch = self.manifest(ancestor).epoch
+        return self.ancestor_at(descendant, self.manifest(ancestor).epoch) == ancestor
+
+    def ancestor_at(self, descendant: str, epoch: int) -> str | None:
+        """The snapshot of ``epoch`` in the line of ``descendant``; None if it has none. Few requests, too."""
         try:
-            return lines.ancestor_at(self.link, self.link(descendant), epoch) == ancestor
+            return lines.ancestor_at(self.link, self.link(descendant), epoch)
         except MissingSnapshotError:  # what lies between has expired
-            return any(link.snapshot_id == ancestor for link in self.lineage(descendant))
+            return next((link.snapshot_id for link in self.lineage(descendant) if link.epoch == epoch), None)
+
+    def successor(self, snapshot: Link | None, descendant: str) -> Link | None:
+        """What follows ``snapshot`` (None: the beginning) in the line of ``descendant``; None if that is not in it, or
+        nothing follows. Few requests, too.
+        """
+        parent, epoch = (None, 0) if snapshot is None else (snapshot.snapshot_id, snapshot.epoch + 1)
+        found = self.ancestor_at(descendant, epoch)
+        link = None if found is None else self.link(found)
+        return link if link is not None and link.parent == parent else None
 
     def common_ancestor(self, one: str, other: str) -> Link | None:
         """The newest snapshot that is, or came before, both; None if they began apart. Few requests, too."""

@@ -102,6 +102,20 @@ def test_ancestors_cost_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None
     assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC
 
 
+def test_what_follows_a_snapshot_costs_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None:
+    store, ids = long
+    side = Catalog(store, "p").head().refs["side"]
+    for epoch in (-1, 0, 500, EPOCHS - 101, EPOCHS - 100, EPOCHS - 99, EPOCHS - 1):
+        before = store.requests.snapshot()
+        newcomer = Catalog(store, "p")
+        at = None if epoch < 0 else newcomer.link(ids[epoch])
+        after, beside = newcomer.successor(at, ids[-1]), newcomer.successor(at, side)
+        assert (None if after is None else after.snapshot_id) == next(iter(ids[epoch + 1 :]), None)
+        assert (beside is None) == (epoch > EPOCHS - 100)
+        assert (after == beside) == (epoch < EPOCHS - 100 or after is beside is None)
+        assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC + 4, epoch
+
+
 def test_rollback_and_publish_cost_a_logarithm_of_the_epochs_between(long: tuple[MemoryStore, list[str]]) -> None:
     store, ids = long
     the_log = 9  # the hint, the entry that it names, the last one

@@ -1,9 +1,11 @@
 """A data file that is not what was written: which snapshots do without it, and so how a person gets on."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog import Catalog, Link
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 
@@ -28,18 +30,25 @@ def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
     head = refs.get(branch)
     if head is None or branch.startswith(TAGS):
         return None
-    passed: set[str] = set()
-    for writer in catalog.lineage(head):
-        passed.add(writer.snapshot_id)
-        if catalog.data_prefix(writer.epoch, writer.snapshot_id) in message:
-            break
-    else:
+    named = re.search(rf"/{re.escape(catalog.pipeline)}/data/\d+-([^/]+)/", message)
+    if named is None or (writer := _link(catalog, named[1])) is None:
         return None
+    if catalog.ancestor_at(head, writer.epoch) != writer.snapshot_id:
+        return None
+    published = refs.get(PUBLISHED)
+    has_been_read = published is not None and catalog.ancestor_at(published, writer.epoch) == writer.snapshot_id
     back = f"headrace rollback {catalog.pipeline} --to {writer.parent or _BEGINNING}"
     back += "" if branch in (MAIN, PUBLISHED) else f" --branch {branch}"
-    readers = ", and readers with it" if branch in (MAIN, PUBLISHED) and refs.get(PUBLISHED) in passed else ""
+    readers = ", and readers with it" if branch in (MAIN, PUBLISHED) and has_been_read else ""
     return (
         f"Epoch {writer.epoch} wrote it: `{back}` goes back to before that{readers}, and the next run reads again what "
         f"came after. Or run `headrace backfill {catalog.pipeline}` (or the backfill DAG): it replays all input into a "
         "new branch, and readers stay where they are until its cut-over"
     )
+
+
+def _link(catalog: Catalog, snapshot: str) -> Link | None:
+    try:
+        return catalog.link(snapshot)
+    except (BrokenObjectError, MissingSnapshotError):  # of an attempt that was never committed, or has expired
+        return None

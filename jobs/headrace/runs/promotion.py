@@ -209,6 +209,9 @@ def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
 def _check_fork(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
     """Raise ForkGivenUpError if ``branch`` would bring back snapshots that main has given up since it was forked."""
     kept = seen(catalog, manifest.snapshot_id, old_main)
+    first = catalog.successor(None if kept is None else catalog.link(kept), manifest.snapshot_id)
+    if first is not None and first.manifest is not None and first.manifest.branch == branch:
+        return  # and so is all that follows
     other = next((m for m in catalog.ancestry(manifest.snapshot_id, until=kept) if m.branch != branch), None)
     if other is not None:
         raise ForkGivenUpError(

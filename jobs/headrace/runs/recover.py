@@ -44,17 +44,28 @@ def recover(
     message = f"recovery {options.request or options.run_id}"
     if catalog.head().refs.get(options.branch) != options.snapshot:
         check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
-        if not _moved_back(catalog, options.snapshot, message):
+        if not _moved_back(catalog, options.branch, options.snapshot, message):
             catalog.rollback(options.branch, options.snapshot, message)
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(pipeline, root, replace(options, full_sweep=True), listener=listener, spark=spark)
     return replace(result, action="recover")
 
 
-def _moved_back(catalog: Catalog, snapshot: str, message: str) -> bool:
-    """Whether a rollback to ``snapshot`` with that ``message`` came after its commit; a request per entry since."""
-    for entry in catalog.entries():
-        reached = any(after == snapshot for _, after in entry.moves.values())
+def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> bool:
+    """Whether ``branch`` goes on from a rollback to ``snapshot`` with that ``message``.
+
+    What the branch has next was committed under another claim then, and before that claim stands the rollback. So few
+    entries are read, however many epochs there have been.
+    """
+    head, at = catalog.head(), catalog.link(snapshot)
+    after = catalog.successor(at, head.refs[branch]) if branch in head.refs else None
+    if after is None:
+        return False
+    claims = [None if link.manifest is None else link.manifest.generation for link in (at, after)]
+    if claims[0] == claims[1] is not None:
+        return False
+    for entry in catalog.entries(before=(head.entry if claims[1] is None else claims[1]) + 1):
+        reached = any(moved == snapshot for _, moved in entry.moves.values())
         if reached and entry.kind is Kind.ROLLBACK and entry.message == message:
             return True
         if reached and entry.kind is Kind.COMMIT:
