@@ -147,6 +147,7 @@ def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
     assert late.objects <= early.objects + leaf
     assert late.bytes <= early.bytes * 1.5 + 200_000
     for name, requests in early.requests.items():
-        assert late.requests[name] <= requests * 1.2 + 2, name
-        assert late.seconds[name] <= early.seconds[name] * 1.5 + 0.1, name
+        assert late.requests[name] <= requests * 1.2 + (RADIX if name == "panes" else 5), name
+        if EPOCHS >= 1000:  # else too few to tell anything of time
+            assert late.seconds[name] <= early.seconds[name] * 2 + 0.05, name
     assert check(deployment.catalog(), deep=True).problems == ()
