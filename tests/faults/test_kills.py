@@ -169,8 +169,8 @@ def test_kills(undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_
     for number, (name, point) in enumerate(faults):
         print(f"kill {number}: {name}, {point or 'at a random time'}")
         root = roots.made(undisturbed[name].landed)
-        victim = Victim(name, root, tmp_path / "said", point, signal.SIGKILL)
-        kill(victim, point, rolled.random() * undisturbed[name].seconds * LONGER)
+        with Victim(name, root, tmp_path / "said", point, signal.SIGKILL) as victim:
+            kill(victim, point, rolled.random() * undisturbed[name].seconds * LONGER)
         check(name, root, undisturbed[name])
         roots.remove(root)
     hit = {kind_of(name, point) for name, point in faults if point is not None}
@@ -194,11 +194,11 @@ def test_writers_that_stand_still_while_another_commits(
         point = rolled.choice([point for point in points if point.moment in moments])
         print(f"stop {number}: {name}, {point}")
         root, said = roots.made(undisturbed[name].landed), tmp_path / f"{number}"
-        victim = Victim(name, root, said, point, signal.SIGSTOP)
-        victim.waits_until_stopped(SECONDS)
-        check(name, root, undisturbed[name])
-        victim.goes_on()
-        assert victim.ends(SECONDS) == REFUSED
-        assert victim.said == "give_up.fenced"
+        with Victim(name, root, said, point, signal.SIGSTOP) as victim:
+            victim.waits_until_stopped(SECONDS)
+            check(name, root, undisturbed[name])
+            victim.goes_on()
+            assert victim.ends(SECONDS) == REFUSED
+            assert victim.said == "give_up.fenced"
         check(name, root, undisturbed[name])
         roots.remove(root)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -23,7 +24,8 @@ _IMPORTED = (__name__, "headrace.runs.executors.on_local")
 class Victim:
     """A process that runs scenario ``name`` under ``root``, and sends itself signal ``number`` at ``point``.
 
-    ``said``: the file for the code of an error that it ends with.
+    ``said``: the file for the code of an error that it ends with. Nothing of it is left after a ``with``: one that
+    stands still would be waited for at the end of the tests.
     """
 
     def __init__(self, name: str, root: str, said: Path, point: Point | None, number: int) -> None:
@@ -33,6 +35,13 @@ class Victim:
         fault = {"point": point, "number": number}
         self._process = context.Process(target=_live, args=(name, root, said, dict(os.environ)), kwargs=fault)
         self._process.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._process.join()
 
     @property
     def said(self) -> str:
