@@ -14,6 +14,7 @@ import headrace as hr
 from headrace import Pipeline, col, count
 from headrace.errors import HeadraceError
 from headrace.read.columns import View
+from headrace.read.conditions import QueryError
 from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
@@ -332,12 +333,27 @@ def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
     found = []
     for folder, second in (("a", old), ("b", new)):
         deployment = Deployment(tmp_path / folder)
-        for number, record in enumerate(records(0)[:13] + records(1)[:9]):
+        for number, record in enumerate(records(0)[:11] + records(1)[:6]):
             deployment.land(clicks(WIDER), record)
-            if number == 12:
+            if number == 10:
                 deployment.run(old, at=clock(0), files_per_epoch=1)
         deployment.run(second, at=clock(1), files_per_epoch=1)
         found.append(rows(deployment, second, names if second is old else None))
     expected, migrated = found
     assert migrated["current"] == expected["current"]
     assert migrated["panes"] == expected["panes"]
+
+
+def test_an_audit_sees_rows_from_before_as_readers_do_and_files_are_refused(tmp_path: Path) -> None:
+    old, names = clicks(), {"most": "peak", "user": "who"}
+    asked = [hr.expect("column_values_to_not_be_null", view=view, column="peak") for view in ("panes", "current")]
+    new = clicks(key={"who": col("user"), "page": col("page")}, what=called(names), renamed=names, expectations=asked)
+    deployment = Deployment(tmp_path)
+    assert run(deployment, old, 0, publish=False).published is None
+    audit = run(deployment, new, 1).audit
+    assert audit.success, "of rows that both definitions made"
+    reader = hr.open(deployment.root)["clicks"]
+    assert {row["epoch"] for row in reader.panes().to_arrow().to_pylist()} == {0, 1}
+    with pytest.raises(QueryError, match="peak is most"):
+        reader.panes().files()
+    assert reader.rejected().files() == []
