@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from headrace.kernel.renamed import Names
 from headrace.pipeline.expectations import View
-from headrace.read.columns import View as ReadersView
-from headrace.read.columns import ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.kernel.renamed import Names
+    from headrace.read.columns import ViewColumns
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class AuditedFiles:
     since: int
     epochs: Mapping[str, int]
 
-    def names(self, view: View, columns: ViewColumns) -> dict[str, Names]:
+    def names(self, view: View, columns: "ViewColumns") -> "dict[str, Names]":
         """What the files of ``view`` call its ``columns``, by their paths."""
+        from headrace.read.columns import View as ReadersView  # with Arrow, which parsing DAGs does without
+
         return {file.path: columns.names(ReadersView(view), self.epochs[file.path]) for file in self.files[view]}
 
 
