@@ -15,7 +15,7 @@ from headrace.pipeline.folders import forget, load
 from headrace.pipeline.graph import Pipeline
 
 SHIPPED = Path(__file__).resolve().parents[2] / "pipelines"
-"""In the repository: the installed package ships none."""
+"""In the repository: the installed package ships none, and the images leave it out."""
 
 VARIABLE = "HEADRACE_PIPELINES"
 
@@ -59,7 +59,8 @@ class RegisteredFiles:
 def pipeline_folders() -> list[Path]:
     """Folders that are searched: those in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
     named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-    folders = [*named, *([SHIPPED] if SHIPPED.parent.name == "jobs" else [])]
+    shipped = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
+    folders = [*named, *shipped]
     return list({folder.resolve(): folder for folder in folders}.values())
 
 
