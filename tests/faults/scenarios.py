@@ -22,7 +22,8 @@ def _clicks() -> hr.Input:
     return hr.json("landing/clicks", _SCHEMA, max_files=1).event_time("at", bound="10m")
 
 
-def _pipeline(name: str, **parts: Any) -> hr.Pipeline:
+def pipeline(name: str, **parts: Any) -> hr.Pipeline:
+    """Of clicks per user and hour, but for what ``parts`` says."""
     common: dict[str, Any] = {
         "key": "user",
         "what": {"clicks": hr.count(), "spent": col("price").sum()},
@@ -34,8 +35,8 @@ def _pipeline(name: str, **parts: Any) -> hr.Pipeline:
 
 
 PIPELINES: Mapping[str, hr.Pipeline] = {
-    "one_stage": _pipeline("one_stage"),
-    "two_stages": _pipeline(
+    "one_stage": pipeline("one_stage"),
+    "two_stages": pipeline(
         "two_stages",
         then=[
             hr.Aggregation(
@@ -46,8 +47,8 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
             )
         ],
     ),
-    "deduplicating": _pipeline("deduplicating", deduplicate=hr.Deduplicate("id", "2h")),
-    "joining": _pipeline(
+    "deduplicating": pipeline("deduplicating", deduplicate=hr.Deduplicate("id", "2h")),
+    "joining": pipeline(
         "joining",
         what={"pairs": col("price").pairs(col("cents"), "both")},
         also=[
@@ -62,11 +63,16 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
 def land(root: Path) -> None:
     """The files of all inputs."""
     for name in ("clicks", "orders"):
-        folder = root / "landing" / name
-        folder.mkdir(parents=True)
         for file in range(FILES):
-            lines = [json.dumps(record) for record in _records(name, file)]
-            (folder / f"{file}.jsonl").write_text("\n".join([*lines, "no record"]) + "\n")
+            land_file(root, name, file)
+
+
+def land_file(root: Path, name: str, file: int) -> None:
+    """One file of an input."""
+    folder = root / "landing" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(record) for record in _records(name, file)]
+    (folder / f"{file:03}.jsonl").write_text("\n".join([*lines, "no record"]) + "\n")
 
 
 def _records(name: str, file: int) -> list[dict[str, object]]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.errors import FixConfigError
-from headrace_snapshots.catalog import Catalog, Head
-from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.catalog import Catalog, Head, LostEntry
+from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
@@ -110,7 +110,10 @@ def _published_at(catalog: Catalog, when: datetime, written: str) -> Found:
 
 
 def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
-    """The newest entry of the log that was written by ``when``: by bisection, as entries come one after another."""
+    """The newest entry of the log that was written by ``when``: by bisection, as entries come one after another.
+
+    Raises DamagedLogError if one that is lost may be it.
+    """
     head = catalog.head()
     low, high = head.base, head.entry + 1
     found: Entry | None = None
@@ -123,4 +126,10 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
             found, low = entry, middle + 1
         else:
             high = entry.number
+    lost = next(catalog.history(high), None) if high > head.base else None
+    if isinstance(lost, LostEntry):
+        raise DamagedLogError(
+            f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost.number} of its "
+            f"log, and {lost.problem}. Bring it back from a backup, or name a snapshot or a tag"
+        )
     return found

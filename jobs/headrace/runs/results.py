@@ -146,7 +146,13 @@ def write(store: ObjectStore, result: RunResult) -> None:
 
 def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
     """The result that a run left. Raises ObjectNotFoundError when it left none, and what from_json raises."""
-    return from_json(store.read(result_path(pipeline, run_id)))
+    path = result_path(pipeline, run_id)
+    found = from_json(store.read(path))
+    if (found.pipeline, found.run_id) != (pipeline, run_id):
+        raise ResultDamagedError(
+            f"{path} is the result of run {found.run_id} of {found.pipeline}; run the action again"
+        )
+    return found
 
 
 def redacted(text: str) -> str:

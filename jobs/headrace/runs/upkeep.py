@@ -12,7 +12,7 @@ from headrace.audit.store import AuditDamagedError, read_audit
 from headrace.model.time import parse_duration
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.schedules import Retention
-from headrace.runs.results import ResultDamagedError, RunResult, from_json
+from headrace.runs.results import ResultDamagedError, RunResult, from_json, result_path
 from headrace_snapshots import expiry, fsck
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import Expired, Live
@@ -154,7 +154,9 @@ def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) 
     """Results of runs: each can be read."""
     for info in catalog.store.list(f"{catalog.pipeline}/runs/"):
         try:
-            _read(catalog.store, info.path)
+            found = _read(catalog.store, info.path)
+            if info.path != result_path(catalog.pipeline, found.run_id):
+                raise ResultDamagedError(f"it is the result of run {found.run_id} of {found.pipeline}")
         except ResultDamagedError as error:
             yield Problem(info.path, str(error), "who started that run", f"{BACKUP}; the next expiry deletes it")
         except ObjectNotFoundError:

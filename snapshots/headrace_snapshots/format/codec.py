@@ -62,7 +62,8 @@ def decode(kind: str, data: bytes, name: str, parse: "Callable[[Fields], Result]
         envelope = Fields(json.loads(data), "object")
         if envelope.integer("format") > FORMAT:
             raise NewerFormatError(
-                f"{name} has format {envelope.integer('format')}, this Headrace reads up to {FORMAT}: upgrade it"
+                f"{name} has format {envelope.integer('format')}, this Headrace reads up to {FORMAT}: upgrade it. Or "
+                "if no newer one ever wrote here, the object is damaged: restore it from a backup"
             )
         if envelope.text("kind") != kind:
             raise MalformedError(f"it is a {envelope.text('kind')}, not a {kind}")

@@ -1,0 +1,228 @@
+"""A small deployment that has an object of each kind that Headrace stores, and the ways in which one is spoilt."""
+
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import headrace as hr
+from headrace import col
+from headrace.pipeline.executors import Executor
+from headrace.runs import results
+from headrace.runs.opened import PipelineHistory
+from headrace.runs.opened import open as open_root
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.results import RunResult
+from headrace.state.cache import FOLDER_VARIABLE, default_cache
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.marks import manifest_path, node_path
+from headrace_snapshots.reach import files_of
+from headrace_snapshots.store import open_store
+from tests.faults.scenarios import land_file, pipeline
+
+NAME = "rotten"
+PIPELINE = pipeline(
+    NAME,
+    deduplicate=hr.Deduplicate("id", "2h"),
+    then=[
+        hr.Aggregation(
+            key="clicks",
+            what={"users": hr.count(), "spent": col("spent").sum()},
+            where=hr.FixedWindows("2h"),
+            how=hr.retracting("1h"),
+        )
+    ],
+    expectations=[hr.expect("column_values_to_be_between", column="spent", min_value=0)],
+)
+FIRST, PUBLISHED, FILES = 4, 8, 10
+"""Input files that are read by each run; those of the last are not published."""
+BACK = 5
+"""Of the entries of the log, that many before the newest one is damaged too."""
+OLDER = "older"
+"""A tag: of what the second run published."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is under ``root``; ``whole`` is a copy of it, and ``cache`` of the rows of its state."""
+
+    root: Path
+    whole: Path
+    cache: Path
+    first_epoch: int = 0
+    """From which on panes, late rows and dead letters are kept."""
+    then: str = ""
+    """When the victim ``older entry`` was stored."""
+
+    @property
+    def uri(self) -> str:
+        return self.root.as_uri()
+
+    @property
+    def history(self) -> PipelineHistory:
+        """As a process finds it that has read nothing yet."""
+        return open_root(self.uri)[NAME]
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(open_store(self.uri), NAME)
+
+    def run(self, name: str, *, publish: bool = False) -> RunResult:
+        done = process(PIPELINE, self.uri, RunOptions(name, executor=Executor.LOCAL, publish=publish))
+        results.write(open_store(self.uri), done)
+        return done
+
+    def mend(self) -> None:
+        """Make all as it was."""
+        shutil.rmtree(self.root)
+        shutil.copytree(self.whole, self.root)  # with the times of files, of which local files have their ETags
+
+    @contextmanager
+    def caching(self, *, warm: bool) -> Iterator[Path]:
+        """Runs find the rows of state in a cache, or nothing."""
+        folder, before = self.cache.with_name("cache in use"), os.environ.get(FOLDER_VARIABLE)
+        shutil.rmtree(folder, ignore_errors=True)
+        if warm:
+            shutil.copytree(self.cache, folder)
+        os.environ[FOLDER_VARIABLE] = str(folder)
+        default_cache.cache_clear()
+        try:
+            yield folder
+        finally:
+            default_cache.cache_clear()
+            if before is not None:
+                os.environ[FOLDER_VARIABLE] = before
+
+
+def deployed(folder: Path) -> Deployment:
+    """Epochs on main, the last of which are not published; a tag, expired snapshots, audits, results of runs; a file
+    that is still to be read.
+    """
+    made = Deployment(folder / "root", folder / "whole", folder / "cache")
+    landed = iter(range(FILES + 1))
+
+    def land(until: int) -> None:
+        for file in landed:
+            land_file(made.root, "clicks", file)
+            if file + 1 == until:
+                break
+
+    with made.caching(warm=False) as cache:
+        land(FIRST)
+        made.run("first", publish=True)
+        land(PUBLISHED)
+        made.run("second", publish=True)
+        made.history.expire(keep_last=2)
+        made.catalog.tag(OLDER, made.catalog.head().refs["main"])
+        land(FILES)
+        made.run("third")
+        land(FILES + 1)
+        shutil.copytree(cache, made.cache)
+    shutil.copytree(made.root, made.whole)
+    head = made.catalog.head()
+    assert head.horizon is not None
+    entry = next(made.catalog.entries(head.entry - BACK + 1))
+    return replace(made, first_epoch=head.horizon.floor, then=entry.at)
+
+
+TABLES = ("state", "state_1", "ids", "current", "panes", "late", "rejected")
+KINDS = {
+    "entry": r"log/\d{20}\.json",
+    "hint": r"log-hint\.json",
+    "manifest": r"manifests/\w+\.json",
+    "node": r"index/\w+\.json",
+    **{table: rf"data/\d{{8}}-\w+/{table}-\d+-\w+-\d+\.parquet" for table in TABLES},
+    "audit": r"audits/\w+--\w+/result\.json",
+    "data docs": r"audits/\w+--\w+/docs/\w+\.html",
+    "result": r"runs/\w+\.json",
+    "mark": r"marks/\d{20}-\w+\.json",
+}
+"""What is stored below the folder of a pipeline, by regular expressions that match whole paths."""
+
+
+def kind_of(path: str) -> str:
+    """The one kind that a path below the folder of the pipeline is of. Raises AssertionError for any other number."""
+    (kind,) = [kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, path)]
+    return kind
+
+
+def victims(whole: Deployment) -> dict[str, tuple[str, str | None]]:
+    """Objects that are needed, and another one of the kind of each, the newest one's older. Paths are relative to the
+    root.
+    """
+    paths = sorted(str(path.relative_to(whole.root)) for path in (whole.root / NAME).rglob("*") if path.is_file())
+    of_kind: dict[str, list[str]] = {}
+    for path in paths:
+        of_kind.setdefault(kind_of(path.removeprefix(f"{NAME}/")), []).append(path)
+    assert of_kind.keys() == KINDS.keys()
+    chosen = dict(_needed(whole))
+    chosen |= {kind: of_kind[kind][-1] for kind in ("hint", "mark", "result", "data docs")}
+    (chosen["audit"],) = [path for path in of_kind["audit"] if f"--{whole.catalog.head().refs['published']}/" in path]
+    found: dict[str, tuple[str, str | None]] = {}
+    for each, path in chosen.items():
+        alike = of_kind[kind_of(path.removeprefix(f"{NAME}/"))]
+        found[each] = path, next((other for other in alike if other != path), None)
+    return {**found, "input": (f"landing/clicks/{PUBLISHED:03}.jsonl", "landing/clicks/000.jsonl")}
+
+
+def _needed(whole: Deployment) -> Iterator[tuple[str, str]]:
+    """What the log, the newest snapshot and the tagged one need."""
+    catalog = whole.catalog
+    head = catalog.head()
+    newest, tagged = (catalog.manifest(head.refs[ref]) for ref in ("main", f"tags/{OLDER}"))
+    assert newest.parent is not None
+    yield "entry", f"{NAME}/log/{head.entry:020d}.json"
+    yield "older entry", f"{NAME}/log/{head.entry - BACK:020d}.json"
+    yield "manifest", manifest_path(NAME, newest.snapshot_id)
+    yield "older manifest", manifest_path(NAME, newest.parent)
+    yield "tagged manifest", manifest_path(NAME, tagged.snapshot_id)
+    for manifest, prefix in ((newest, ""), (tagged, "older ")):
+        files = [*files_of(manifest)]
+        records = [record for log in manifest.logs.values() for record in catalog.files(log)]
+        files += [file for record in records for file in record.files if isinstance(file, DataFile)]
+        for kind in TABLES:
+            named = [file.path for file in files if f"/{kind}-" in file.path]
+            yield prefix + kind, named[0] if prefix else named[-1]
+    for log in ("inputs", "panes", "late", "rejected"):
+        yield f"node of {log}", node_path(NAME, newest.logs[log].levels[0][0].id)
+
+
+def _flipped(part: int) -> Callable[[bytes, random.Random], bytes]:
+    """One bit, in the beginning, middle or end of the data."""
+
+    def flip(data: bytes, rolled: random.Random) -> bytes:
+        third = len(data) // 3
+        spoilt = bytearray(data)
+        spoilt[part * third + rolled.randrange(third)] ^= 1 << rolled.randrange(8)
+        return bytes(spoilt)
+
+    return flip
+
+
+CHANGES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
+    "a bit of its beginning": _flipped(0),
+    "a bit of its middle": _flipped(1),
+    "a bit of its end": _flipped(2),
+    "truncated": lambda data, rolled: data[: rolled.randrange(len(data))],
+}
+DAMAGES = (*CHANGES, "deleted", "replaced by another one")
+
+
+def spoil(path: Path, damage: str, older: Path | None, rolled: random.Random) -> None:
+    """Damage ``path``. Changed bits leave the time of the file as it was, as a failing disk does."""
+    if damage == "deleted":
+        path.unlink()
+        return
+    if damage == "replaced by another one":
+        assert older is not None
+        path.write_bytes(older.read_bytes())
+        return
+    status = path.stat()
+    path.write_bytes(CHANGES[damage](path.read_bytes(), rolled))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
