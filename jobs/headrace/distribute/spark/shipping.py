@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from headrace.distribute.spark.allocators import give_back
+from headrace.distribute.allocators import give_back, share_one_heap
 from headrace.distribute.spark.application import runs_here
 from headrace.distribute.spark.travelling import travels
 from headrace.distribute.spark.types import SparkSession
@@ -59,6 +59,7 @@ def _called(sent: Sent, run: Callable[..., Iterator[pa.RecordBatch]], *given: An
 
 @lru_cache(_PIPELINES)
 def _work(pickled: bytes, root: str) -> Work:
+    share_one_heap()
     pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
     store = open_store(root)
     return Work.of(pipeline, store, Landing(pipeline, store))

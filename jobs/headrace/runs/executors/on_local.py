@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
+from headrace.distribute.allocators import share_one_heap
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.engine import LocalEngine
 from headrace.pipeline.expectations import View
@@ -30,7 +31,8 @@ class OnLocal:
     landing: Landing
 
     def begin(self) -> None:
-        """There is nothing to start."""
+        """There is nothing to start; the tasks are threads of this process."""
+        share_one_heap()
 
     def engine(self, attempts: Attempts) -> LocalEngine:
         """A fresh engine, whose epochs get their names from ``attempts``."""
