@@ -1,5 +1,6 @@
 """Fixtures that several folders of tests share: one Spark session per process, the executor of a run."""
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -58,6 +59,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long come first: of two processes beside each other none is left with one of them at the end."""
     rank = {file: place for place, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives to the end: without this the collector looks through it in every other test."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Libraries count what was not let go of when a process ends."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headrace import Pipeline, expect
-from headrace.audit import gx_runner
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.registry import registered_files
@@ -56,6 +55,8 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     """The kinds of frames that are evaluated from now on."""
+    from headrace.audit import gx_runner  # four seconds that the quick tests need not wait for
+
     seen: list[type] = []
     evaluate = gx_runner.evaluate
 

@@ -44,6 +44,7 @@ def parsed(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_read_prints_tables_and_json(deployment: Deployment) -> None:
     text = headrace(deployment, "read", deployment.reference, "--at", "main")
     assert text.exit_code == 0
@@ -57,6 +58,7 @@ def test_read_prints_tables_and_json(deployment: Deployment) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_read_takes_whatever_names_a_snapshot(deployment: Deployment) -> None:
     first = deployment.catalog.head().refs["main"]
     deployment.commit(panes=[pane("cid", 2, 7)])
@@ -241,6 +243,7 @@ def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytes
     assert parsed(headrace(deployment, "run", deployment.reference, "--format", "json"))["warnings"] == [words]
 
 
+@pytest.mark.slow
 def test_nothing_is_broken_in_two_at_80_columns(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     head = deployment.catalog.head().refs["main"]
@@ -255,6 +258,7 @@ def test_nothing_is_broken_in_two_at_80_columns(deployment: Deployment, monkeypa
     assert len(run.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_huge_key_is_not_printed_whole_and_breaks_no_line(deployment: Deployment) -> None:
     key = "\x1b[2J\n" + "k" * 3_000_000
     deployment.commit(panes=[pane(key, 3, 7)])

@@ -56,6 +56,7 @@ def shown(live: Live, command: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, [command, reference, *arguments, "--root", live.root], env={"COLUMNS": "10000"})
 
 
+@pytest.mark.slow
 def test_read_shows_the_state_of_open_windows_and_says_what_it_is(live: Live) -> None:
     told = shown(live, "read", "--view", "state", "--where", "\"user\" = 'bob'")
     assert told.exit_code == 0, told.output
@@ -72,6 +73,7 @@ def test_read_shows_the_state_of_open_windows_and_says_what_it_is(live: Live) ->
     assert "engine's own" in shown(live, "files", "--view", "state").stderr
 
 
+@pytest.mark.slow
 def test_explain_says_what_a_window_waits_for(live: Live) -> None:
     told = shown(live, "explain", "--key", "bob", "--window", "2026-03-01T12:00:00Z")
     assert told.exit_code == 0, told.output

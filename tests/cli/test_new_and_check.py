@@ -24,6 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
     told = headrace("new", "shop")
     assert told.exit_code == 0, told.output

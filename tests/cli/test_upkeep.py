@@ -58,6 +58,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Live:
     return found
 
 
+@pytest.mark.slow
 def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     live = started
     ids = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.catalog.head().refs["main"])][::-1]
@@ -111,6 +112,7 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     assert replay.exit_code == 0, replay.output
 
 
+@pytest.mark.slow
 def test_a_replay_of_what_has_expired_is_refused(tmp_path: Path) -> None:
     live = Live(tmp_path)
     for number in range(3):

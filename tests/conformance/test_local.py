@@ -21,6 +21,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_cases_pass_through_tasks(file: Path) -> None:
     results = run_file(file, LocalExecutor())

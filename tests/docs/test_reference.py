@@ -4,12 +4,14 @@ import re
 from collections import Counter
 
 import click
+import pytest
 
 from headrace.cli.commands import app
 from scripts.reference import commands, error_classes, errors
 from tests.docs.pages import ROOT
 
 
+@pytest.mark.slow
 def test_every_error_has_a_code_of_its_own_in_the_branch_of_its_base() -> None:
     classes = error_classes()
     twice = [code for code, number in Counter(error.code for error in classes.values()).items() if number > 1]
@@ -21,6 +23,7 @@ def test_every_error_has_a_code_of_its_own_in_the_branch_of_its_base() -> None:
         assert error.said, f"{error.name} does not say what it means"
 
 
+@pytest.mark.slow
 def test_the_page_of_errors_has_them_all_with_exit_codes() -> None:
     page = errors()
     for error in error_classes().values():

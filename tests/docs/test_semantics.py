@@ -51,6 +51,7 @@ def _cited() -> Iterator[tuple[str, Path]]:
                 yield from ((number, file) for number in re.findall(_NUMBER, citation))
 
 
+@pytest.mark.slow
 def test_every_section_that_is_cited_exists() -> None:
     sections = set(re.findall(rf"^### ({_NUMBER}) \S", PAGE.read_text(), re.MULTILINE))
     cited = list(_cited())

@@ -112,6 +112,7 @@ def test_every_combiner_equals_the_reference(seed: int) -> None:
         check(aggregate, rows, rng, withdrawable=False)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32))
 @examples(6)
 def test_values_can_be_withdrawn_also_before_they_come(seed: int) -> None:
@@ -317,6 +318,7 @@ def test_parts_of_several_rows_of_sliced_columns() -> None:
         assert all(map(same, results(made, parts), wanted))
 
 
+@pytest.mark.slow
 def test_parts_are_plain_data_that_files_of_parquet_hold() -> None:
     top = 2**63 - 1
     records = [{"i": top - g, "x": g - 0.5, "s": str(g), "b": True, "t": g, "j": g} for g in range(3)]

@@ -67,6 +67,7 @@ def assert_as_the_reference(values: list[Any], source: DataType, to: DataType) -
     assert len(found) == len(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", list(DataType))
 def test_texts_are_read_as_the_reference_reads_them(to: DataType) -> None:
     around = [

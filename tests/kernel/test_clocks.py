@@ -27,7 +27,7 @@ ZONES = (
     "Africa/Monrovia",  # by seconds
     "Pacific/Apia",  # over a whole day
     "Asia/Kolkata",
-    *sorted(available_timezones())[::100],
+    *(pytest.param(zone, marks=pytest.mark.slow) for zone in sorted(available_timezones())[::100]),
 )
 QUARTER_HOUR, DAY = timedelta(minutes=15), timedelta(days=1)
 

@@ -26,6 +26,7 @@ def overheads(found: Found, base: float, protocol: str) -> list[float]:
     return [run["seconds"] / base - 1 for run in found if run["protocol"] == protocol]
 
 
+@pytest.mark.slow
 def test_page_and_pictures_are_those_of_the_numbers(tmp_path: Path) -> None:
     for name in (SIMULATED, MEASURED):
         if (FOLDER / name).is_file():
@@ -80,6 +81,7 @@ def test_the_simulator_gives_the_committed_numbers(figure: str, place: int, numb
     assert Measured.of(runs()[figure][place]).to_json() == numbers[figure][place], "make figures"
 
 
+@pytest.mark.slow
 def test_runs_are_measured_in_their_order() -> None:
     small = [Run(nodes, Protocol.SYNCHRONOUS, 1, 2_000_000) for nodes in (2, 1)]
     found = [measured for _, measured in evaluated({"some": small}, 2)]
@@ -90,6 +92,7 @@ def test_runs_are_measured_in_their_order() -> None:
     assert all(each.snapshots for each in found)
 
 
+@pytest.mark.slow
 def test_the_command_draws_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / SIMULATED).write_bytes((FOLDER / SIMULATED).read_bytes())
     main(["--draw-only", "--out", str(tmp_path)])

@@ -11,6 +11,7 @@ from scripts.expectations import FILE, installed
 from tests.pipeline.test_validation import build
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_the_installed_library() -> None:
     assert json.loads(FILE.read_text()) == installed(), "run python -m scripts.expectations"
 

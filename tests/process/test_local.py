@@ -40,6 +40,7 @@ def current(pipeline: Pipeline, root: Path, branch: str = "main") -> dict[tuple[
     return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
 
 
+@pytest.mark.slow
 def test_files_become_the_windows_that_readers_see(tmp_path: Path) -> None:
     land(tmp_path)
     result = process(CLICKS, tmp_path.as_uri(), local("first"))
@@ -82,6 +83,7 @@ def test_layers_of_current_are_folded(tmp_path: Path) -> None:
     assert current(CLICKS, tmp_path) == truth(20)
 
 
+@pytest.mark.slow
 def test_bad_and_late_records_are_told(tmp_path: Path) -> None:
     land(tmp_path)
     folder = tmp_path / "landing/clicks"

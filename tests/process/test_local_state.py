@@ -86,6 +86,7 @@ def data_requests(store: ObjectStore, manifest: Manifest, monkeypatch: pytest.Mo
     return seen
 
 
+@pytest.mark.slow
 def test_a_restore_reads_state_once_and_then_not_at_all(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

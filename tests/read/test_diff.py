@@ -187,6 +187,7 @@ def visits(tmp_path: Path) -> Visits:
     return Visits(tmp_path / "root")
 
 
+@pytest.mark.slow
 def test_every_stage_has_its_watermarks_and_rows_of_state(visits: Visits) -> None:
     visits.land("a", ("Oslo", "ann", "09:05", 5), ("Oslo", "bob", "09:06", 7))
     first = visits.run()
@@ -208,6 +209,7 @@ def test_every_stage_has_its_watermarks_and_rows_of_state(visits: Visits) -> Non
     assert diff.ancestor.snapshot == first
 
 
+@pytest.mark.slow
 def test_after_a_rollback_a_file_may_have_other_content(visits: Visits) -> None:
     visits.land("a", ("Oslo", "ann", "09:05", 5))
     first = visits.run()
@@ -227,6 +229,7 @@ def test_after_a_rollback_a_file_may_have_other_content(visits: Visits) -> None:
     assert diff.ancestor.snapshot == first
 
 
+@pytest.mark.slow
 def test_a_definition_that_changed_is_compared_by_what_both_have(visits: Visits) -> None:
     visits.land("a", ("Oslo", "ann", "09:05", 5), ("Oslo", "bob", "10:06", 7))
     first = visits.run()

@@ -83,6 +83,7 @@ def test_a_pipeline_without_snapshots_says_so(deployment: Deployment) -> None:
     assert results(deployment).snapshots().to_arrow().num_rows == 0
 
 
+@pytest.mark.slow
 def test_each_kind_of_at(deployment: Deployment) -> None:
     first = deployment.commit(panes=[pane("ann", 1, 1)])
     deployment.catalog.publish(first, None)
@@ -105,6 +106,7 @@ def test_each_kind_of_at(deployment: Deployment) -> None:
         delays.current(at="mian")
 
 
+@pytest.mark.slow
 def test_a_time_is_what_was_published_then(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
     clock = iter(datetime(2026, 3, 1, 12, minute, tzinfo=UTC) for minute in range(60))
@@ -173,6 +175,7 @@ def test_nothing_but_control_objects_is_read_until_rows_are_asked_for(
     assert [path for path in read if path.endswith(".parquet")]
 
 
+@pytest.mark.slow
 def test_every_form_gives_the_same_rows(deployment: Deployment) -> None:
     deployment.commit(panes=[pane(user, n, n) for user in ("ann", "bob") for n in range(4)])
     deployment.commit(panes=[pane("ann", 2, 2, retraction=True)])
@@ -211,6 +214,7 @@ def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) ->
         assert joined.fetchall() == [("Robert", 5)]
 
 
+@pytest.mark.slow
 def test_expressions_keep_rows_for_which_they_are_true_as_pipelines_do(deployment: Deployment) -> None:
     deployment.commit(panes=[pane(f"u{n}", 1, n, amount=None if n == 3 else n - 2) for n in range(6)])
     view = results(deployment).current
@@ -257,6 +261,7 @@ def test_columns_that_do_not_fit_are_errors(deployment: Deployment, columns: Any
         results(deployment).current(at="main", columns=columns)
 
 
+@pytest.mark.slow
 def test_late_rejected_and_snapshots_without_the_pipelines_file(deployment: Deployment) -> None:
     first = deployment.commit(late=[LATE], rejected=[REJECTED], panes=[])
     second = deployment.commit(panes=[])
@@ -279,6 +284,7 @@ def test_late_rejected_and_snapshots_without_the_pipelines_file(deployment: Depl
 MINUTES = timedelta(minutes=50)
 
 
+@pytest.mark.slow
 def test_a_published_branch_without_snapshots_has_the_columns_of_main(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", 1, 1)])
     for name in ("current", "panes", "late", "rejected"):

@@ -57,6 +57,7 @@ def actions(found: Plan) -> list[str]:
     return [stage.action.value for stage in found.stages]
 
 
+@pytest.mark.slow
 def test_parts_differ_wherever_fingerprints_do() -> None:
     every = [build() for build in PIPELINES.values()]
     for one, other in combinations(every, 2):

@@ -61,6 +61,7 @@ def test_recorded_states_are_often_ones_that_never_were(kind: StableProperty) ->
     assert run.snapshots[-1].start == run.snapshots[-1].end == run.state
 
 
+@pytest.mark.slow
 @EVERY
 def test_channels_that_are_not_first_in_first_out_end_the_theorem(kind: StableProperty) -> None:
     assert not failures(kind, is_fifo=True)
@@ -145,6 +146,7 @@ WITHOUT_CHANNELS: list[Callable[[Graph], Behaviour]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("doing", WITHOUT_CHANNELS, ids=["termination", "token-loss", "deadlock"])
 def test_without_the_contents_of_channels_what_is_found_may_not_hold(doing: Callable[[Graph], Behaviour]) -> None:
     found: dict[str, str] = {}

@@ -140,6 +140,7 @@ def test_a_graph_that_changes_during_a_snapshot_makes_it_inconsistent(protocol: 
     assert {*found} <= {"feasibility", "restored state"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.ALIGNED, Protocol.AT_LEAST_ONCE])
 def test_alignment_without_back_edges_waits_for_ever_in_a_loop(protocol: Protocol) -> None:
     assert {*without(Assumption.BACK_EDGES, protocol)} == {"termination"}

@@ -209,6 +209,7 @@ def test_the_next_coordinator_begins_newer_snapshots() -> None:
     assert role.receive(Due()) == [Order(SnapshotId(3, 0)), StartTimer(SnapshotId(3, 0))]
 
 
+@pytest.mark.slow
 def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     used: set[int] = set()
     step = Table.step
@@ -232,12 +233,14 @@ def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytes
     assert not unused
 
 
+@pytest.mark.slow
 def test_the_page_of_the_protocol_is_that_of_its_tables() -> None:
     assert FILE.read_text(encoding="utf-8") == page(), "make diagrams writes it"
     for name, diagram in drawn().items():
         assert (FIGURES / name).read_text(encoding="utf-8") == diagram, "make diagrams writes it"
 
 
+@pytest.mark.slow
 def test_every_state_has_its_place_in_a_diagram() -> None:
     states = {state.value for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows for state in row.states}
     shown = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}

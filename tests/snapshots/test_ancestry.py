@@ -85,6 +85,7 @@ def long() -> tuple[MemoryStore, list[str]]:
     return store, ids
 
 
+@pytest.mark.slow
 def test_ancestors_cost_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None:
     store, ids = long
     side = Catalog(store, "p").head().refs["side"]

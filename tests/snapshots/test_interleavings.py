@@ -93,6 +93,7 @@ def test_every_interleaving(case: str) -> None:
 # What the checks are worth: without a rule of the protocol they fail.
 
 
+@pytest.mark.slow
 def test_a_writer_that_takes_its_own_entry_for_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at the write id, after an answer that was lost."""
 
@@ -108,6 +109,7 @@ def test_a_writer_that_takes_its_own_entry_for_another_is_found(monkeypatch: pyt
         check(Explorer((committer("a", 1), committer("b", 0)), begun(), 1))
 
 
+@pytest.mark.slow
 def test_a_log_that_is_folded_under_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at what follows an entry that was just stored."""
     monkeypatch.setattr(CatalogLog, "_is_void", lambda log, entry: False)

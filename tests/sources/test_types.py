@@ -41,6 +41,7 @@ def csv_lines(written: list[Written]) -> bytes:
     return ("v,w\n" + "".join(f"{each.csv},\n" for each in written)).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind: DataType) -> None:
     for format_, lines in ((FileFormat.JSON, json_lines), (FileFormat.CSV, csv_lines)):

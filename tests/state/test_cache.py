@@ -140,6 +140,7 @@ def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: 
     assert gets(store, lambda: small.run(store, stored[1], SCHEMA)) == 1
 
 
+@pytest.mark.slow
 def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) -> None:
     """A file that is mapped takes room on the disk whether it has a name or not."""
     put(store, cache)
@@ -164,6 +165,7 @@ def test_using_a_file_keeps_it(store: MemoryStore, cache: LayerCache) -> None:
     assert path.stat().st_mtime_ns > 0
 
 
+@pytest.mark.slow
 def test_its_size_is_bounded_however_much_enters(store: MemoryStore, cache: LayerCache) -> None:
     put(store, cache)
     limit = 10 * files(cache)[0].stat().st_size
@@ -173,6 +175,7 @@ def test_its_size_is_bounded_however_much_enters(store: MemoryStore, cache: Laye
         assert sum(path.stat().st_size for path in files(small)) < 1.2 * limit
 
 
+@pytest.mark.slow
 def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     held = [cache.run(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]

@@ -76,6 +76,7 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Ca
         read_rows(store, [file], SCHEMA)
 
 
+@pytest.mark.slow
 def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None:
     rolled = random.Random(1)
     numbers = pa.array([rolled.randrange(10**9) for _ in range(1000)], pa.int64())

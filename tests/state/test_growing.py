@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ class Table:
         return {(row["user"], row[c.WINDOW_START] // HOUR): row[c.EPOCH] for row in rows}
 
 
+@pytest.mark.slow
 @given(EPOCHS, st.integers(2, 5))
 @settings(examples(60))
 def test_layers_hold_the_newest_rows_whenever_they_are_merged(

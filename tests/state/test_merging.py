@@ -49,6 +49,7 @@ def test_ranges_give_the_newest_rows_of_all(
     assert all(piece.num_rows for piece in pieces)
 
 
+@pytest.mark.slow
 def test_a_range_is_bounded_whatever_the_layers() -> None:
     rows = [Row(f"key {number}", 0) for number in range(40_000)]
     layers = [layer(batch(rows[epoch * 2000 :: epoch + 1], epoch), epoch, files=epoch + 1) for epoch in range(8)]

@@ -90,6 +90,7 @@ def test_the_earliest_hold_is_that_of_an_open_window(
         assert layers.earliest_hold(Instant(watermark)) == min([watermark, *holds])
 
 
+@pytest.mark.slow
 def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
     store, cache = MemoryStore(), LayerCache(tmp_path / "written", 10**9)
     layer = stored(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)

@@ -12,6 +12,7 @@ from headrace.testing.plugin import deployment  # noqa: F401 (a fixture; the plu
 from tests.testing.pipelines import SCHEMA, delays, flight
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_over_what_landed_and_goes_on(deployment: Deployment) -> None:  # noqa: F811
     pipeline = delays()
     (first,) = deployment.land(pipeline, flight("13:05", 5), flight("13:10", 9))
@@ -37,6 +38,7 @@ def test_files_land_as_they_are(deployment: Deployment, tmp_path: Path) -> None:
     assert [(row["origin"], row["worst"]) for row in deployment.read(pipeline)] == [("JFK", 1), ("LGA", 7)]
 
 
+@pytest.mark.slow
 def test_signals_reach_a_run(deployment: Deployment) -> None:  # noqa: F811
     pipeline = delays(when=hr.AfterWatermark(early=hr.AfterSignal("go"), late=hr.AfterCount(1)))
     deployment.land(pipeline, flight("13:05"))
@@ -57,6 +59,7 @@ def test_what_cannot_land_says_why(deployment: Deployment, tmp_path: Path) -> No
         deployment.land(elsewhere, {})
 
 
+@pytest.mark.slow
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     mine = "m for m in sys.modules if m.startswith(('headrace', 'pyarrow', 'click'))"
     code = f"import sys, headrace.testing.plugin; print(*sorted({mine}))"

@@ -23,6 +23,7 @@ def run(module: str, *arguments: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_same_parameters_give_the_same_events(tmp_path: Path) -> None:
     parameters = data.Events(rows=3000, keys=50, files=4)
     first, second = (data.events(tmp_path / name, parameters) for name in ("one", "two"))
@@ -94,6 +95,7 @@ def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None
     assert report["runs"][1]["overhead"] == pytest.approx(cut / first - 1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_epochs_of_different_sizes_are_an_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.abs", "--files", "10", "--epochs", "1", "4", "--folder", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
