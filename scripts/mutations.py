@@ -388,7 +388,7 @@ MUTATIONS = (
     Mutation(
         "panes reach the next aggregation in any order",
         "kernel/step.py",
-        "order = pc.sort_indices(pa.concat_tables(by), sort_keys=keys)",
+        "order = pc.sort_indices(pa.table(by), sort_keys=names)",
         "order = pa.array(np.arange(sum(len(part) for part in by))[::-1])",
         Test("tests.kernel.test_differential", "test_panes_arrive_in_the_order_of_their_emission", ("kept",)),
     ),

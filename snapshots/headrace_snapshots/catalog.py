@@ -175,6 +175,14 @@ class Catalog(Objects):
         horizon = self.known_head().horizon
         return {} if horizon is None else horizon.grafts
 
+    def is_kept(self, snapshot_id: str) -> bool:
+        """Whether ``snapshot_id`` is there, and no expiry has marked it: then it may get a ref. Looks at the log anew.
+
+        Raises BrokenObjectError if the list of what is marked cannot be read.
+        """
+        horizon = self.head().horizon
+        return horizon is None or self.marks.is_kept(horizon.mark, snapshot_id)
+
     def link(self, snapshot_id: str) -> Link:
         """A snapshot in its line of descent, whose parent may have expired. Raises MissingSnapshotError if neither its
         manifest nor its commit is there.

@@ -70,6 +70,7 @@ LIBRARIES: list[tuple[set[str], str]] = [
     (TABLES, "drop REFERENCE t --root ROOT"),
     (TABLES, "fork REFERENCE main trial --root ROOT"),
     (TABLES, "rollback REFERENCE --branch trial --to beginning --root ROOT"),
+    (TABLES, "drop REFERENCE trial --root ROOT"),
     (TABLES, "fsck REFERENCE --root ROOT"),
     (TABLES, "expire REFERENCE --dry-run --root ROOT"),
     (TABLES, "simulate --records 1"),

@@ -107,7 +107,7 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
     assert told[3].startswith("headrace run refuses (config.changed_pipeline). `headrace backfill clicks --promote`")
     found = json.loads(shown(live, "plan", "--format", "json").stdout)
     assert (found["action"], found["epoch"]) == ("replay", 1)
-    assert found["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1}]
+    assert found["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1, "action": "replay"}]
     assert files == sorted(path for path in live.folder.rglob("*") if path.is_file())
     refused = shown(live, "run", "--executor", "local")
     assert refused.exit_code == 10

@@ -92,7 +92,7 @@ def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None
     assert [each["epochs"] for each in report["runs"]] == [1, 4]
     assert report["runs"][0]["overhead"] == 0
     first, cut = (each["seconds"] for each in report["runs"])
-    assert report["runs"][1]["overhead"] == pytest.approx(cut / first - 1, abs=0.01)
+    assert report["runs"][1]["overhead"] == pytest.approx(cut / first - 1, rel=0.1, abs=0.01)
 
 
 @pytest.mark.slow
