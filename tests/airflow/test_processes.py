@@ -96,6 +96,7 @@ def test_who_takes_too_much_memory_is_ended_and_told_what_to_do() -> None:
         run(HOG, 100 * MB)
 
 
+@pytest.mark.slow
 def test_memory_counts_that_of_children_and_not_what_is_reserved_alone() -> None:
     reserves = "import mmap; held = mmap.mmap(-1, 2**33); print('reserved')"
     assert run(reserves, 100 * MB)[0].well
@@ -155,6 +156,7 @@ def test_children_that_outlive_their_parent_are_ended_with_it() -> None:
     assert gone(int(told[0]))
 
 
+@pytest.mark.slow
 def test_children_that_keep_the_output_open_do_not_hold_a_run_up() -> None:
     leaves = (
         "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
@@ -165,6 +167,7 @@ def test_children_that_keep_the_output_open_do_not_hold_a_run_up() -> None:
     assert gone(int(told[0]))
 
 
+@pytest.mark.slow
 def test_long_output_and_output_that_is_closed_early_are_told_whole() -> None:
     ended, told = run("print('x' * 10**6); print('y\\n' * 10**5, end='')")
     assert (ended.well, told[0]) == (True, "x" * 10**6)

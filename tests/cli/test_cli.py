@@ -120,6 +120,7 @@ def test_a_damaged_file_leaves_by_the_way_that_its_error_names(deployment: Deplo
     assert [row["clicks"] for row in parsed(headrace(deployment, *common))] == [2, 1500]
 
 
+@pytest.mark.slow
 def test_what_is_no_text_is_printed_too(deployment: Deployment) -> None:
     dead = {
         "input": "source",

@@ -94,6 +94,7 @@ _MOMENTS = st.from_regex(
 )
 
 
+@pytest.mark.slow
 @examples(200)
 @given(st.sampled_from(list(DataType)), st.lists(st.none() | _DIGITS | _DECIMALS | _MOMENTS | st.text(), max_size=4))
 def test_random_texts_are_read_as_the_reference_reads_them(to: DataType, texts: list[str | None]) -> None:

@@ -4,6 +4,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 import headrace as hr
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -33,6 +35,7 @@ def panes(pipeline: hr.Pipeline, root: Path) -> list[tuple[str, int]]:
     return [(row["timing"], row["n"]) for row in read(pipeline, root.as_uri(), view="panes").to_pylist()]
 
 
+@pytest.mark.slow
 def test_an_hour_of_arrivals_is_out_once_it_is_over(tmp_path: Path) -> None:
     land(tmp_path, "clicks", 1)
     assert run(HOURLY, tmp_path, NINE) == 1

@@ -156,6 +156,7 @@ def test_the_work_is_what_has_landed_behind_the_state(tmp_path: Path) -> None:
     assert auditing.input > sum(file.bytes for layer in head(tmp_path).tables["current"] for file in layer.files)
 
 
+@pytest.mark.slow
 def test_a_head_that_cannot_be_read_is_sized_by_what_is_below_it(tmp_path: Path) -> None:
     land(tmp_path)
     root = tmp_path.as_uri()

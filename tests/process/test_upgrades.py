@@ -155,6 +155,7 @@ RENAMINGS: list[tuple[Pipeline, Pipeline, dict[str, str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new", "names"), RENAMINGS)
 def test_with_other_names_a_run_gives_what_it_gives_with_the_old_ones(
     tmp_path: Path, old: Pipeline, new: Pipeline, names: Mapping[str, str]
@@ -178,6 +179,7 @@ def apart(given: Sequence[Row], names: Sequence[str]) -> list[Row]:
     )
 
 
+@pytest.mark.slow
 def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(tmp_path: Path) -> None:
     old, new = clicks(), clicks(WIDER, what=ADDED)
     without = clicks(what={"clicks": count(), "most": col("amount").max()})
@@ -254,6 +256,7 @@ def test_what_is_not_told_or_cannot_be_migrated_is_refused(
     assert (rows(deployment, old), main(deployment)) == before
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_migrates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +296,7 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
         assert deployment.read(new, "panes") == expected, puts[-1]
 
 
+@pytest.mark.slow
 def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> None:
     """A name that comes back means what it means now; what it meant then stays with the snapshots of then."""
     first, second = clicks(), clicks(what=called({"most": "peak"}), renamed={"most": "peak"})
@@ -327,6 +331,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
     assert rows(deployment, third) == seen[-1][2]
 
 
+@pytest.mark.slow
 def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
     """Merges of ``current`` and of state, with files that call columns otherwise."""
     old, new, names = RENAMINGS[0]
@@ -344,6 +349,7 @@ def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
     assert migrated["panes"] == expected["panes"]
 
 
+@pytest.mark.slow
 def test_an_audit_sees_rows_from_before_as_readers_do_and_files_are_refused(tmp_path: Path) -> None:
     old, names = clicks(), {"most": "peak", "user": "who"}
     asked = [hr.expect("column_values_to_not_be_null", view=view, column="peak") for view in ("panes", "current")]

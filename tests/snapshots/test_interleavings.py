@@ -125,6 +125,7 @@ def test_a_ref_to_what_is_marked_is_found(monkeypatch: pytest.MonkeyPatch, perso
         check(Explorer((person, expirer("e", 1)), marked(3), 0))
 
 
+@pytest.mark.slow
 def test_an_expiry_that_does_not_wait_for_writers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no snapshot names is taken for garbage, though a run may be about to name it."""
     dead = expiry._Expiry._dead
