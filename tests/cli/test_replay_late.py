@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.commands import app
 from headrace.pipeline.sources import FileFormat
-from headrace.runs.late import LandedLate, LateReplayError, land_late
+from headrace.runs.landing_again import LandingAgainError
+from headrace.runs.late import LandedLate, land_late
 from headrace.runs.restoring import InputGoneError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
@@ -88,7 +89,7 @@ def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -
 
 def test_what_other_windows_have_dropped_does_not_land(deployment: Deployment) -> None:
     deployment.commit(late=[late(raw(1))])
-    with pytest.raises(LateReplayError, match="clicks has changed since snapshot"):
+    with pytest.raises(LandingAgainError, match="clicks has changed since snapshot"):
         land(deployment, sliding(deployment, 2, 1))
     assert landed(deployment) == {}
 
@@ -134,7 +135,7 @@ def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Depl
     second = deployment.commit(late=[late(raw(2))])
     land(deployment, pipeline)
     deployment.catalog.rollback("main", first, "why")
-    with pytest.raises(LateReplayError, match=rf"1 files .*late-00000001-{second}{suffix}.* main does not have"):
+    with pytest.raises(LandingAgainError, match=rf"1 files .*late-00000001-{second}{suffix}.* main does not have"):
         land(deployment, pipeline)
     assert land(deployment, pipeline, to="elsewhere").records == 1
 
@@ -186,11 +187,11 @@ def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: py
     pipeline = deployment.pipeline
     far = deployment.pipeline = changed(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
     deployment.commit(late=[late(raw(1))])
-    with pytest.raises(LateReplayError, match="name a landing prefix"):
+    with pytest.raises(LandingAgainError, match="name a landing prefix"):
         land(deployment, far)
     assert land(deployment, far, to="landing/late").records == 1
     packed = changed(pipeline, source=replace(far.source, suffixes=(".bz2",)))
-    with pytest.raises(LateReplayError, match=r"takes only \.bz2"):
+    with pytest.raises(LandingAgainError, match=r"takes only \.bz2"):
         land(deployment, packed, to="landing/packed")
 
 
@@ -202,7 +203,7 @@ def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment)
         def assign(self, timestamp: object, record: object) -> tuple[()]:
             return ()
 
-    with pytest.raises(LateReplayError, match=r"window function of its own.*--mode batch"):
+    with pytest.raises(LandingAgainError, match=r"window function of its own.*--mode batch"):
         land(deployment, replace(deployment.pipeline, where=Unknown()))
 
 
@@ -260,5 +261,5 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
 def test_what_comes_from_several_inputs_is_refused(deployment: Deployment) -> None:
     own = deployment.pipeline
     united = replace(own, also=(Input(own.source, own.event_time, "more"),))
-    with pytest.raises(LateReplayError, match="several inputs"):
+    with pytest.raises(LandingAgainError, match="several inputs"):
         land(deployment, united)

@@ -1,4 +1,4 @@
-"""The commands that process: run, backfill, recover, replay-late."""
+"""The commands that process: run, backfill, recover, replay-late, replay-rejected."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -57,6 +57,10 @@ def run(
         bool | None, Option(name="--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
     ] = None,
     create: Annotated[bool, Option(help="Make a root that does not exist, even if there is no input.")] = False,
+    full_sweep: Annotated[
+        bool,
+        Option(help="List the whole landing prefix, to find stragglers that sort before the newest files."),
+    ] = False,
     strict: Annotated[
         bool, Option(help="Refuse to go on if code of your own has changed since the last snapshot.")
     ] = False,
@@ -82,6 +86,7 @@ def run(
         signals=tuple(map(parse_signal, signal or ())),
         of=of,
         clock=parse_clock(clock, clock_step),
+        full_sweep=full_sweep,
         strict=strict,
         added_empty=added_empty,
         create=create,
@@ -190,3 +195,45 @@ def replay_late(
         )
     elif to is None:
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
+
+
+@command("headrace replay-rejected delays.py --root file:///tmp/hr")
+def replay_rejected(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    of: Annotated[
+        str | None, Option(name="--input", help="Only dead letters of this input; by default of all.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        Option(
+            help="Landing prefix: a path below the root, or a URI; by default that of each input, below ROOT/rejected.",
+        ),
+    ] = None,
+    at: At = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Land dead letters once more as they were, to be read by a pipeline that can read them now; each only once."""
+    from headrace.cli.named import existing
+    from headrace.pipeline.registry import resolve
+    from headrace.runs.rejected import land_rejected
+
+    landed = land_rejected(resolve(pipeline), existing(root), of=of, to=to, at=at)
+    if output is Format.JSON:
+        print_json(asdict(landed))
+        return
+    told = asdict(landed)
+    targets, left = told.pop("targets"), told.pop("left")
+    print_fields({**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
+    for why, count in left.items():
+        notice(f"{count:,} cannot land: {why}")
+    if landed.is_own:
+        sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_sweep else ""
+        notice(
+            f"The next run{sweep} reads them; those of windows that have expired are late. The files that they came "
+            "from lie here too: whoever reads from the beginning (a backfill, a batch) with a pipeline that can read "
+            "them finds them twice, unless it tells duplicates by an id"
+        )
+    elif to is None:
+        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")

@@ -136,6 +136,7 @@ def _dropped(result: RunResult, where: Where) -> Iterator[str]:
         yield f"late records land once more with: {where.command('replay-late', *at)}"
     if rejected := result.rows.get("rejected", 0) + result.rows.get("rejected_panes", 0):
         yield f"{number_of(rejected, 'record')} rejected: {shown('rejected')}"
+        yield f"once they can be read they land once more with: {where.command('replay-rejected', *at)}"
 
 
 def _figures(counts: Mapping[str, int]) -> str:

@@ -41,7 +41,7 @@ def read_file(
         return nothing(source.schema)
     if source.format is FileFormat.PARQUET:
         return read_parquet(data, source.schema, required, path, span)
-    text = _decompressed(data, path)
+    text = decompressed(data, path)
     begin, end = span.lines(text)
     if end - begin > MOST_BYTES:
         raise LargeFileError(path, end - begin)
@@ -55,8 +55,8 @@ def read_file(
     return read_csv_lines(lines, header, source.schema)
 
 
-def _decompressed(data: bytes, path: str) -> bytes:
-    """What a text file holds, decompressed if its name says that it is compressed."""
+def decompressed(data: bytes, path: str) -> bytes:
+    """What a text file holds, decompressed if its name says that it is compressed. Raises UnreadableFileError."""
     codec = _codec(path)
     if codec is None:
         return data

@@ -1,0 +1,145 @@
+"""Landing records again that became no part of a result: where to, under which names, each only once.
+
+A file is named after the epoch and the snapshot that dropped its records, and created by one conditional put: so the
+target itself is the memory of what has landed.
+"""
+
+import gzip
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from headrace.errors import FixConfigError
+from headrace.pipeline.sources import FileFormat, FileSource
+from headrace.read.at import At
+from headrace.read.columns import View
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.lines import first_line
+from headrace.sources.planning import open_source
+from headrace.sources.reading import decompressed
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import ObjectExistsError, ObjectStore, open_store
+
+_SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
+_GZIP = ".gz"
+_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+
+
+class LandingAgainError(FixConfigError):
+    """Records that cannot land there again, or not in that way."""
+
+    code = "config.landing_again"
+
+
+@dataclass
+class Target:
+    """Where files of records of one ``view`` land. ``is_own``: where the pipeline itself reads them."""
+
+    view: View
+    store: ObjectStore
+    prefix: str
+    is_own: bool
+    there: set[str] = field(default_factory=set)
+
+    @property
+    def uri(self) -> str:
+        """The whole prefix."""
+        return f"{self.store.uri.rstrip('/')}/{self.prefix}"
+
+    def look(self) -> None:
+        """Find what has landed before."""
+        folder = self.path("")
+        self.there = {info.path.removeprefix(folder) for info in self.store.list(self.path(f"{self.view}-"))}
+
+    def check_there(self, catalog: Catalog, dropped: Iterable[str], at: At) -> None:
+        """Raise LandingAgainError for files from snapshots that the one at ``at`` does not come from. ``dropped``: the
+        epochs and snapshots of those that it comes from, as far as they are kept.
+        """
+        known, horizon = set(dropped), catalog.head().horizon
+        floor = 0 if horizon is None else horizon.floor
+        named = ((name, landed_from(name, self.view)) for name in self.there)
+        stale = sorted(name for name, of in named if of is not None and of not in known and int(of[:8]) >= floor)
+        if stale:
+            raise LandingAgainError(
+                f"{self.uri} has {len(stale)} files of {self.view} records (such as {stale[0]}) from snapshots that "
+                f"{at} does not have: newer, rolled back since, or of another branch or pipeline. With them records "
+                "would count twice: remove them, or name another landing prefix (--to)"
+            )
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Land ``content``, packed as the end of ``name`` says, unless it has landed before; whether it was landed."""
+        packed = gzip.compress(content, mtime=0) if name.endswith(_GZIP) else content
+        try:
+            self.store.create(self.path(name), packed)
+        except ObjectExistsError:
+            return False
+        return True
+
+    def path(self, name: str) -> str:
+        """Where a file of that name is."""
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+
+def target_of(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:
+    """Where records of ``source`` land: under ``to``, or by default where the source lies below ``root/{view}``.
+
+    Raises LandingAgainError if there is no such default.
+    """
+    if to is not None:
+        found = Target(view, *open_source(store, to), is_own=False)
+        own = Target(view, *open_source(store, source.path), is_own=True)
+        here, below = (each.uri.rstrip("/") for each in (own, found))
+        return own if here == below else replace(found, is_own=below.startswith(f"{here}/"))
+    if "://" in source.path:
+        raise LandingAgainError(
+            f"the source {source.path} is the same under every root, so its {view} records have no place of their own: "
+            "name a landing prefix for them (--to)"
+        )
+    return Target(view, open_store(f"{root.rstrip('/')}/{view}"), source.path.strip("/"), is_own=False)
+
+
+def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
+    """The files of ``view`` by epoch and snapshot (as data files are named), oldest first."""
+    found: defaultdict[str, list[DataFile]] = defaultdict(list)
+    for record in () if manifest is None else catalog.files(manifest.logs[view]):
+        for file in record.files:
+            if isinstance(file, DataFile):
+                found[PurePosixPath(file.path).parent.name].append(file)
+    return dict(found)
+
+
+def landed_from(path: str, view: View) -> str | None:
+    """The epoch and the snapshot whose ``view`` records a file holds, by its name; None if it was not landed again."""
+    named = re.match(rf"{view}-(\d{{8}}-[0-9a-f]{{16}})", PurePosixPath(path).name)
+    return None if named is None else named[1]
+
+
+def suffix_of(source: FileSource) -> str:
+    """How names end that the source takes. Raises LandingAgainError if it takes only files that are packed somehow."""
+    if not source.suffixes:
+        return _SUFFIXES[source.format]
+    taken = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
+    if not taken:
+        raise LandingAgainError(
+            f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
+            f"let it take {_SUFFIXES[source.format]} too"
+        )
+    return min(taken, key=lambda suffix: suffix.endswith(_GZIP))
+
+
+def header_of(store: ObjectStore, path: str) -> bytes:
+    """The header of a CSV file; reads all of it. Raises ObjectNotFoundError, UnreadableFileError."""
+    found = first_line(decompressed(store.read(path), path))
+    if not len(found):
+        raise UnreadableFileError(path, "it has no header")
+    header: bytes = found.text[0].as_py()
+    return header
+
+
+def text_of(lines: Iterable[bytes]) -> bytes:
+    """Lines as the content of a file."""
+    return b"".join(line + b"\n" for line in lines)

@@ -1,0 +1,206 @@
+"""Replaying dead letters: records that could not be read, or were not allowed, landed again as they were.
+
+For whoever has mended what was wrong: the pipeline's schema, or the records themselves, as files in a prefix of their
+own. No window has counted them. So they may land where the pipeline reads, too, and its next run reads them again; but
+the files that they came from hold them as well, and whoever reads those anew (a backfill, a batch) counts there what
+can be read by now. By default they land under a root of their own, ``{root}/rejected``.
+
+Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with
+its header. They hold the bytes of the records, in the order of their files.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.inputs import Input
+from headrace.pipeline.sources import FileFormat
+from headrace.read.arrow import schema_of
+from headrace.read.at import At, snapshot_at
+from headrace.read.columns import View, ViewColumns
+from headrace.read.damage import ways_out
+from headrace.read.progress import StoredProgress
+from headrace.read.rows import tables
+from headrace.runs.landing_again import (
+    LandingAgainError,
+    dropped,
+    header_of,
+    landed_from,
+    suffix_of,
+    target_of,
+    text_of,
+)
+from headrace.sources.errors import UnreadableFileError
+from headrace.sources.planning import open_source
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, open_store
+
+_READ = ("input", "file", "position", "raw", "raw_bytes")
+
+
+@dataclass(frozen=True)
+class LandedRejected:
+    """What landed: ``files`` with ``records``, of each input under its prefix of ``targets``; ``there`` files had
+    landed before.
+
+    ``rejected_again`` records were left out because they had landed again before. ``left``: how many cannot land, by
+    the reason why; they stay in the view ``rejected``. ``is_own``: a target is where the pipeline itself reads.
+    ``needs_sweep``: and the names there have gone on so far that only a full sweep finds what has landed.
+    """
+
+    targets: Mapping[str, str]
+    files: int = 0
+    records: int = 0
+    there: int = 0
+    rejected_again: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
+    is_own: bool = False
+    needs_sweep: bool = False
+
+
+class _DeadLetter(NamedTuple):
+    """A dead letter that can land: its place in the file that it came from, and its bytes."""
+
+    file: str
+    position: int
+    content: bytes
+
+
+def land_rejected(
+    pipeline: Pipeline, root: str, *, of: str | None = None, to: str | None = None, at: At = PUBLISHED
+) -> LandedRejected:
+    """Land the dead letters of the snapshot that ``at`` means, and of those before it. The pipeline may have changed.
+
+    ``of``: only those of the input of that name. ``to``: the landing prefix of one input, a path below ``root`` or a
+    whole URI.
+    Raises LandingAgainError, BrokenObjectError, and what read.at.snapshot_at raises. No Spark.
+    """
+    inputs = _chosen(pipeline, of, to)
+    store = open_store(root)
+    catalog = Catalog(store, pipeline.name)
+    found = snapshot_at(catalog, at)
+    rejected = dropped(catalog, found.manifest, View.REJECTED)
+    landings = {each.name: _Landing(each, store, root, to) for each in inputs}
+    for landing in landings.values():
+        landing.target.look()
+        landing.target.check_there(catalog, rejected, at)
+    epochs = _Epochs({each.name for each in pipeline.inputs}, landings)
+    with ways_out(catalog, found.ref or ""):
+        for name, files in rejected.items():
+            columns = ViewColumns.of(pipeline).types(View.REJECTED)
+            for table in tables(store, files, schema_of({column: columns[column] for column in _READ})):
+                epochs.sort(table.to_pylist())
+            epochs.land(name)
+    own = {name: landing.target for name, landing in landings.items() if landing.target.is_own}
+    marks = {} if found.manifest is None else StoredProgress.of(found.manifest).marks
+    return LandedRejected(
+        {name: landing.target.uri for name, landing in landings.items()},
+        left=dict(sorted(epochs.left.items())),
+        is_own=bool(own),
+        needs_sweep=any(name in marks and target.path("rejected-") <= marks[name].path for name, target in own.items()),
+        **epochs.counts,
+    )
+
+
+def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
+    """The inputs whose dead letters land. Raises LandingAgainError."""
+    names = [each.name for each in pipeline.inputs]
+    if of is not None and of not in names:
+        raise LandingAgainError(f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}")
+    if to is not None and of is None and len(names) > 1:
+        raise LandingAgainError(
+            f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: say which one "
+            f"is meant (--input): {', '.join(names)}"
+        )
+    return [each for each in pipeline.inputs if of in {None, each.name}]
+
+
+class _Landing:
+    """Lands the dead letters of one input."""
+
+    def __init__(self, given: Input, store: ObjectStore, root: str, to: str | None) -> None:
+        self._name, self._format = given.name, given.source.format
+        self._source, _ = open_source(store, given.source.path)
+        self.target = target_of(View.REJECTED, given.source, store, root, to)
+        self._suffix = suffix_of(given.source)
+
+    def why_not(self, row: Mapping[str, Any]) -> str | None:
+        """Why a dead letter cannot land; None if it can."""
+        if self._format is FileFormat.PARQUET:
+            return "of a Parquet file, of which no bytes are kept"
+        if row["raw"] is not None:
+            return None
+        if row["position"] is None:
+            return "a file that could not be read as a whole: land a sound one under another name"
+        return "made by a Spark function, so no bytes of a file"
+
+    def files(self, epoch: str, letters: Sequence[_DeadLetter]) -> Iterator[tuple[str, list[_DeadLetter]]]:
+        """The names of the files for the dead letters of ``epoch``, and what is in each. They depend on nothing else:
+        a file of which nothing can land has a number all the same.
+        """
+        ordered = sorted(letters)
+        if self._format is not FileFormat.CSV:
+            yield f"{View.REJECTED}-{epoch}-{self._name}{self._suffix}", ordered
+            return
+        for number, file in enumerate(dict.fromkeys(letter.file for letter in ordered)):
+            name = f"{View.REJECTED}-{epoch}-{self._name}-{number}{self._suffix}"
+            yield name, [letter for letter in ordered if letter.file == file]
+
+    def content(self, letters: Sequence[_DeadLetter]) -> bytes:
+        """The content of a file of them. Raises ObjectNotFoundError, UnreadableFileError for what had their header."""
+        header = [header_of(self._source, letters[0].file)] if self._format is FileFormat.CSV else []
+        return text_of([*header, *(letter.content for letter in letters)])
+
+
+class _Epochs:
+    """Lands epoch after epoch, and counts. ``inputs``: the names of all that the pipeline has."""
+
+    def __init__(self, inputs: set[str], landings: Mapping[str, _Landing]) -> None:
+        self._inputs, self._landings = inputs, landings
+        self._letters: defaultdict[str, list[_DeadLetter]] = defaultdict(list)
+        self.counts: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()
+
+    def sort(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take dead letters of the epoch that lands next."""
+        for row in rows:
+            name, file = row["input"], row["file"]
+            landing = self._landings.get(name)
+            if landing is None:
+                if name not in self._inputs:
+                    what = "an input that the pipeline does not have any more" if file else "a pane, which has no file"
+                    self.left[f"of {name}, {what}"] += 1
+            elif landed_from(file, View.REJECTED):
+                self.counts["rejected_again"] += 1
+            elif (why_not := landing.why_not(row)) is not None:
+                self.left[why_not] += 1
+            else:
+                octets = row["raw"].encode() if row["raw_bytes"] is None else row["raw_bytes"]
+                self._letters[name].append(_DeadLetter(file, row["position"], octets))
+
+    def land(self, epoch: str) -> None:
+        """Land what was taken, as that of ``epoch``."""
+        for name, letters in self._letters.items():
+            landing = self._landings[name]
+            for file, some in landing.files(epoch, letters):
+                self._land(landing, file, some)
+        self._letters.clear()
+
+    def _land(self, landing: _Landing, name: str, letters: Sequence[_DeadLetter]) -> None:
+        if name in landing.target.there:
+            self.counts["there"] += 1
+            return
+        try:
+            content = landing.content(letters)
+        except (ObjectNotFoundError, UnreadableFileError) as error:
+            gone = isinstance(error, ObjectNotFoundError)
+            why = "is gone: put it back" if gone else "cannot be read"
+            self.left[f"{letters[0].file}, which has the header of their columns, {why}"] += len(letters)
+            return
+        if landing.target.create(name, content):
+            self.counts.update(files=1, records=len(letters))
+        else:
+            self.counts["there"] += 1

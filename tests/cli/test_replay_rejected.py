@@ -1,0 +1,193 @@
+"""Dead letters land again as they were: once each, in the source's own format; what cannot is counted. No Spark."""
+
+import gzip
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headrace import DataType, Input, Pipeline
+from headrace.cli.commands import app
+from headrace.pipeline.sources import FileFormat
+from headrace.runs.landing_again import LandingAgainError
+from headrace.runs.rejected import LandedRejected, land_rejected
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.reach import Keep
+from tests.building import changed
+from tests.cli.deployments import Deployment
+
+Row = dict[str, Any]
+
+
+def rejected(
+    raw: str | None, position: int | None = 0, *, file: str | None = "landing/clicks/a.jsonl", **more: Any
+) -> Row:
+    reason = "not a JSON object"
+    return {
+        "input": "source",
+        "file": file,
+        "position": position,
+        "reason": reason,
+        "raw": raw,
+        "raw_bytes": None,
+        **more,
+    }
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)
+
+
+def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> LandedRejected:
+    return land_rejected(pipeline or deployment.pipeline, deployment.root, **{"at": "main", **options})
+
+
+def landed(deployment: Deployment, folder: str = "rejected/landing/clicks") -> dict[str, bytes]:
+    found = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
+    return {path.rpartition("/")[2]: data for path, data in found.items()}
+
+
+def of_format(deployment: Deployment, kind: FileFormat) -> Pipeline:
+    return changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=kind))
+
+
+def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deployment: Deployment) -> None:
+    torn, bad = '{"user": "Bjørk', b'{"user": "\xff"}'
+    letters = [
+        rejected("{}", 10),
+        rejected(torn, 2),
+        rejected(bad.decode(errors="replace"), 3, raw_bytes=bad),
+        rejected("{}", 0, file="landing/clicks/b.jsonl"),
+    ]
+    first = deployment.commit(rejected=letters)
+    deployment.commit()
+    found = land(deployment)
+    assert found == LandedRejected({"source": f"{deployment.root}/rejected/landing/clicks"}, files=1, records=4)
+    name = f"rejected-00000000-{first}-source.jsonl"
+    assert landed(deployment) == {name: b"\n".join([torn.encode(), bad, b"{}", b"{}", b""])}
+    second = deployment.commit(rejected=[rejected("x")])
+    assert land(deployment) == replace(found, records=1, there=1)
+    assert landed(deployment)[f"rejected-00000002-{second}-source.jsonl"] == b"x\n"
+    before = landed(deployment)
+    assert land(deployment) == replace(found, files=0, records=0, there=2)
+    assert landed(deployment) == before
+
+
+def test_the_definition_may_have_changed(deployment: Deployment) -> None:
+    deployment.commit(rejected=[rejected('{"user": 1}')])
+    wider = replace(deployment.pipeline.source, schema={**deployment.pipeline.source.schema, "user": DataType.INT})
+    assert land(deployment, changed(deployment.pipeline, source=wider)).records == 1
+
+
+def test_csv_lands_with_the_header_of_each_file(deployment: Deployment) -> None:
+    pipeline = of_format(deployment, FileFormat.CSV)
+    files = {name: f"landing/clicks/{name}" for name in ("a.csv", "b.csv", "c.csv.gz")}
+    deployment.store.write(files["a.csv"], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
+    deployment.store.write(files["b.csv"], b"amount,user,at\n")
+    deployment.store.write(files["c.csv.gz"], gzip.compress(b"user,at\n"))
+    snapshot = deployment.commit(rejected=[rejected("ann,x", n, file=file) for n, file in enumerate(files.values())])
+    content = deployment.store.read(files["b.csv"])
+    deployment.store.delete(files["b.csv"])
+    found = land(deployment, pipeline)
+    gone = f"{files['b.csv']}, which has the header of their columns, is gone: put it back"
+    assert (found.records, found.left) == (2, {gone: 1})
+    names = [f"rejected-00000000-{snapshot}-source-{number}.csv" for number in range(3)]
+    assert landed(deployment) == {names[0]: b"user,at,amount\nann,x\n", names[2]: b"user,at\nann,x\n"}
+    deployment.store.write(files["b.csv"], content)
+    again = land(deployment, pipeline)
+    assert (again.records, again.there, again.left) == (1, 2, {})
+    assert landed(deployment)[names[1]] == b"amount,user,at\nann,x\n"
+
+
+def test_what_cannot_land_is_counted_with_the_reason(deployment: Deployment) -> None:
+    letters = [
+        rejected("{}"),
+        rejected(None, None, file="landing/clicks/torn.gz"),
+        rejected(None, 7),
+        rejected("{}", None, file=None, input="aggregation 1"),
+        rejected("{}", input="weather"),
+    ]
+    deployment.commit(rejected=letters)
+    found = land(deployment)
+    assert found.records == 1
+    assert found.left == {
+        "a file that could not be read as a whole: land a sound one under another name": 1,
+        "made by a Spark function, so no bytes of a file": 1,
+        "of aggregation 1, a pane, which has no file": 1,
+        "of weather, an input that the pipeline does not have any more": 1,
+    }
+    assert replace(land(deployment), there=0, files=1, records=1) == found, "the second time, too"
+    kept = land(deployment, of_format(deployment, FileFormat.PARQUET), to="elsewhere")
+    assert (kept.files, kept.left["of a Parquet file, of which no bytes are kept"]) == (0, 3)
+
+
+def test_what_was_rejected_once_more_does_not_land_once_more(deployment: Deployment) -> None:
+    deployment.commit(rejected=[rejected("x")])
+    assert land(deployment, to="landing/clicks").is_own
+    (name,) = landed(deployment, "landing/clicks")
+    deployment.commit(rejected=[rejected("x", file=f"landing/clicks/{name}")])
+    found = land(deployment, to="landing/clicks/")
+    assert (found.files, found.there, found.rejected_again) == (0, 1, 1)
+
+
+def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment) -> None:
+    first = deployment.commit(rejected=[rejected("x")])
+    second = deployment.commit(rejected=[rejected("y")])
+    land(deployment)
+    deployment.catalog.rollback("main", first, "why")
+    with pytest.raises(LandingAgainError, match=rf"1 files .*rejected-00000001-{second}-source.* main does not have"):
+        land(deployment)
+    assert land(deployment, to="elsewhere").records == 1
+
+
+def test_each_of_several_inputs_lands_under_a_prefix_of_its_own(deployment: Deployment) -> None:
+    own = deployment.pipeline
+    more = Input(replace(own.source, path="landing/more"), own.event_time, "more")
+    united = replace(own, also=(more,))
+    deployment.commit(rejected=[rejected("x"), rejected("y", input="more", file="landing/more/a.jsonl")])
+    with pytest.raises(LandingAgainError, match=r"--input.*source, more"):
+        land(deployment, united, to="elsewhere")
+    with pytest.raises(LandingAgainError, match="no input 'moer'"):
+        land(deployment, united, of="moer")
+    assert land(deployment, united, of="more", to="elsewhere").records == 1
+    assert [*landed(deployment, "elsewhere").values()] == [b"y\n"]
+    found = land(deployment, united)
+    assert found.targets == {
+        n: f"{deployment.root}/rejected/landing/{f}" for n, f in [("source", "clicks"), ("more", "more")]
+    }
+    assert ([*landed(deployment).values()], found.files) == ([b"x\n"], 2)
+
+
+def test_files_from_epochs_whose_output_has_expired_are_no_obstacle(deployment: Deployment) -> None:
+    for number in range(3):
+        snapshot = deployment.commit(rejected=[rejected(str(number))])
+    assert land(deployment).files == 3
+    deployment.catalog.publish(snapshot, None)
+    expire(deployment.catalog, Keep(1), datetime.now(UTC))
+    head = deployment.head
+    assert head is not None
+    deployment.head = replace(head, logs={**head.logs, "rejected": deployment.catalog.cut(head.logs["rejected"], 2)})
+    deployment.commit(rejected=[rejected("3")])
+    assert land(deployment).records == 1
+
+
+def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deployment) -> None:
+    deployment.commit(rejected=[rejected("x"), rejected(None, None)])
+
+    def run(*arguments: str) -> Any:
+        common = ("replay-rejected", deployment.reference, "--root", deployment.root, "--at", "main")
+        return CliRunner().invoke(app, [*common, *arguments])
+
+    said = run()
+    assert said.exit_code == 0, said.output
+    assert f"--root {deployment.root}/rejected --mode batch" in said.stderr
+    assert "1 cannot land: a file that could not be read as a whole" in said.stderr
+    again = json.loads(run("--format", "json").stdout)
+    assert (again["records"], again["there"], [*again["left"].values()]) == (0, 1, [1])
+    assert "finds them twice" in run("--to", "landing/clicks").stderr
+    assert run("--input", "weather").exit_code == 10
