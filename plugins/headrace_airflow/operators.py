@@ -7,7 +7,7 @@ only when it left none.
 import hashlib
 import re
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,7 @@ class ReplayOperator(HeadraceOperator):
     """Read input again on a backfill's branch; an attempt goes on where the last one stopped.
 
     In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
-    run was due, so that every attempt takes the same.
+    run was due, so that every attempt takes the same. Such a run first drops branches that runs before it have left.
     """
 
     def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
@@ -225,6 +225,17 @@ class ReplayOperator(HeadraceOperator):
         ends = zip(("--from", "--to"), self._range(context), strict=True)
         given = [f"{flag}={moment}" for flag, moment in ends if moment]
         return [*super()._arguments(context, where, run_id), *given]
+
+    def act(self, context: Context) -> Summary:
+        """Tidy up after runs of the schedule that failed, then replay."""
+        from headrace.runs.nights import drop_abandoned
+
+        run = context.get("dag_run")
+        if run is not None and run.run_type == DagRunType.SCHEDULED:
+            catalog = Catalog(open_store(root()), self.registered.pipeline.name)
+            for dropped in drop_abandoned(catalog, self.branch(context), datetime.now(UTC)):
+                self.log.info("dropped branch %s: a run of the schedule left it, and newer ones have followed", dropped)
+        return super().act(context)
 
     def _range(self, context: Context) -> tuple[str | None, str | None]:
         """From when to when, as the command line takes it."""

@@ -270,9 +270,11 @@ class Catalog(Objects):
         epoch = self.manifest(snapshot_id).epoch
         return self._append(Tag(name, snapshot_id), f"tagged epoch {epoch} as {name}")
 
-    def drop(self, ref: str, message: str = "") -> Entry:
-        """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones."""
-        return self._append(Drop(ref), message or f"dropped {ref}")
+    def drop(self, ref: str, message: str = "", *, expected: int | None = None) -> Entry:
+        """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones, and
+        PublishConflictError when ``expected`` is given, and another entry than that number is the last one.
+        """
+        return self._append(Drop(ref, expected), message or f"dropped {ref}")
 
     def expire(
         self, expected: int, horizon: Horizon, *, tags: Collection[str], idle: Collection[str], message: str

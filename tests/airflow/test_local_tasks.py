@@ -46,6 +46,17 @@ publish_audited("quick", os.environ["HEADRACE_ROOT"], told=None, run_id="told")
 done["expired"] = [execute("expire", "expire", "quick", **form) for form in ({"dry_run": True}, {}, {})]
 done["expired without a rule"] = execute("expire", "expire", "quick", keep_for="soon")
 
+from datetime import UTC, datetime, timedelta
+from headrace_snapshots.catalog import Catalog
+land("a.jsonl", 1, "nightly")
+execute("process", "process", "nightly")
+tonight = datetime(2026, 11, 21, 3, tzinfo=UTC)
+earlier = Catalog(store, "nightly", now=lambda: tonight - timedelta(days=5))
+for night in range(4):
+    earlier.fork(f"backfill-scheduled__2026-11-{night + 16}T03-00-00-00-00-{night:08x}", None)
+done["nights"] = execute("backfill", "replay", "nightly", due=tonight)
+done["nights' branches"] = sorted(earlier.head().generations)
+
 land("a.jsonl", 1, "exact", "no JSON")
 done["bad data"] = execute("process", "process", "exact", executor="local")
 done["killed"] = execute("process", "process", "shot")
@@ -62,6 +73,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
     write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)')
+    write_pipeline(folder, "nightly", options='executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")')
     write_pipeline(folder, "large", options='executor="auto"')
     write_pipeline(folder, "exact", source="max_rejected=0,")
     shot = write_pipeline(folder, "shot", options='executor="local"')
@@ -104,6 +116,13 @@ def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
     answer = done["expired without a rule"]
     assert answer["raised"] == "AirflowFailException"
     assert answer["message"].startswith("config.keep: keep_for='soon' is not a length of time")
+
+
+def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(done: Any) -> None:
+    assert "xcom" in done["nights"], done["nights"]
+    own, *others = done["nights' branches"][::-1][1:]  # before main
+    assert own.startswith("backfill-scheduled__2026-11-21T03-00-00-00-00-")
+    assert [name[28:30] for name in others] == ["19", "18", "17"]
 
 
 def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:

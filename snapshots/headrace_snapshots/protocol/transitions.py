@@ -161,9 +161,12 @@ class Tag:
 
 @dataclass(frozen=True)
 class Drop:
-    """Remove a tag (``tags/name``) or a branch; fences the branch's writer."""
+    """Remove a tag (``tags/name``) or a branch; fences the branch's writer. ``expected``: the entry at which it was
+    found that nobody needs it; None for people, who say so.
+    """
 
     ref: str
+    expected: int | None = None
 
 
 @dataclass(frozen=True)
@@ -333,6 +336,8 @@ def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
 
 def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
     ref = intent.ref
+    if intent.expected is not None and head.entry != intent.expected:
+        return _followed(head, intent.expected, f"at which nobody needed {ref}")
     if ref in {MAIN, PUBLISHED}:
         return Refused(f"{ref} cannot be dropped; roll main back instead")
     if ref not in head.refs and ref not in head.generations:
@@ -344,7 +349,7 @@ def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
 
 def _expire(head: Head, intent: Expire, facts: Facts) -> Decision:
     if head.entry != intent.expected:
-        return Conflict(f"entry {head.entry} has followed entry {intent.expected}, at which it was found what is kept")
+        return _followed(head, intent.expected, "at which it was found what is kept")
     found = _append(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
     return replace(found, base=max(found.base, intent.horizon.folded), horizon=intent.horizon)
 
@@ -361,6 +366,10 @@ _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
     Drop: _drop,
     Expire: _expire,
 }
+
+
+def _followed(head: Head, expected: int, at_which: str) -> Conflict:
+    return Conflict(f"entry {head.entry} has followed entry {expected}, {at_which}")
 
 
 def _superseded(branch: str, generation: int, mine: int) -> Fenced:

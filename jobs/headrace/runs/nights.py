@@ -1,0 +1,79 @@
+"""Branches that scheduled backfills have left behind, because they failed or were never promoted.
+
+The next one of the schedule computes its windows anew, so nobody goes on with them; but each holds what it leads to
+against expiry. The newest few stay, to be looked at.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.errors import MissingSnapshotError, PublishConflictError
+from headrace_snapshots.format.codec import BrokenObjectError
+
+PREFIX = "backfill-scheduled__"
+"""How the branches of runs of the schedule begin; their times follow, so their names sort by age."""
+
+KEPT = 3
+"""How many of the newest stay."""
+
+STILL = timedelta(days=1)
+"""A branch on which something was done since may still be worked on: a run that hangs, or a person."""
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class DroppedBranch:
+    """A branch that was dropped, the snapshot that it was at (None: it had none), and when it last moved."""
+
+    name: str
+    snapshot: str | None
+    moved_at: datetime | None
+
+    def __str__(self) -> str:
+        moved = "" if self.moved_at is None else f", unchanged since {self.moved_at:%Y-%m-%dT%H:%MZ}"
+        return f"{self.name} (at {self.snapshot or 'no snapshot'}{moved})"
+
+
+def drop_abandoned(catalog: Catalog, own: str, now: datetime) -> list[DroppedBranch]:
+    """Drop the branches of the schedule's runs before that of ``own``, but for the newest KEPT, and those on which
+    anything was done in the time STILL before ``now``.
+
+    Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
+    the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.
+    """
+    dropped: list[DroppedBranch] = []
+    for name in _old(catalog.head(), own):
+        for _ in range(_ATTEMPTS):
+            head = catalog.head()
+            found = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
+            if name not in head.generations or (found.moved_at is not None and found.moved_at > now - STILL):
+                break
+            with suppress(PublishConflictError):  # somebody did something meanwhile
+                catalog.drop(name, f"dropped {name}, which was never promoted", expected=head.entry)
+                dropped.append(found)
+                break
+    return dropped
+
+
+def _old(head: Head, own: str) -> list[str]:
+    names = sorted(name for name in head.generations if name.startswith(PREFIX) and name < own)
+    return names[:-KEPT]
+
+
+def _moved_at(catalog: Catalog, head: Head, name: str) -> datetime | None:
+    """When the branch was made, claimed or committed to last, as far as that can still be told."""
+    return max(_moves(catalog, head, name), default=None)
+
+
+def _moves(catalog: Catalog, head: Head, name: str) -> Iterator[datetime]:
+    generation = head.generations.get(name)
+    if generation is not None:
+        for entry in catalog.log(generation + 1, 1):  # that of the generation, or one before it
+            yield datetime.fromisoformat(entry.at).astimezone(UTC)
+    if name in head.refs:
+        with suppress(BrokenObjectError, MissingSnapshotError):
+            yield datetime.fromisoformat(catalog.manifest(head.refs[name]).created_at).astimezone(UTC)

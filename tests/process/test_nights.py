@@ -1,0 +1,167 @@
+"""Branches that scheduled backfills have left behind are dropped by later ones, unless somebody may be at work."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.runs.nights import KEPT, STILL, drop_abandoned
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import FencedError
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.reach import Keep
+from headrace_snapshots.store import MemoryStore
+from headrace_snapshots.testing import check_catalog
+
+FIRST = datetime(2026, 5, 1, 3, tzinfo=UTC)
+
+
+class Nights:
+    """A pipeline whose scheduled backfills fail; ``now`` is the clock of all."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.now = FIRST
+        self.catalog = self.another()
+        self.first = self.commit("main")
+
+    def another(self) -> Catalog:
+        return Catalog(self.store, "p", now=lambda: self.now)
+
+    def commit(self, branch: str, catalog: Catalog | None = None) -> str:
+        catalog = catalog or self.catalog
+        claim = catalog.claim(branch, "test")
+        epoch = 0 if claim.snapshot_id is None else catalog.manifest(claim.snapshot_id).epoch + 1
+        made = Manifest(
+            snapshot_id=catalog.new_snapshot_id(),
+            pipeline="p",
+            fingerprint="f",
+            branch=branch,
+            epoch=epoch,
+            parent=claim.snapshot_id,
+            generation=claim.generation,
+            created_at=self.now.isoformat().replace("+00:00", "Z"),
+            progress={"watermark": None},
+        )
+        catalog.commit(claim, made)
+        return made.snapshot_id
+
+    def fails(self, night: int, *, commits: bool = True) -> str:
+        """One night's branch: forked, and filled with an epoch."""
+        self.now = FIRST + timedelta(days=night)
+        name = branch(night)
+        self.catalog.fork(name, self.first)
+        if commits:
+            self.commit(name)
+        return name
+
+    def drop(self, night: int, catalog: Catalog | None = None) -> list[str]:
+        """As the run of ``night`` does when it begins: the names of what it dropped."""
+        self.now = FIRST + timedelta(days=night)
+        return [each.name for each in drop_abandoned(catalog or self.catalog, branch(night), self.now)]
+
+    def branches(self) -> set[str]:
+        return {*self.catalog.head().generations} - {"main"}
+
+
+def branch(night: int) -> str:
+    at = FIRST + timedelta(days=night)
+    return f"backfill-scheduled__{at:%Y-%m-%dT%H-%M-%S}-00-00-{night:08x}"
+
+
+@pytest.fixture
+def nights() -> Nights:
+    return Nights()
+
+
+def test_only_the_newest_that_failed_stay_and_what_they_held_expires(nights: Nights) -> None:
+    failed = [nights.fails(night) for night in range(KEPT + 2)]
+    assert nights.drop(KEPT + 2) == failed[:2]
+    assert nights.branches() == {*failed[2:]}
+    assert nights.drop(KEPT + 2) == []
+    messages = [entry.message for entry in nights.catalog.log(limit=2)]
+    assert messages == [f"dropped {name}, which was never promoted" for name in reversed(failed[:2])]
+
+
+@pytest.mark.slow
+def test_what_failed_nights_held_expires(nights: Nights) -> None:
+    """Each night fails, beside a live lane; the number of snapshots that are stored comes to a stand."""
+    stored = []
+    for night in range(20):
+        nights.drop(night)
+        nights.fails(night)
+        published = nights.catalog.head().refs.get("published")
+        nights.catalog.publish(nights.commit("main"), published)
+        expire(nights.catalog, Keep(1), nights.now)
+        stored.append(len([*nights.store.list("p/manifests/")]))
+    assert len(nights.branches()) == KEPT + 1
+    assert max(stored[10:]) == max(stored[:10])
+    check_catalog(nights.store, "p")
+
+
+def test_a_branch_without_an_epoch_goes_too(nights: Nights) -> None:
+    empty = nights.fails(0, commits=False)
+    for night in range(1, KEPT + 1):
+        nights.fails(night)
+    assert nights.drop(KEPT + 1) == [empty]
+
+
+def test_branches_that_people_name_and_later_runs_stay(nights: Nights) -> None:
+    nights.catalog.fork("backfill-by-hand", nights.first)
+    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    assert nights.drop(KEPT) == [], "of an attempt that comes late, its own and what is newer are no business"
+    assert nights.drop(KEPT + 1) == failed[:1]
+    assert "backfill-by-hand" in nights.branches()
+
+
+@pytest.mark.parametrize("action", ["commits", "claims"])
+def test_where_something_was_done_of_late_somebody_may_be_at_work(nights: Nights, action: str) -> None:
+    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    nights.now = FIRST + timedelta(days=9) - STILL / 2
+    if action == "commits":
+        nights.commit(failed[0])
+    else:
+        nights.catalog.claim(failed[0], "somebody")
+    assert nights.drop(9) == []
+    assert nights.drop(10) == failed[:1]
+
+
+def test_a_run_that_begins_while_it_is_decided_keeps_its_branch(nights: Nights) -> None:
+    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    nights.now = FIRST + timedelta(days=9)
+    beginning = _Meanwhile(nights.store, lambda: nights.commit(failed[0], nights.another()), lambda: nights.now)
+    assert nights.drop(9, beginning) == []
+    assert failed[0] in nights.branches()
+
+
+def test_what_others_do_elsewhere_only_makes_it_look_again(nights: Nights) -> None:
+    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    busy = _Meanwhile(nights.store, lambda: nights.commit("main", nights.another()), lambda: nights.now)
+    assert nights.drop(9, busy) == failed[:1]
+
+
+def test_who_still_writes_to_what_was_dropped_is_fenced(nights: Nights) -> None:
+    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    zombie = nights.another()
+    nights.now = FIRST
+    claim = zombie.claim(failed[0], "hangs")
+    head = zombie.manifest(claim.snapshot_id or "")
+    assert nights.drop(9) == failed[:1]
+    with pytest.raises(FencedError, match=f"branch {failed[0]} is gone"):
+        made = {"snapshot_id": "late", "epoch": head.epoch + 1, "parent": head.snapshot_id}
+        zombie.commit(claim, Manifest(**{**vars(head), **made, "generation": claim.generation, "skips": ()}))
+
+
+class _Meanwhile(Catalog):
+    """A catalog beside which something is done once, just before it drops a branch."""
+
+    def __init__(self, store: MemoryStore, action: Callable[[], object], now: Callable[[], datetime]) -> None:
+        super().__init__(store, "p", now=now)
+        self._action: Callable[[], object] | None = action
+
+    def drop(self, ref: str, message: str = "", *, expected: int | None = None):  # type: ignore[no-untyped-def]
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+        return super().drop(ref, message, expected=expected)
