@@ -5,6 +5,7 @@ few of the manifests on the way; one that is missing or broken is passed by what
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from headrace.errors import RestoreError
@@ -32,6 +33,9 @@ class Link:
         return {**{skip.epoch: skip.snapshot_id for skip in named}, **parents}
 
 
+READERS = 8
+"""Manifests that are read at once."""
+
 Look = Callable[[str], Link]
 """Finds a snapshot by its id: a request, unless it is remembered."""
 
@@ -43,6 +47,28 @@ def lineage(look: Look, snapshot_id: str) -> Iterator[Link]:
         link = look(current)
         yield link
         current = link.parent
+
+
+def gathered(read: Callable[[str], Manifest | None], snapshot_id: str, after: int) -> dict[str, Manifest]:
+    """The manifests of ``snapshot_id`` and of what came before it in epochs behind ``after``, by id; each is read once,
+    as soon as one that names it has been. ``read`` gives None for one that is not to be had, and raises what ends all.
+    """
+    found: dict[str, Manifest] = {}
+    seen = {snapshot_id}
+    pool = ThreadPoolExecutor(READERS, thread_name_prefix="manifests")
+    try:
+        waiting: set[Future[Manifest | None]] = {pool.submit(read, snapshot_id)}
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for manifest in filter(None, (future.result() for future in done)):
+                found[manifest.snapshot_id] = manifest
+                named = Link(manifest.snapshot_id, manifest.epoch, manifest.parent, manifest).ancestors
+                new = {each for epoch, each in named.items() if epoch > after} - seen
+                seen |= new
+                waiting |= {pool.submit(read, each) for each in new}
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
 
 
 def ancestor_at(look: Look, link: Link, epoch: int) -> str | None:

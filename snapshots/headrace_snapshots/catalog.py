@@ -6,6 +6,7 @@ manifests and index nodes before the entry that makes them visible.
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -117,10 +118,25 @@ class Catalog(Objects):
 
         Raises RefusedError at the end when ``until`` is not an ancestor, or has expired.
         """
+        return self._line(snapshot_id, until, self.manifest)
+
+    def whole_ancestry(self, snapshot_id: str, until: str | None = None) -> list[Manifest]:
+        """All of ``ancestry``: as many requests, several at once. Raises what it raises."""
+
+        def read(wanted: str) -> Manifest | None:
+            with suppress(BrokenObjectError, MissingSnapshotError):  # who needs it is told when it is its turn
+                return self.manifest(wanted)
+            return None
+
+        after = -1 if until is None else self.manifest(until).epoch
+        found = lines.gathered(read, snapshot_id, after)
+        return [*self._line(snapshot_id, until, lambda wanted: found.get(wanted) or self.manifest(wanted))]
+
+    def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         grafts = self._grafts()
         current: str | None = snapshot_id
         while current is not None and current != until:
-            manifest = self.manifest(current)
+            manifest = read(current)
             yield manifest
             current = grafts.get(current, manifest.parent)
         if current != until:

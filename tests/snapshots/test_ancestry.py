@@ -1,7 +1,10 @@
 """Searches among ancestors: what they find is what walking by parents finds, in far fewer requests."""
 
 import math
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -9,12 +12,14 @@ from catalog_helpers import commit_some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_snapshots.ancestry import Link, ancestor_at, common_ancestor, lineage
+from headrace_snapshots.ancestry import READERS, Link, ancestor_at, common_ancestor, lineage
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.skips import Skip, skips_after
+from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import MemoryStore
 
 EPOCHS = 2_000
@@ -154,3 +159,71 @@ def test_what_is_broken_on_the_way_is_passed(memory: MemoryStore, written_before
     assert [link.epoch for link in newcomer.lineage(ids[-1])] == [*range(30, -1, -1)]
     newcomer.rollback("main", ids[2], "past what is broken")
     assert newcomer.head().refs["main"] == ids[2]
+
+
+def read_by(store: MemoryStore, action: Callable[[Catalog], object]) -> int:
+    """How many objects a newcomer reads for ``action``."""
+    before = store.requests.snapshot()
+    action(Catalog(store, "p"))
+    return store.requests.since(before)["get"]
+
+
+@pytest.mark.slow
+def test_a_whole_line_is_read_by_as_many_requests_as_one_by_one(long: tuple[MemoryStore, list[str]]) -> None:
+    store, ids = long
+    for until in (None, ids[0], ids[EPOCHS // 2], ids[-2], ids[-1]):
+        line = [each.snapshot_id for each in Catalog(store, "p").whole_ancestry(ids[-1], until)]
+        assert line == ids[0 if until is None else ids.index(until) + 1 :][::-1]
+        one_by_one = read_by(store, lambda catalog, until=until: [*catalog.ancestry(ids[-1], until)])
+        at_once = read_by(store, lambda catalog, until=until: catalog.whole_ancestry(ids[-1], until))
+        assert at_once <= one_by_one + 1, "until itself"
+
+
+class Crowded(MemoryStore):
+    """A store that answers nobody who reads a manifest, but for the first, until ``least`` wait for it."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__()
+        self._least, self._all_wait = least, threading.Condition()
+        self.waiting = self.most = 0
+        self.is_open = True
+
+    def read(self, path: str) -> bytes:
+        if "/manifests/" not in path or self.is_open:
+            return super().read(path)
+        with self._all_wait:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+            self._all_wait.notify_all()
+            assert self._all_wait.wait_for(lambda: self.most >= self._least, timeout=20), "nobody else reads"
+            self.waiting -= 1
+        return super().read(path)
+
+
+def test_a_whole_line_is_read_several_at_once_and_no_more_than_that() -> None:
+    store = Crowded(least=4)
+    catalog = Catalog(store, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 120)
+    newcomer = Catalog(store, "p")
+    newcomer.manifest(ids[-1])
+    store.is_open = False
+    assert [each.snapshot_id for each in newcomer.whole_ancestry(ids[-1])] == ids[::-1]
+    assert 4 <= store.most <= READERS
+
+
+def test_a_whole_line_ends_and_fails_as_the_walk_does(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    claim = catalog.claim("main", "run")
+    ids = commit_some(catalog, claim, 20)
+    catalog.tag("kept", ids[3])
+    catalog.publish(ids[-1], None)
+    for _ in range(2):
+        expire(catalog, Keep(5), datetime(2026, 2, 1, tzinfo=UTC))
+    line = [each.snapshot_id for each in Catalog(memory, "p").whole_ancestry(ids[-1])]
+    assert line == [*ids[:14:-1], ids[3]] == [each.snapshot_id for each in Catalog(memory, "p").ancestry(ids[-1])]
+    with pytest.raises(RefusedError, match="is not an ancestor"):
+        Catalog(memory, "p").whole_ancestry(ids[3], until=ids[-1])
+    path = f"p/manifests/{ids[17]}.json"
+    memory.write(path, memory.read(path)[:-9])
+    with pytest.raises(BrokenObjectError, match=path):
+        Catalog(memory, "p").whole_ancestry(ids[-1])

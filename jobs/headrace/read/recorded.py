@@ -38,7 +38,7 @@ class RecordedEpoch:
 
 def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
     """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first. A
-    request for each of them.
+    request for each of them, several at once.
 
     Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
     """
@@ -70,7 +70,7 @@ def _recorded_since(
     catalog: Catalog, snapshot_id: str, until: str | None
 ) -> tuple[dict[int, Manifest], dict[int, ByInput]]:
     """Manifests that are kept, and files that were read, by epoch, of those after ``until``."""
-    manifests = {manifest.epoch: manifest for manifest in catalog.ancestry(snapshot_id, until)}
+    manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, until)}
     if not manifests:
         return {}, {}
     since = -1 if until is None else catalog.manifest(until).epoch
