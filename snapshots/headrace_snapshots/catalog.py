@@ -13,12 +13,18 @@ from itertools import islice
 
 from headrace_snapshots import ancestry as lines
 from headrace_snapshots.ancestry import Link
-from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
+from headrace_snapshots.errors import (
+    FencedAfterCommitError,
+    FencedError,
+    MissingSnapshotError,
+    PublishConflictError,
+    RefusedError,
+)
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.skips import Skip, skips_after
-from headrace_snapshots.log import CatalogLog, LostEntry
+from headrace_snapshots.log import CatalogLog, LostEntry, Outcome
 from headrace_snapshots.marks import Marks
 from headrace_snapshots.objects import Objects
 from headrace_snapshots.protocol import (
@@ -44,7 +50,7 @@ from headrace_snapshots.protocol import (
     Tag,
     decide,
 )
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
@@ -224,7 +230,8 @@ class Catalog(Objects):
         """Store ``manifest`` and make it the head of the branch. Its data and index nodes must be stored already.
 
         What is stored has the skips that follow from its parent's.
-        Raises FencedError when another writer claimed or moved the branch, RefusedError when it does not fit the claim.
+        Raises FencedError when another writer claimed or moved the branch (FencedAfterCommitError: after this), and
+        RefusedError when it does not fit the claim.
         """
         manifest = replace(manifest, skips=self._skips(claim, manifest))
         self.write_manifest(manifest)
@@ -232,6 +239,7 @@ class Catalog(Objects):
             Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
             f"epoch {manifest.epoch}",
             {"epoch": manifest.epoch},
+            counts=lambda head: self._counts(head, claim, manifest),
         )
         self._remember(manifest)
         return entry
@@ -322,13 +330,16 @@ class Catalog(Objects):
         *,
         begin: bool = False,
         head: Callable[[], Head] | None = None,
+        counts: Callable[[Head], bool] = lambda head: False,
     ) -> Entry:
         """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty.
 
-        ``head``: how to look for what is last; by default it must be whole.
+        ``head``: how to look for what is last; by default it must be whole. ``counts``: whether an entry that has been
+        folded away, and that nothing may follow any more, was stored before that; may raise what ends the writer.
         """
         look = head or self.head
         facts: dict[tuple[str, str], bool] = {}
+        folded_away: Entry | None = None
         # Ends: another turn means a new fact (at most two per head), or that somebody else's entry was stored.
         while True:
             last = look()
@@ -343,6 +354,8 @@ class Catalog(Objects):
                         if look().entry == last.entry:  # else an expiry has made another mark, and deleted this one
                             raise
                 case Fenced() as fenced:
+                    if folded_away is not None and counts(last):
+                        return folded_away
                     raise self._fenced(fenced)
                 case Conflict(reason):
                     raise PublishConflictError(f"pipeline {self.pipeline}: {reason}; look again, then decide anew")
@@ -353,8 +366,38 @@ class Catalog(Objects):
                     at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
                     about = None if beginning else detail
                     entry = Entry.of(next_, last.entry + 1, self._new_id(), at, message=text, detail=about)
-                    if self._log.append(entry) and not beginning:
-                        return entry
+                    match self._log.append(entry):
+                        case Outcome.APPENDED if not beginning:
+                            return entry
+                        case Outcome.FOLDED_AWAY:
+                            folded_away = entry
+
+    def _counts(self, head: Head, claim: Claim, manifest: Manifest) -> bool:
+        """Whether ``manifest`` was committed under ``claim``, though the entry that did so may have been folded away.
+
+        It was if the branch (main, if the branch was promoted) leads to it: nothing else ever names its snapshot.
+        Raises FencedAfterCommitError if it was, and the writer was fenced since; FencedError if snapshots that would
+        tell have expired.
+        """
+        is_there = claim.branch in head.generations
+        at = head.refs.get(claim.branch if is_there else MAIN)
+        if at is None:
+            return False
+        found = self.ancestor_at(at, manifest.epoch)
+        where = f"pipeline {self.pipeline}: epoch {manifest.epoch} (snapshot {manifest.snapshot_id})"
+        if found is None and is_there and self.link(at).epoch > manifest.epoch:
+            raise FencedError(
+                f"{where} of a writer that stood still may have been committed to branch {claim.branch}, and has "
+                "expired since if it was; this writer was replaced and must stop. There is nothing to repeat"
+            )
+        if found != manifest.snapshot_id:
+            return False
+        if at == found and head.generations.get(claim.branch) == claim.generation:
+            return True
+        raise FencedAfterCommitError(
+            f"{where} was committed to branch {claim.branch} and counts: there is nothing to repeat. While this writer "
+            "stood still others went on with the branch, so it was replaced and must stop"
+        )
 
     def _fenced(self, fenced: Fenced) -> FencedError:
         """The error, saying who took the branch and when."""

@@ -9,6 +9,12 @@ class FencedError(GiveUpError):
     code = "give_up.fenced"
 
 
+class FencedAfterCommitError(FencedError):
+    """Another writer has the branch, but what this one committed last counts: there is nothing to repeat."""
+
+    code = "give_up.fenced_after_commit"
+
+
 class PublishConflictError(RetryError):
     """``published`` or ``main`` moved since the caller looked: look again, audit that range, then decide anew."""
 

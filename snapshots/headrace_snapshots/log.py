@@ -3,13 +3,15 @@
 Knows entries and their numbers, and nothing of what they mean. The end is found by listing what comes after a known
 entry, so that every gap shows: an entry is there for ever, unless a later one says in its ``base`` that it is not
 needed any more. Then its number is free again, for a writer that was stopped meanwhile. So whoever has created an
-entry lists what follows it: most often nothing, else the newest says whether the entry counts.
+entry lists what follows it: most often nothing, else the newest says whether the number has been given up. Then the
+entry may have been stored before that or after; who knows what it did can tell by what the newest says.
 """
 
 import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import takewhile
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -35,6 +37,16 @@ _ATTEMPTS = 8
 _NAMED = 3
 _NAME = re.compile(r"(\d{20})\.json")
 _logger = logging.getLogger(__name__)
+
+
+class Outcome(Enum):
+    """What became of an entry that was to be appended. FOLDED_AWAY: the log has been folded above its number. Either it
+    was stored after that, and counts for nothing; or before, and what it did is in all entries after it.
+    """
+
+    APPENDED = "appended"
+    NUMBER_TAKEN = "number taken"
+    FOLDED_AWAY = "folded away"
 
 
 @dataclass(frozen=True)
@@ -123,22 +135,22 @@ class CatalogLog:
             except BrokenObjectError as error:
                 yield LostEntry(n, str(error))
 
-    def append(self, entry: Entry) -> bool:
-        """Store ``entry`` under its number; False when another entry has it, or it was folded away and does not count.
+    def append(self, entry: Entry) -> Outcome:
+        """Store ``entry`` under its number, unless another entry has it.
 
         After a lost answer the object is read back: the write id tells whose it is. While it is not there the same
         put is repeated, which is safe however late the first one lands. Raises UnknownOutcomeError when that does not
         settle it.
         """
         if not self._create_surely(entry):
-            return False
-        if self._is_void(entry):
-            _logger.warning("%s was folded away before it was stored: it does not count", self._path(entry.number))
-            return False
+            return Outcome.NUMBER_TAKEN
+        if self._is_below_base(entry):
+            _logger.warning("%s has been folded away by now", self._path(entry.number))
+            return Outcome.FOLDED_AWAY
         self._remember(entry)
         if entry.number % HINT_EVERY == 0:
             self.write_hint(entry.number)
-        return True
+        return Outcome.APPENDED
 
     def fold(self, below: int) -> int:
         """Delete the entries below ``below``, which an entry has for its base; how many there were."""
@@ -160,8 +172,8 @@ class CatalogLog:
             return str(error)
         return f"it names entry {named}, and the last one is {last}" if named > last else None
 
-    def _is_void(self, entry: Entry) -> bool:
-        """Whether the log was folded above ``entry`` before it was created: then later ones are there, and say so.
+    def _is_below_base(self, entry: Entry) -> bool:
+        """Whether the log has been folded above ``entry``: then later ones are there, and say so.
 
         Each of them holds all refs and generations, as a checkpoint of the log does. Lists what follows.
         """

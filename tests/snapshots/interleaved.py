@@ -11,7 +11,13 @@ from exploring import Explorer, Objects, Program, stored
 
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import data_path
-from headrace_snapshots.errors import FencedError, MissingSnapshotError, PublishConflictError, RefusedError
+from headrace_snapshots.errors import (
+    FencedAfterCommitError,
+    FencedError,
+    MissingSnapshotError,
+    PublishConflictError,
+    RefusedError,
+)
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.entry import Entry
@@ -31,7 +37,8 @@ Say = Callable[[Hashable], None]
 
 @dataclass(frozen=True)
 class Said:
-    """What a program knows of what it did: ``done`` as entry ``number``, ``failed``, or ``unknown``.
+    """What a program knows of what it did: ``done`` as entry ``number``, ``counts`` (done, as an entry that has been
+    folded away, by a writer who was fenced after that), ``failed``, or ``unknown``.
 
     ``what``: the id of the snapshot that it committed, or else ``action_of`` its entry.
     """
@@ -60,6 +67,9 @@ def attempt(say: Say, what: str, action: Callable[[], Entry]) -> bool:
         say(Said("done", what, action().number))
     except UnknownOutcomeError:
         say(Said("unknown", what))
+        return False
+    except FencedAfterCommitError:
+        say(Said("counts", what))
         return False
     except (FencedError, StoreUnavailableError, PublishConflictError, RefusedError, MissingSnapshotError):
         say(Said("failed", what))
@@ -96,17 +106,27 @@ def committer(writer: str, epochs: int, *, publishes: bool = False, files: bool 
     return program
 
 
-def folder(store: ObjectStore, say: Say) -> None:
-    """Appends an entry, gives up all of the log but what says so, and deletes it."""
-    catalog = catalog_over(store, "folder")
-    try:
-        catalog.claim("other", "folder")
-    except _UNSETTLED:
-        return
-    head = catalog.head()
-    horizon = Horizon("nothing", folded=head.entry + 1)
-    if attempt(say, "expire", lambda: catalog.expire(head.entry, horizon, tags=(), idle=(), message="expired")):
-        catalog.fold()
+def folds(branch: str, epochs: int = 0) -> Program:
+    """Claims a branch, commits so many epochs to it, gives up all of the log but what says so, and deletes it."""
+
+    def program(store: ObjectStore, say: Say) -> None:
+        catalog = catalog_over(store, "folder")
+        try:
+            claim = catalog.claim(branch, "folder")
+        except _UNSETTLED:
+            return
+        parent = claim.snapshot_id
+        for number in range(epochs):
+            manifest = manifest_for(catalog, claim, parent, f"folder-{number}")
+            if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
+                return
+            parent = manifest.snapshot_id
+        head = catalog.head()
+        horizon = Horizon("nothing", folded=head.entry + 1)
+        if attempt(say, "expire", lambda: catalog.expire(head.entry, horizon, tags=(), idle=(), message="expired")):
+            catalog.fold()
+
+    return program
 
 
 def expirer(name: str, times: int = 2) -> Program:
@@ -257,9 +277,8 @@ def _line(catalog: Catalog, snapshot: str) -> Iterator[Manifest]:
 def check(explorer: Explorer) -> int:
     """What holds in each state; how many there are.
 
-    Nobody was told of what is not there, or that something failed which is there. No number was given twice. Nothing
-    that a ref leads to is gone. (Only a writer that stood still while its entry was folded away may be told that it
-    was fenced, though its epoch counts.)
+    Nobody was told of what is not there, or that something failed which is there, also of a writer that stood still
+    while its entry was folded away. No number was given twice. Nothing that a ref leads to is gone.
     """
     known: dict[Objects, Found] = {}
     states = 0
@@ -270,8 +289,11 @@ def check(explorer: Explorer) -> int:
         found = known[state.objects]
         said = [one for asked in explorer.asked(state) for one in asked.said if isinstance(one, Said)]
         done = [one for one in said if one.outcome == "done"]
+        counts = [one for one in said if one.outcome == "counts"]
         moved = any(one.what in {"rollback", "promote"} for one in said)
         assert all(found.has(one, moved=moved) for one in done), (done, found)
-        assert not [one for one in said if one.outcome == "failed" and one.what in found.numbers]
+        assert moved or all(one.what in found.main for one in counts), (counts, found)
+        there = {*found.numbers, *found.main}
+        assert not [one for one in said if one.outcome == "failed" and one.what in there]
         assert len({one.number for one in done}) == len(done)
     return states

@@ -1,14 +1,14 @@
 """Expiry by example: what each rule keeps, what a second look saves, what is told."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace_snapshots import expiry
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
+from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.expiry import Amount, Expired, Total, expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
@@ -18,6 +18,7 @@ from headrace_snapshots.log import LostEntry
 from headrace_snapshots.reach import Keep, KeepError
 from headrace_snapshots.store import MemoryStore, ObjectInfo
 from headrace_snapshots.testing import FaultyStore, hold_first
+from headrace_snapshots.testing.faults import Hold, Operation
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
@@ -180,6 +181,96 @@ def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore, monke
         assert found[-1].number == min(int(name) for name in there(memory, "log"))
     memory.delete("p/log-hint.json")
     assert Catalog(memory, "p").head().refs["main"] == ids[-1]
+
+
+def commits_and_stands_still(memory: MemoryStore, branch: str, meanwhile: Callable[[], object]) -> tuple[Entry, str]:
+    """A writer of ``branch`` whose entry is stored, and who goes on only after ``meanwhile``; what it has committed."""
+    held: list[Operation] = []
+
+    def plan(operation: Operation) -> Hold | None:
+        if "/log/" in operation.path:
+            held.append(operation)
+        is_after = [each.kind for each in held[-2:]] == ["create", "list"]
+        return Hold(meanwhile) if is_after and operation is held[-1] else None
+
+    writer = Catalog(memory, "p")
+    claim = writer.claim(branch, "a run that is stopped")
+    stopped = Catalog(FaultyStore(memory, plan), "p")
+    made = manifest_for(stopped, claim, claim.snapshot_id)
+    try:
+        return stopped.commit(claim, made), made.snapshot_id
+    except FencedError as error:
+        error.add_note(made.snapshot_id)
+        raise
+
+
+def goes_on(catalog: Catalog, branch: str, *, expiries: int = 1, keep: int = 9) -> None:
+    """Another run of ``branch``, after which the log is folded."""
+    more = commit_some(catalog, catalog.claim(branch, "another run"), 6)
+    if branch == "main":
+        catalog.publish(more[-1], catalog.head().refs.get("published"))
+    for _ in range(expiries):
+        expire(catalog, Keep(keep), NOW)
+
+
+@pytest.fixture
+def begun(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """Two epochs on main; little is kept of the log."""
+    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 2)
+    catalog.publish(ids[0], None)
+    return catalog
+
+
+def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(memory: MemoryStore, begun: Catalog) -> None:
+    def meanwhile() -> None:
+        head = begun.head()
+        goes_on(begun, "main", keep=3)
+        assert begun.head().base > head.entry, "the entry is folded away"
+
+    with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat") as caught:
+        commits_and_stands_still(memory, "main", meanwhile)
+    (snapshot,) = caught.value.__notes__
+    assert begun.is_ancestor(snapshot, begun.head().refs["main"])
+    assert caught.value.code == "give_up.fenced_after_commit"
+
+
+def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, begun: Catalog) -> None:
+    """While its branch stood still too, the log was folded for main's sake."""
+    before = begun.head().entry
+    entry, snapshot = commits_and_stands_still(memory, "fix", lambda: goes_on(begun, "main", keep=1))
+    assert begun.head().base > entry.number > before
+    writer = Catalog(memory, "p")
+    claim = Claim("fix", begun.head().generations["fix"], snapshot)
+    writer.commit(claim, manifest_for(writer, claim, snapshot))
+    assert [each.snapshot_id for each in writer.ancestry(writer.head().refs["fix"])][1:] == [snapshot]
+
+
+@pytest.mark.parametrize("action", ["rollback", "drop"])
+def test_what_was_given_up_after_it_was_committed_does_not_count(
+    memory: MemoryStore, begun: Catalog, action: str
+) -> None:
+    branch = "main" if action == "rollback" else "fix"
+
+    def meanwhile() -> None:
+        if action == "drop":
+            begun.drop("fix")
+        else:
+            begun.rollback("main", begun.head().refs["published"], "wrong")
+        goes_on(begun, "main", keep=1)
+
+    with pytest.raises(FencedError, match="nothing that it has not committed is visible") as caught:
+        commits_and_stands_still(memory, branch, meanwhile)
+    assert type(caught.value) is FencedError
+    (snapshot,) = caught.value.__notes__
+    assert snapshot not in begun.head().refs.values()
+
+
+def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryStore, begun: Catalog) -> None:
+    with pytest.raises(FencedError, match="may have been committed to branch main, and has expired since") as caught:
+        commits_and_stands_still(memory, "main", lambda: goes_on(begun, "main", expiries=2, keep=1))
+    assert type(caught.value) is FencedError
 
 
 def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(

@@ -16,7 +16,7 @@ from interleaved import (
     check,
     committer,
     expirer,
-    folder,
+    folds,
     marked,
     promoter,
     published,
@@ -25,6 +25,7 @@ from interleaved import (
 )
 
 from headrace_snapshots import expiry
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.marks import Marks
@@ -62,7 +63,9 @@ BACK = rolls_back("first-0")
 CASES: dict[str, Case] = {
     "two first claims, a fault": ((committer("a", 0), committer("b", 0)), EMPTY, 1, 4_000),
     "two runs, a fault": ((committer("a", 2), committer("b", 1)), begun(), 1, 50_000),
-    "a run while the log is folded": ((committer("a", 1), folder), begun(3), 0, 3_000),
+    "a run while the log is folded": ((committer("a", 1), folds("other")), begun(3), 0, 3_000),
+    "a run while another one begins and folds the log": ((committer("a", 1), folds("main")), begun(1), 0, 7_000),
+    "a run while another one goes on and folds the log": ((committer("a", 1), folds("main", 1)), begun(1), 0, 15_000),
     "a run and a rollback, a fault": ((RUN, BACK), published(3), 1, 8_000),
     "a run and a promotion, a fault": ((RUN, promoter), published(3), 1, 4_000),
     "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 7_000),
@@ -72,6 +75,8 @@ CASES: dict[str, Case] = {
 }
 LARGER: dict[str, Case] = {
     "two first claims, two faults": ((committer("a", 0), committer("b", 0)), EMPTY, 2, 60_000),
+    "a run, and one that begins and folds, a fault": ((committer("a", 1), folds("main")), begun(1), 1, 100_000),
+    "a run, and one that goes on and folds, a fault": ((committer("a", 1), folds("main", 1)), begun(1), 1, 400_000),
     "two runs, two faults": ((committer("a", 1), committer("b", 1)), begun(), 2, 150_000),
     "a run and a run that publishes": ((committer("a", 1), committer("b", 1, publishes=True)), begun(1), 1, 100_000),
     "a run, a rollback and a promotion": ((RUN, BACK, promoter), published(3), 0, 70_000),
@@ -112,9 +117,17 @@ def test_a_writer_that_takes_its_own_entry_for_another_is_found(monkeypatch: pyt
 @pytest.mark.slow
 def test_a_log_that_is_folded_under_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at what follows an entry that was just stored."""
-    monkeypatch.setattr(CatalogLog, "_is_void", lambda log, entry: False)
+    monkeypatch.setattr(CatalogLog, "_is_below_base", lambda log, entry: False)
     with pytest.raises(AssertionError):
-        check(Explorer((committer("a", 1), folder), begun(3), 0))
+        check(Explorer((committer("a", 1), folds("other")), begun(3), 0))
+
+
+@pytest.mark.slow
+def test_a_writer_that_is_told_only_that_it_was_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look whether the branch leads to what it has committed."""
+    monkeypatch.setattr(Catalog, "_counts", lambda *_: False)
+    with pytest.raises(AssertionError):
+        check(Explorer((committer("a", 1), folds("main")), begun(1), 0))
 
 
 @pytest.mark.parametrize("person", [tagger("first-0"), BACK])

@@ -25,7 +25,9 @@ what anyone can see.
   under the mark of the very head that they follow whether the snapshot is kept. Every entry holds all refs and
   generations, so each is a checkpoint of the log, and the newest is the one that counts. A writer that was stopped
   while the log was folded may create a number again that was deleted. It finds the newest entry then: if its base is
-  above that number, the entry is void, for all readers begin at the base; and the writer decides anew.
+  above that number, the entry is void, for all readers begin at the base; and the writer decides anew. One that stood
+  still after its entry was stored finds the same. If it is fenced by then, it asks whether its branch leads to the
+  snapshot that it committed: no other entry ever names that, so it does exactly if the entry was stored in time.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
