@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from headrace.conformance.cases import Case
-from headrace.conformance.on_operators import Runner, replay_case
+from headrace.conformance.epoch_replay import Runner, replay_case
 from headrace.conformance.on_tasks import OnTasks, map_elements
 from headrace.conformance.replay import Replay
 from headrace.distribute.epoch import Attempts

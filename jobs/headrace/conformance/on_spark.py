@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
 
 from headrace.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, Case, Expect, Input
+from headrace.conformance.epoch_replay import Runner, replay_case
 from headrace.conformance.on_local import LocalExecutor
-from headrace.conformance.on_operators import Runner, replay_case
 from headrace.conformance.on_tasks import OnTasks, map_elements
 from headrace.conformance.replay import Replay
 from headrace.distribute.epoch import Attempts

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from headrace.conformance.on_operators import EpochOutcome, StageElement
+from headrace.conformance.epoch_replay import EpochOutcome, StageElement
 from headrace.conformance.values import element_rows, stored_panes
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.bundles import bundle

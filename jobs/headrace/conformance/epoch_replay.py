@@ -1,6 +1,6 @@
-"""Cases on executors that run stages of a pipeline in epochs: each step of a case is one epoch of its stages.
+"""Replaying cases on executors that run stages of a pipeline in epochs: each step of a case is one epoch of its stages.
 
-``Runner`` is what such an executor is asked for; ``OperatorCase`` says which stages a case configures, and drives it.
+``Runner`` is what such an executor is asked for; ``EpochReplay`` says which stages a case configures, and drives it.
 """
 
 import json
@@ -79,13 +79,13 @@ Start = Callable[[Sequence[Stage]], Runner]
 def replay_case(start: Start, case: Case) -> Replay:
     """``case`` on runners that ``start`` makes."""
     try:
-        return Replay(tuple(OperatorCase(start, case).outcomes()))
+        return Replay(tuple(EpochReplay(start, case).outcomes()))
     except Exception as error:  # of whatever kind: the other cases run on
         return Replay(error=f"{type(error).__name__}: {error}")
 
 
 @dataclass
-class OperatorCase:
+class EpochReplay:
     """One case between two steps."""
 
     start: Start
@@ -231,5 +231,5 @@ def _combined(start: Start, step: ExpectCombined) -> Any:
 
 def _last_panes(start: Start, stage: CaseStage, steps: Sequence[Input]) -> tuple[Pane, ...]:
     case = Case("", (stage,), None, tuple(steps), MIN_INSTANT, Instant(0), strict=False, expect_failure=None)
-    *_, last = OperatorCase(start, case).outcomes()
+    *_, last = EpochReplay(start, case).outcomes()
     return last.panes
