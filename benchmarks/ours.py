@@ -81,7 +81,7 @@ def measure(run: Run) -> Measured:
         land(run.source, run.landing, "b")
     listener = Commits()
     result = process(made, root, options(run), listener=listener, spark=spark)
-    extra = _restore_seconds(run, Catalog(open_store(root), made.name), listener.restored)
+    extra = _restore_seconds(run, Catalog(open_store(root), made.name), listener.restored) if listener.restored else {}
     if run.workload is Workload.LIVE_KEYS:
         # what a scheduler's call costs that finds nothing new
         idle = timed(lambda: process(made, root, replace(options(run), run_id="idle"), spark=spark))
