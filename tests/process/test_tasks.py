@@ -70,5 +70,6 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         patch.setattr(OnLocal, "engine", engine)
         patch.setattr(layers, "FANOUT", 2)  # so that layers are merged all the time
         patch.setattr("headrace.distribute.tasks.engine.FOLD_BYTES", 4000)  # so that folds have several parts
+        patch.setattr("headrace.distribute.tasks.fold.PIECE_ROWS", 4)
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         check(scenario, schedule, [Executor.LOCAL])

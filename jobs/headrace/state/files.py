@@ -20,7 +20,7 @@ _OWN: Names = {}
 
 
 def put_rows(
-    store: ObjectStore, name: str, rows: Sequence[pa.RecordBatch], groups: tuple[int, int] | None = None
+    store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], groups: tuple[int, int] | None = None
 ) -> tuple[DataFile, ...]:
     """``rows``, in any order, as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. They say
     that their key groups are ``groups``.

@@ -1,9 +1,13 @@
-"""Layers of the view ``current`` merged, a part of the keys at a time."""
+"""Layers of the view ``current`` merged, a part of the keys at a time.
 
-from collections.abc import Mapping
+A task holds all rows of its part once. What it takes beside them to find the newest is that of a piece of the part.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,9 +19,11 @@ from headrace.kernel.renamed import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
 from headrace.state.files import put_rows, read_rows
-from headrace.state.groups import part_of
+from headrace.state.groups import Part
 from headrace.state.groups import parts as cut
-from headrace_snapshots.format.files import DataFile
+
+PIECE_ROWS = 1 << 18
+"""Rows of all layers in a piece, about."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +50,24 @@ def _fold(work: Work, plan: FoldPlan, part: int) -> Files:
     own = cut(plan.parts)[part]
     stage = work.stages[-1]
     files = [file for file in plan.files if own.overlaps(file.groups)]
-    held = [_own(stage, _panes(work, stage, file, plan.names), file, plan.parts, part) for file in files]
+    pieces = own.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
+    held: list[list[pa.RecordBatch]] = [[] for _ in pieces]
+    for file in files:
+        panes = read_rows(work.store, [file], stage.pane_schema, plan.names.get(file.path, {}))
+        for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
+            rows.append(some)
+    folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
+    return put_rows(work.store, file_name(plan.prefix, "current", part), folded, (own.first, own.last))
+
+
+def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[Part]) -> list[pa.RecordBatch]:
+    """The rows of ``panes`` whose keys are in each of ``pieces``."""
+    hashed = hashes([panes.column(name) for name in stage.keys], panes.num_rows)
+    order = np.argsort(hashed, kind="stable")
+    spans = [piece.span(hashed[order]) for piece in pieces]
+    return [panes.take(pa.array(order[span])) for span in spans]
+
+
+def _newest(stage: CompiledStage, held: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
     rows = newest_records(stage, together(stage.pane_schema, held))
-    if plan.bottom:
-        rows = rows.filter(pc.invert(rows.column("is_retraction")))
-    return put_rows(work.store, file_name(plan.prefix, "current", part), [rows], (own.first, own.last))
-
-
-def _panes(work: Work, stage: CompiledStage, file: DataFile, names: Mapping[str, Names]) -> pa.RecordBatch:
-    return read_rows(work.store, [file], stage.pane_schema, names.get(file.path, {}))
-
-
-def _own(stage: CompiledStage, rows: pa.RecordBatch, file: DataFile, number: int, part: int) -> pa.RecordBatch:
-    """Those of the ``rows`` of ``file`` whose keys are in that part, out of so many."""
-    if cut(number)[part].holds(file.groups):
-        return rows
-    keys = [rows.column(name) for name in stage.keys]
-    return rows.filter(pa.array(part_of(hashes(keys, rows.num_rows), number) == part))
+    return rows.filter(pc.invert(rows.column("is_retraction"))) if bottom else rows
