@@ -235,9 +235,10 @@ class Catalog(Objects):
         """
         manifest = replace(manifest, skips=self._skips(claim, manifest))
         self.write_manifest(manifest)
+        patched = f", a patch by branch {manifest.patch.branch}" if manifest.patch and manifest.is_patch else ""
         entry = self._append(
             Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
-            f"epoch {manifest.epoch}",
+            f"epoch {manifest.epoch}{patched}",
             {"epoch": manifest.epoch},
             counts=lambda head: self._counts(head, claim, manifest),
         )

@@ -252,6 +252,38 @@ def test_a_promotion_that_is_refused_says_why_and_moves_nothing(live: Live) -> N
             assert "beside main; branches: trial" in refused.stderr
 
 
+def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
+    for name, day in (("c.jsonl", 5), ("d.jsonl", 1)):
+        row = {"user": "ann", "at": f"2026-01-{day:02}T00:30:00Z", "amount": 100}
+        (live.landing / name).write_text(json.dumps(row) + "\n")
+        live.run("run", "--files-per-epoch", "1")
+    live.run("backfill", "--branch", "fix")
+    entries = live.catalog.head().entry
+    told = live.headrace("promote", "fix", "--patch", "--dry-run")
+    assert told.exit_code == 0, told.output
+    assert "1 of 1 rows that readers see change" in told.stderr
+    assert f"nothing is against it: headrace promote {live.reference} fix --root {live.root} --patch" in told.stderr
+    rehearsal = json.loads(live.headrace("promote", "fix", "--patch", "--dry-run", "--format", "json").stdout)
+    assert (rehearsal["branch"], rehearsal["refusals"], rehearsal["left"]) == ("fix", [], {})
+    (row,) = rehearsal["output"]["first"]
+    assert (row["before"]["amount"], row["after"]["amount"], row["after"]["timing"]) == (0, 100, "LATE")
+    assert live.catalog.head().entry == entries, "a dry run moves nothing"
+    done = json.loads(live.headrace("promote", "fix", "--patch", "--format", "json").stdout)
+    assert (done["action"], done["epochs"], done["rows"]["panes"]) == ("patch", [4], 1)
+    assert live.refs["main"] == live.refs["published"] == done["snapshot"]
+    again = live.headrace("promote", "fix", "--patch")
+    assert again.exit_code == 0, again.output
+    assert "branch fix has nothing to change in windows that have expired" in again.stderr
+    shown = CliRunner().invoke(app, ["show", "main", "--pipeline", live.reference, "--root", live.root])
+    assert f"epoch 4, by branch fix at {live.refs['fix']}" in shown.stdout
+    live.run("run", "--branch", "fix")
+    live.land("e.jsonl", 3)
+    live.run("run")
+    refused = live.headrace("promote", "fix", "--patch")
+    assert refused.exit_code == BranchBehindError("").exit_code
+    assert "it would be refused: branch fix" in live.headrace("promote", "fix", "--patch", "--dry-run").stderr
+
+
 def test_python_moves_as_the_commands_do(live: Live) -> None:
     clicks = hr.open(live.root)["clicks"]
     newest, first = (manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"]))

@@ -61,6 +61,13 @@ def moves(pipeline: hr.Pipeline, root: str) -> None:
         open_root(root)[pipeline.name].expire(keep_last=1)
 
 
+def patched(pipeline: hr.Pipeline, root: str) -> None:
+    """Process what has landed, fill a branch that has what was late, and patch main with it."""
+    drain(pipeline, root)
+    backfill(pipeline, root, RunOptions("run", executor=Executor.LOCAL, branch="again"))
+    open_root(root)[pipeline.name].promote("again", patch=True)
+
+
 def _released(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
     """Let all be committed, a person publish it, and the first snapshot have a tag."""
     if "tags/first" in catalog.head().refs:
@@ -106,4 +113,5 @@ SCENARIOS: Mapping[str, Scenario] = {
     **{name: Scenario(pipeline) for name, pipeline in PIPELINES.items()},
     "overtaken": Scenario(PIPELINES["one_stage"], overtaken),
     "moves": Scenario(PIPELINES["two_stages"], moves),
+    "patched": Scenario(PIPELINES["one_stage"], patched),
 }

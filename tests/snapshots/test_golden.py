@@ -50,6 +50,14 @@ def test_the_line_of_snapshots_without_skips_is_walked() -> None:
     assert all(catalog.is_ancestor(link.snapshot_id, main) for link in line)
 
 
+def test_a_patch_is_read() -> None:
+    path = GOLDEN / "format-1" / "objects" / "manifest-of-a-patch.json"
+    manifest = Manifest.from_bytes(path.read_bytes(), path.name)
+    assert manifest.patch is not None
+    assert (manifest.is_patch, manifest.patch.epoch, manifest.patch.branch) == (True, 3, "fix")
+    assert [layer.first_epoch for layer in manifest.tables["current"]] == [0, 1, 3]
+
+
 def test_skips_are_read() -> None:
     path = GOLDEN / "format-1" / "objects" / "manifest-with-skips.json"
     skips = Manifest.from_bytes(path.read_bytes(), path.name).skips

@@ -3,7 +3,7 @@
 Great Expectations is imported only when there is something to expect.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from headrace.audit.frames import Frame
 from headrace.audit.store import AuditOutcome, Finding, audit_path, write_audit
 from headrace.model.time import instant, render
-from headrace.pipeline.expectations import View
+from headrace.pipeline.expectations import Expectation, View
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import View as ReadersView
 from headrace.read.columns import ViewColumns
@@ -40,12 +40,14 @@ def _check(pipeline: Pipeline) -> None:
 def run_audit(
     *,
     store: ObjectStore,
-    pipeline: Pipeline,
+    pipeline: str,
+    expectations: Sequence[Expectation],
     from_snapshot: str | None,
     to_snapshot: str,
     frame: Callable[[View], Frame],
 ) -> AuditOutcome:
-    """Audit the range (``from_snapshot``, ``to_snapshot``], keep data docs and then the result, and return the outcome.
+    """Audit the range (``from_snapshot``, ``to_snapshot``] of ``pipeline``, keep data docs and then the result, and
+    return the outcome.
 
     ``frame`` gives the panes of the range's epochs, and the ``current`` rows that they change; a view of which nothing
     is expected is not asked for. A failed expectation is an outcome, no error.
@@ -54,8 +56,8 @@ def run_audit(
     found: dict[View, tuple[Finding, ...]] = {}
     rows: dict[View, int] = {}
     for view in View:
-        expectations = [expectation for expectation in pipeline.expectations if expectation.view == view]
-        if not expectations:
+        expected = [expectation for expectation in expectations if expectation.view == view]
+        if not expected:
             continue
         from headrace.audit.gx_runner import evaluate
 
@@ -63,17 +65,17 @@ def run_audit(
         looked_at.persist()
         try:
             rows[view] = looked_at.count()
-            report = evaluate(view, expectations, looked_at)
+            report = evaluate(view, expected, looked_at)
         finally:
             looked_at.unpersist()
         found[view] = report.findings
-        store.write(f"{audit_path(pipeline.name, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
+        store.write(f"{audit_path(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
     outcome = AuditOutcome(
-        pipeline=pipeline.name,
+        pipeline=pipeline,
         from_snapshot=from_snapshot,
         to_snapshot=to_snapshot,
         success=all(finding.success for findings in found.values() for finding in findings),
-        findings=_as_declared(pipeline, found),
+        findings=_as_declared(expectations, found),
         finished_at=render(instant(datetime.now(UTC))),
         rows=rows,
     )
@@ -81,6 +83,6 @@ def run_audit(
     return outcome
 
 
-def _as_declared(pipeline: Pipeline, found: Mapping[View, tuple[Finding, ...]]) -> tuple[Finding, ...]:
+def _as_declared(expectations: Sequence[Expectation], found: Mapping[View, tuple[Finding, ...]]) -> tuple[Finding, ...]:
     remaining = {view: iter(findings) for view, findings in found.items()}
-    return tuple(next(remaining[expectation.view]) for expectation in pipeline.expectations)
+    return tuple(next(remaining[expectation.view]) for expectation in expectations)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.cli.output import notice, print_fields, print_table
 
 if TYPE_CHECKING:
-    from headrace.read.differences import InputDiff, Pair, SnapshotDiff, SnapshotName
+    from headrace.read.differences import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
     from headrace.read.row_changes import RowChange, RowCounts
 
 _NAMED_FILES = 3
@@ -20,18 +20,24 @@ def print_diff(diff: "SnapshotDiff") -> None:
         print_table(["", "before", "after"], said)
     if inputs := [*_inputs(diff.inputs)]:
         print_table(["input", "files", "number", "such as"], inputs)
-    tables = {**{stage.table: stage.state for stage in diff.stages}, "ids": diff.ids, "current": diff.output.rows}
-    counts = [_counts(name, rows) for name, rows in tables.items() if name != "ids" or rows.before or rows.after]
+    tables = {**{stage.table: stage.state for stage in diff.stages}, "ids": diff.ids}
+    print_output(
+        diff.output, {name: rows for name, rows in tables.items() if name != "ids" or rows.before or rows.after}
+    )
+
+
+def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
+    """What readers would see change, below how many rows of other ``tables`` would."""
+    counts = [_counts(name, rows) for name, rows in {**(tables or {}), "current": output.rows}.items()]
     print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
-    columns = diff.output.columns
+    columns = output.columns
     if columns.only_before or columns.only_after:
         print_fields({"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)})
-    if not diff.output.is_comparable:
+    if not output.is_comparable:
         notice("The rows of current have other keys now, so none can be compared")
-    if diff.output.first:
-        _print_rows(diff.output.first)
-    rows = diff.output.rows
-    notice(f"{len(diff.output.first):,} of {rows.added + rows.removed + rows.changed:,} rows that readers see change")
+    if output.first:
+        _print_rows(output.first)
+    notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
 
 
 def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:

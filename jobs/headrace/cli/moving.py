@@ -1,6 +1,7 @@
 """The commands that compare snapshots and move in their history: diff, fork, rollback, promote."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import Output, PipelineArgument, Root, command
 from headrace.cli.completion import complete_branch, complete_snapshot
@@ -8,6 +9,10 @@ from headrace.cli.output import Format, notice, print_json
 from headrace.cli.parameters import Argument, Option
 from headrace.cli.snapshots import print_entry
 from headrace_snapshots.refs import MAIN
+
+if TYPE_CHECKING:
+    from headrace.errors import HeadraceError
+    from headrace_snapshots.catalog import Catalog
 
 _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
 
@@ -81,6 +86,10 @@ def promote(
     branch: Annotated[str, Argument(metavar="BRANCH", help="A branch.", complete=complete_branch)],
     *,
     root: Root,
+    patch: Annotated[
+        bool,
+        Option(help="Only rows of windows that have expired on both replace those of main, which goes on as it is."),
+    ] = False,
     dry_run: Annotated[
         bool,
         Option(help="Move nothing; print what readers would see change, and what is against it."),
@@ -90,18 +99,24 @@ def promote(
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
 
-    The branch ends, and whoever writes main is fenced. What main was stays in the store, and in the log.
+    The branch ends, and whoever writes main is fenced. What main was stays in the store, and in the log. With --patch
+    main stays, and gets one more epoch with rows of the branch, which stays too.
     """
     from headrace.cli.named import catalog_of
-    from headrace.cli.run import run_promotion
+    from headrace.cli.run import run_patch, run_promotion
     from headrace.pipeline.schedules import dag_id
-    from headrace.runs.promotion import rehearse
 
     catalog = catalog_of(pipeline, root)
     if not dry_run:
-        run_promotion(catalog, pipeline, root, branch, output)
+        (run_patch if patch else run_promotion)(catalog, pipeline, root, branch, output)
         notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
         return
+    again = f"headrace promote {pipeline} {branch} --root {root}"
+    if patch:
+        _rehearse_patch(catalog, branch, limit, output, f"{again} --patch")
+        return
+    from headrace.runs.promotion import rehearse
+
     rehearsal = rehearse(catalog, branch, limit=limit)
     if output is Format.JSON:
         print_json(rehearsal.to_json())
@@ -109,7 +124,30 @@ def promote(
     from headrace.cli.diffs import print_diff
 
     print_diff(rehearsal.diff)
-    for refusal in rehearsal.refusals:
+    _say_what_is_against(rehearsal.refusals, again)
+
+
+def _rehearse_patch(catalog: "Catalog", branch: str, limit: int, output: Format, again: str) -> None:
+    from headrace.runs.patching.patch import rehearse_patch
+
+    rehearsal = rehearse_patch(catalog, branch, limit=limit)
+    if output is Format.JSON:
+        print_json(rehearsal.to_json())
+        return
+    from headrace.cli.diffs import print_output
+
+    print_output(rehearsal.output)
+    for reason, number in rehearsal.left.items():
+        notice(f"{number:,} rows differ and stay as they are: {reason}")
+    notice(
+        "Whoever reads panes gets a retraction and a late pane of each row; a pipeline that has let these windows go "
+        "drops them as late"
+    )
+    _say_what_is_against(rehearsal.refusals, again)
+
+
+def _say_what_is_against(refusals: "Sequence[HeadraceError]", again: str) -> None:
+    for refusal in refusals:
         notice(f"it would be refused: {refusal} ({refusal.code})")
-    if not rehearsal.refusals:
-        notice(f"nothing is against it: headrace promote {pipeline} {branch} --root {root}")
+    if not refusals:
+        notice(f"nothing is against it: {again}")

@@ -70,6 +70,16 @@ def run_promotion(catalog: Catalog, reference: str, root: str, branch: str, outp
     _print_ending(promote(catalog, branch, run_id=new_run_id()), Where(reference, root), output)
 
 
+def run_patch(catalog: Catalog, reference: str, root: str, branch: str, output: Format) -> None:
+    """Patch main with rows of ``branch``, and print how it ended. Raises what ``patch`` does."""
+    from headrace.runs.patching.patch import patch  # with what reads rows
+
+    result = patch(catalog, branch, run_id=new_run_id())
+    _print_ending(result, Where(reference, root), output)
+    if not result.epochs:
+        notice(f"branch {branch} has nothing to change in windows that have expired")
+
+
 def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()

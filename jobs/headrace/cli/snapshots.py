@@ -13,6 +13,7 @@ from headrace_snapshots.refs import MAIN, TAGS
 if TYPE_CHECKING:
     from headrace_snapshots.catalog import Head, LostEntry
     from headrace_snapshots.format.entry import Entry
+    from headrace_snapshots.format.manifest import Patch
 
 
 @command("headrace log delays.py --root file:///tmp/hr --limit 5")
@@ -66,7 +67,8 @@ def show(
     clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
     if holder := StoredProgress.of(manifest).held_back_by:
         clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
-    print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
+    patched = {} if manifest.patch is None else {"newest patch": _patched(manifest.patch)}
+    print_fields({name: getattr(manifest, name) for name in own} | clocks | patched, "snapshot")
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
     ]
@@ -133,6 +135,10 @@ def drop(
     if output is Format.TEXT:
         standing = {**dict.fromkeys(entry.generations), **entry.refs}
         print_table(["branch or tag", "snapshot"], sorted(standing.items()), "what still stands")
+
+
+def _patched(patch: "Patch") -> str:
+    return f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
 
 
 def _ref(head: "Head", name: str) -> str:

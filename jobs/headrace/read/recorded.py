@@ -37,8 +37,8 @@ class RecordedEpoch:
 
 
 def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
-    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first. A
-    request for each of them, several at once.
+    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first,
+    without output patches, which are no epochs of the pipeline. A request for each of them, several at once.
 
     Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
     """
@@ -49,7 +49,11 @@ def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None
             f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, and what they "
             "recorded with them: replay what has landed, under a clock of your own (--clock), or run a backfill"
         )
-    return [_recorded(manifests[epoch], files.get(epoch, {})) for epoch in sorted(manifests)]
+    return [
+        _recorded(manifests[epoch], files.get(epoch, {}))
+        for epoch in sorted(manifests)
+        if not manifests[epoch].is_patch
+    ]
 
 
 def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:

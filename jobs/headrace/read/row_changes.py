@@ -44,6 +44,11 @@ class RowCounts:
         """Of rows that cannot be compared: those of one are removed, those of the other added."""
         return cls(before, after, added=after, removed=before)
 
+    @property
+    def differing(self) -> int:
+        """Rows that have other values, or are in one of both alone."""
+        return self.added + self.removed + self.changed
+
     def to_json(self) -> dict[str, int]:
         """A JSON value."""
         return asdict(self)

@@ -184,6 +184,7 @@ class Committer:
             requests=self._requests(written),
             code=self.code,
             definition=self.definition,
+            patch=None if parent is None else parent.patch,
         )
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head = manifest

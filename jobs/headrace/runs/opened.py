@@ -12,6 +12,7 @@ from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
 if TYPE_CHECKING:
+    from headrace.runs.patching.patch import PatchRehearsal
     from headrace.runs.promotion import Rehearsal
     from headrace.runs.results import RunResult
     from headrace_snapshots.expiry import Expired
@@ -66,23 +67,41 @@ class PipelineHistory(PipelineReader):
         return catalog.rollback(branch, None if to == BEGINNING else named_id(catalog.known_head(), to), message)
 
     @overload
-    def promote(self, branch: str, *, dry_run: Literal[False] = False) -> "RunResult": ...
+    def promote(self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False) -> "RunResult": ...
 
     @overload
-    def promote(self, branch: str, *, dry_run: Literal[True], limit: int = 20) -> "Rehearsal": ...
+    def promote(
+        self, branch: str, *, patch: Literal[False] = False, dry_run: Literal[True], limit: int = 20
+    ) -> "Rehearsal": ...
 
-    def promote(self, branch: str, *, dry_run: bool = False, limit: int = 20) -> "RunResult | Rehearsal":
-        """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has.
+    @overload
+    def promote(
+        self, branch: str, *, patch: Literal[True], dry_run: Literal[True], limit: int = 20
+    ) -> "PatchRehearsal": ...
+
+    def promote(
+        self, branch: str, *, patch: bool = False, dry_run: bool = False, limit: int = 20
+    ) -> "RunResult | Rehearsal | PatchRehearsal":
+        """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has. As a
+        ``patch`` only its rows of windows that have expired on both replace those of main, which goes on as it is;
+        the branch stays. Where nothing differs nothing happens, and the result has no epochs.
 
         ``dry_run`` moves nothing, and gives what readers would see change (at most ``limit`` rows; all are counted) and
         the errors that would be raised. Raises UnknownBranchError, AuditMissingError, AuditFailedError,
-        ClockAheadError, BranchBehindError.
+        BranchBehindError, ForkGivenUpError, PatchedSinceError; ClockAheadError for a whole branch; for a patch
+        UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError.
         """
-        from headrace.runs.promotion import promote, rehearse
+        from headrace.runs import promotion
+        from headrace.runs.patching import patch as patching  # with what reads rows
 
+        limit = Arguments("promote").whole("limit", limit, least=0)
+        if patch:
+            if dry_run:
+                return patching.rehearse_patch(self._catalog, branch, limit=limit)
+            return patching.patch(self._catalog, branch, run_id="patch")
         if dry_run:
-            return rehearse(self._catalog, branch, limit=Arguments("promote").whole("limit", limit, least=0))
-        return promote(self._catalog, branch, run_id="promote")
+            return promotion.rehearse(self._catalog, branch, limit=limit)
+        return promotion.promote(self._catalog, branch, run_id="promote")
 
     def expire(
         self,

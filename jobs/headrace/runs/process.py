@@ -412,7 +412,8 @@ class _Run:
                 check_files(self.store, files)
         return run_audit(
             store=self.store,
-            pipeline=self.pipeline,
+            pipeline=self.pipeline.name,
+            expectations=self.pipeline.expectations,
             from_snapshot=published,
             to_snapshot=head,
             frame=lambda view: self.side.audit_frame(view, audited, columns),

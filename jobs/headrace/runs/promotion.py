@@ -2,7 +2,8 @@
 
 It is refused while the branch has no good audit of all that readers have not seen, while main has read files that the
 branch has not (so that nothing that was visible is lost), when main does not go on any more from where the branch was
-forked, and while its clock is ahead of the real one.
+forked, and while its clock is ahead of the real one. A branch that was forked before main was patched
+(``runs/patching``) is refused too: what it was forked with lacks the patch.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,13 +62,20 @@ class ForkGivenUpError(FixConfigError):
     code = "config.fork_given_up"
 
 
-_REFUSALS = (
+class PatchedSinceError(FixConfigError):
+    """Main was patched after the branch had been forked from it: the patch would be lost."""
+
+    code = "config.patched_since"
+
+
+REFUSALS = (
     AuditMissingError,
     AuditFailedError,
     AuditDamagedError,
     AuditFormatError,
     ClockAheadError,
     ForkGivenUpError,
+    PatchedSinceError,
     BranchBehindError,
 )
 """What stands against a promotion, as opposed to what goes wrong while one looks."""
@@ -105,11 +113,11 @@ def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
     now = catalog.head()
     done = None if branch in now.generations else _promoted_before(catalog, now, branch)
     if done is None:
-        planned = _Planned.of(catalog, now, branch)
+        planned = Planned.of(catalog, now, branch)
         for check in planned.checks():
             check()
     else:
-        planned = _Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0])
+        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0])
     visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
     outcome = planned.audit
     if done is None:
@@ -124,19 +132,19 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
     """
     from headrace.read.diff import diff  # with DuckDB, which a cut-over does not need
 
-    planned = _Planned.of(catalog, catalog.head(), branch)
+    planned = Planned.of(catalog, catalog.head(), branch)
     refusals = []
     for check in planned.checks():
         try:
             check()
-        except _REFUSALS as error:
+        except REFUSALS as error:
             refusals.append(error)
     before = None if planned.published is None else catalog.manifest(planned.published)
     return Rehearsal(branch, diff(catalog, before, planned.head, limit=limit), tuple(refusals))
 
 
 @dataclass(frozen=True)
-class _Planned:
+class Planned:
     """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` and ``published`` are."""
 
     catalog: Catalog
@@ -146,7 +154,7 @@ class _Planned:
     published: str | None
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str) -> "_Planned":
+    def of(cls, catalog: Catalog, now: Head, branch: str) -> "Planned":
         """Raises UnknownBranchError unless there is such a branch beside main, with a snapshot."""
         if branch not in now.refs or branch not in now.generations or branch == MAIN:
             others = sorted(name for name in now.refs if name in now.generations and name != MAIN)
@@ -170,14 +178,16 @@ class _Planned:
         return read_audit(self.catalog.store, self.catalog.pipeline, self.base, self.head.snapshot_id)
 
     def checks(self) -> Iterator[Callable[[], None]]:
-        """What each may raise one of _REFUSALS, the first that is to be said first."""
-        yield self._check_audit
+        """What each may raise one of REFUSALS, the first that is to be said first."""
+        yield self.check_audit
         yield self._check_clock
         if self.main is not None:
-            yield partial(_check_fork, self.catalog, self.head, self.main, self.branch)
-            yield partial(_check_caught_up, self.catalog, self.head, self.main, self.branch)
+            yield partial(check_fork, self.catalog, self.head, self.main, self.branch)
+            yield partial(_check_patched, self.catalog, self.head, self.main, self.branch)
+            yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
 
-    def _check_audit(self) -> None:
+    def check_audit(self) -> None:
+        """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit."""
         outcome = self.audit
         if outcome is None and self.base != self.head.snapshot_id:
             pipeline = self.catalog.pipeline
@@ -206,7 +216,7 @@ def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
     return None
 
 
-def _check_fork(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+def check_fork(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
     """Raise ForkGivenUpError if ``branch`` would bring back snapshots that main has given up since it was forked."""
     kept = seen(catalog, manifest.snapshot_id, old_main)
     first = catalog.successor(None if kept is None else catalog.link(kept), manifest.snapshot_id)
@@ -221,7 +231,25 @@ def _check_fork(catalog: Catalog, manifest: Manifest, old_main: str, branch: str
         )
 
 
-def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+    """Raise PatchedSinceError if ``branch`` goes on from a snapshot of main that lacks main's newest patch, as far as
+    that can still be told: a main whose newest snapshots are broken is what a backfill replaces.
+    """
+    readable = (link.manifest for link in catalog.lineage(old_main) if link.manifest is not None)
+    main = next(readable, None)
+    begun = seen(catalog, manifest.snapshot_id, old_main)
+    if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
+        return
+    epoch = catalog.link(begun).epoch
+    if main.patch.epoch > epoch:
+        raise PatchedSinceError(
+            f"branch {branch} of {catalog.pipeline} goes on from snapshot {begun} (epoch {epoch}), and main was "
+            f"patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch. "
+            "Promote it with --patch, which keeps what was patched; or backfill from the beginning, with a new branch"
+        )
+
+
+def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
     """Raise BranchBehindError if main has read files that ``branch``, which is at ``manifest``, has not, by name.
 
     Inputs that the branch does not have any more do not count.

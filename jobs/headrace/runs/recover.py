@@ -2,6 +2,7 @@
 publish.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,8 @@ def recover(
 ) -> RunResult:
     """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there.
 
-    If ``published`` is newer than the snapshot it moves back too, in the same entry. Another attempt of the same
+    If ``published`` is newer than the snapshot it moves back too, in the same entry. An output patch that came after it
+    is given up, with a warning: replaying does not make it again. Another attempt of the same
     request finds that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not go on
     from there.
     """
@@ -42,13 +44,27 @@ def recover(
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     catalog = Catalog(open_store(root), pipeline.name)
     message = f"recovery {options.request or options.run_id}"
+    warnings: tuple[str, ...] = ()
     if catalog.head().refs.get(options.branch) != options.snapshot:
         check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
         if not _moved_back(catalog, options.branch, options.snapshot, message):
+            warnings = tuple(_patch_given_up(catalog, options.branch, options.snapshot))
             catalog.rollback(options.branch, options.snapshot, message)
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(pipeline, root, replace(options, full_sweep=True), listener=listener, spark=spark)
-    return replace(result, action="recover")
+    return replace(result, action="recover", warnings=(*warnings, *result.warnings))
+
+
+def _patch_given_up(catalog: Catalog, branch: str, snapshot: str) -> Iterator[str]:
+    """A warning if the newest patch came after ``snapshot``, as far as manifests can still be read."""
+    head = catalog.head().refs.get(branch)
+    readable = (link.manifest for link in (() if head is None else catalog.lineage(head)) if link.manifest is not None)
+    patch = next((manifest.patch for manifest in readable), None)
+    if patch is not None and patch.epoch > catalog.manifest(snapshot).epoch:
+        yield (
+            f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up with what is replayed: if it is "
+            f"wanted, `headrace promote {catalog.pipeline} {patch.branch} --patch` makes it again"
+        )
 
 
 def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> bool:

@@ -112,6 +112,8 @@ def begun(catalog: Catalog, branch: str, snapshot_id: str | None, replay: Replay
     head = catalog.manifest(snapshot_id)
     if other is None and head.fingerprint != fingerprint:
         other = "the pipeline"
+    if other is None and head.patch is not None:
+        other = f"epoch {head.patch.epoch}"
     if other is not None:
         raise RunOptionsError(
             f"a replay fills an empty branch, or goes on with its own; but branch {branch} of {catalog.pipeline} is at "

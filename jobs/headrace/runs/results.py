@@ -18,7 +18,7 @@ from headrace_snapshots.store import ObjectStore
 
 FORMAT: Final = 1
 
-Action = Literal["process", "audit", "publish", "recover", "backfill", "cut_over"]
+Action = Literal["process", "audit", "publish", "recover", "backfill", "cut_over", "patch"]
 Status = Literal["succeeded", "failed"]
 
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")

@@ -12,6 +12,24 @@ KIND = "manifest"
 
 
 @dataclass(frozen=True)
+class Patch:
+    """An output patch: the ``epoch`` of main that it is, and the branch and its snapshot that the rows are of."""
+
+    epoch: int
+    branch: str
+    snapshot: str
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"epoch": self.epoch, "branch": self.branch, "snapshot": self.snapshot}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Patch":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(fields.integer("epoch"), fields.text("branch"), fields.text("snapshot"))
+
+
+@dataclass(frozen=True)
 class Manifest:
     """One snapshot. Immutable once stored.
 
@@ -21,7 +39,8 @@ class Manifest:
     alone; ``timings`` are seconds; ``requests`` are storage requests by kind. ``created_at`` is ISO 8601 in UTC.
     ``code`` are digests of users' own code (Spark functions, own objects) by its name. ``skips`` are ancestors, newest
     first, by which others are found fast; the catalog gives them at the commit. ``definition`` is what ``fingerprint``
-    is a digest of. Older manifests have neither.
+    is a digest of. Older manifests have neither. ``patch`` is the newest output patch up to here, None if there was
+    none.
     """
 
     snapshot_id: str
@@ -42,6 +61,12 @@ class Manifest:
     code: Mapping[str, str] = field(default_factory=dict)
     skips: tuple[Skip, ...] = ()
     definition: Mapping[str, JSON] = field(default_factory=dict)
+    patch: Patch | None = None
+
+    @property
+    def is_patch(self) -> bool:
+        """Whether it is an output patch: it read no input, and changed no state."""
+        return self.patch is not None and self.patch.epoch == self.epoch
 
     def to_json(self) -> JSON:
         """A JSON object."""
@@ -64,6 +89,7 @@ class Manifest:
             "code": dict(self.code),
         }
         own |= {"skips": [skip.to_json() for skip in self.skips]} if self.skips else {}
+        own |= {} if self.patch is None else {"patch": self.patch.to_json()}
         return {**own, "definition": dict(self.definition)} if self.definition else own
 
     @classmethod
@@ -88,6 +114,7 @@ class Manifest:
             code=fields.mapping("code", Fields.text),
             skips=fields.items("skips", Skip.from_json) if "skips" in fields.value else (),
             definition=fields.fields("definition").value if "definition" in fields.value else {},
+            patch=None if (patch := fields.optional_fields("patch")) is None else Patch.from_json(patch),
         )
 
     def to_bytes(self) -> bytes:

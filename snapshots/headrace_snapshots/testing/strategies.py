@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from headrace_snapshots.format.filelog import FileLog, FileRecord, append
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.skips import Skip
 
 names = st.text(min_size=1, max_size=12)
@@ -69,5 +69,6 @@ def manifests(draw: st.DrawFn) -> Manifest:
         timings=draw(st.dictionaries(names, st.floats(0, 1e6), max_size=2)),
         requests=draw(st.dictionaries(names, counts, max_size=2)),
         definition=draw(st.dictionaries(names, names, max_size=2)),
+        patch=draw(st.none() | st.builds(Patch, counts, names, names)),
         skips=draw(st.lists(st.builds(Skip, names, counts), max_size=3).map(tuple)),
     )

@@ -1,0 +1,236 @@
+"""Output patch: rows of a branch replace those of main in windows that have expired, and nothing else of main changes.
+
+Theory of operation
+-------------------
+A window that has expired on main (semantics 5.2) is over there: its state is gone, and what would still come for it is
+dropped. So its row of ``current`` may be replaced without the engine knowing. A patch is epoch n+1 of main, with the
+clocks, inputs and state of epoch n. Its panes are, for each row that is replaced, the retraction of what stands
+(sequence 0) and the new pane (sequence 1: late, the last of its window, one index up); a row that the branch does not
+have is only retracted. The same files are the top layer of ``current``, so that whoever folds that need not know of
+patches. Rows are copied: nothing of the branch is needed afterwards. ``Manifest.patch`` says what was patched last.
+
+*Which rows.* Those whose values differ and whose windows have expired on main and on the branch. One that is still
+open on either stays. So does what a patch has made of a row since the branch was forked, unless all elements of the
+window were read after the fork: else the branch has, in part or whole, what was replaced. (Of a second aggregation
+nobody can tell so simply, and all of that stays; where windows merge, such a branch is refused.) A branch that began
+with nothing computed everything.
+
+*Why it is refused.* In discarding mode a row of ``current`` is only the last pane, no result to be replaced. Without
+a limit of lateness nothing expires. Another definition's rows mean something else. Where windows merge, a row may have
+become part of one that is still open, here or there: replacing the one without the other would lose or double
+what is in both. Of windows of a user's own nobody knows that. And what is refused for a cut-over: a branch without a
+good audit, behind main, or with what main has given up.
+
+*Order.* Everything is looked at before main is claimed, which fences whoever writes it; files are stored after that, so
+that no expiry takes them for garbage. The patch is audited before it is committed: one that fails is never on main.
+Commit and publish are two entries of the log: between them main has a whole patch, and readers have none; the next run
+of the pipeline publishes it, and so does the same patch done again.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.audit.range import audited_files
+from headrace.audit.run import run_audit
+from headrace.audit.store import AuditFailedError, AuditOutcome
+from headrace.errors import HeadraceError
+from headrace.extras import require
+from headrace.read.columns import ViewColumns
+from headrace.runs.patching.plan import REFUSALS, PlannedPatch, check_unsettled
+from headrace.runs.publish import publish_range, published_result
+from headrace.runs.results import RunError, RunResult
+from headrace.runs.results import now as timestamp
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import PublishConflictError
+from headrace_snapshots.format.filelog import FileRecord
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.read.differences import OutputDiff
+    from headrace.read.patching import Left, PatchRows
+    from headrace.read.row_changes import RowCounts
+
+_OF_AN_EPOCH: Mapping[str, Any] = {
+    "signals": [],
+    "min_event_time": None,
+    "max_event_time": None,
+    "ahead": [],
+    "behind": {},
+}
+"""What a manifest's progress says of its own epoch, for one that reads nothing."""
+
+
+@dataclass(frozen=True)
+class PatchRehearsal:
+    """What a patch by ``branch`` would change for readers, how many rows that differ would stay as they are (by why),
+    and why it would be refused: by nothing, if by none.
+    """
+
+    branch: str
+    output: "OutputDiff"
+    left: "dict[Left, int]"
+    refusals: tuple[HeadraceError, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, as far as ``output`` has one."""
+        refusals = [asdict(RunError.of(each)) for each in self.refusals]
+        left = {reason.value: number for reason, number in self.left.items()}
+        return {"branch": self.branch, "refusals": refusals, "output": self.output.to_json(), "left": left}
+
+
+def patch(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
+    """Replace rows of main by those of ``branch`` where windows have expired on both, and publish. The branch stays.
+
+    ``epochs`` and ``rows`` of the result are those of the patch: none where nothing differs, as when it is done again.
+    Raises UnknownBranchError, UnpatchableError, OtherDefinitionError, AuditMissingError, AuditFailedError,
+    ForkGivenUpError, PatchedSinceError, BranchBehindError, UnpublishedError, OpenWindowsError, PublishConflictError.
+    """
+    started_at = timestamp()
+    patching = PlannedPatch.of(catalog, catalog.head(), branch)
+    if (left := patching.left_unpublished()) is not None:
+        _publish(catalog, left)
+        return _result(patching.main, left, run_id, started_at)
+    for check in patching.checks():
+        check()
+    if patching.expected:
+        require("quality", f"the audit of a patch of {catalog.pipeline}")
+    begun = time.monotonic()
+    with patching.differing() as rows:
+        if rows is None or not (numbers := rows.counts()).differing:
+            return _result(patching.main, None, run_id, started_at)
+        check_unsettled(patching, rows)
+        manifest, outcome = _Commit(patching, rows, numbers, run_id, begun).done()
+    _publish(catalog, outcome)
+    return _result(manifest, outcome, run_id, started_at)
+
+
+def _publish(catalog: Catalog, outcome: AuditOutcome) -> None:
+    """Nothing is left to do where a run has gone on from the patch, and published both."""
+    try:
+        publish_range(catalog, outcome)
+    except PublishConflictError:
+        published = catalog.head().refs.get(PUBLISHED)
+        if published is None or not catalog.is_ancestor(outcome.to_snapshot, published):
+            raise
+
+
+def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRehearsal:
+    """What ``patch`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
+
+    Raises UnknownBranchError, UnpublishedError where main has no snapshot, and what a reader of ``current`` does.
+    """
+    from headrace.read.differences import OutputDiff
+    from headrace.read.row_changes import RowCounts
+
+    patching = PlannedPatch.of(catalog, catalog.head(), branch)
+    refusals: list[HeadraceError] = []
+    nothing = OutputDiff(RowCounts())
+
+    def refused(check: Callable[[], None]) -> bool:
+        try:
+            check()
+        except REFUSALS as error:
+            refusals.append(error)
+            return True
+        return False
+
+    if refused(patching.check_definition):
+        return PatchRehearsal(branch, nothing, {}, tuple(refusals))
+    for check in patching.checks():
+        refused(check)
+    with patching.differing() as rows:
+        if rows is None:
+            return PatchRehearsal(branch, nothing, {}, tuple(refusals))
+        refused(partial(check_unsettled, patching, rows))
+        return PatchRehearsal(branch, OutputDiff(rows.counts(), tuple(rows.first(limit))), rows.left(), tuple(refusals))
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """The patch made of ``rows``, of which ``numbers`` differ, as an epoch of main. ``begun``: when its time began."""
+
+    patching: PlannedPatch
+    rows: "PatchRows"
+    numbers: "RowCounts"
+    run_id: str
+    begun: float
+
+    def done(self) -> tuple[Manifest, AuditOutcome]:
+        """Claim main, store the files, audit them, commit. Raises PublishConflictError if main has moved,
+        AuditFailedError, FencedError.
+        """
+        from headrace.state.files import put_rows  # with Arrow
+
+        catalog, main = self.patching.catalog, self.patching.main
+        computed, counted = time.monotonic(), catalog.store.requests.snapshot()
+        claim = catalog.claim(MAIN, owner=self.run_id)
+        if claim.snapshot_id != main.snapshot_id:
+            raise PublishConflictError(
+                f"main of {catalog.pipeline} was moved from {main.snapshot_id} to {claim.snapshot_id} while its patch "
+                "was worked out: look again"
+            )
+        epoch, snapshot_id = self.patching.patch.epoch, catalog.new_snapshot_id()
+        prefix = catalog.data_prefix(epoch, snapshot_id)
+        files = put_rows(catalog.store, f"{prefix}/panes-patch", self.rows.records(epoch))
+        layer = Layer(files, sum(file.rows for file in files), epoch, epoch)
+        manifest = replace(
+            main,
+            snapshot_id=snapshot_id,
+            branch=MAIN,
+            epoch=epoch,
+            parent=main.snapshot_id,
+            generation=claim.generation,
+            created_at=timestamp(),
+            progress={**main.progress, **_OF_AN_EPOCH},
+            tables={**main.tables, "current": (*main.tables.get("current", ()), layer)},
+            logs={**main.logs, "panes": catalog.append_record(main.logs["panes"], FileRecord(epoch, files))},
+            counts=_counts(main, self.numbers),
+            timings={
+                "compute_seconds": computed - self.begun,
+                "write_seconds": time.monotonic() - computed,
+            },
+            requests=catalog.store.requests.since(counted),
+            patch=self.patching.patch,
+        )
+        outcome = self._audited(manifest)
+        catalog.commit(claim, manifest)
+        return manifest, outcome
+
+    def _audited(self, manifest: Manifest) -> AuditOutcome:
+        """That of the patch. Raises AuditFailedError."""
+        from headrace.audit.arrow_frames import arrow_frame  # with DuckDB
+
+        catalog, columns = self.patching.catalog, ViewColumns.from_json(manifest.schema)
+        audited = audited_files(catalog, manifest.parent, manifest)
+        outcome = run_audit(
+            store=catalog.store,
+            pipeline=catalog.pipeline,
+            expectations=self.patching.expected,
+            from_snapshot=manifest.parent,
+            to_snapshot=manifest.snapshot_id,
+            frame=lambda view: arrow_frame(catalog.store, columns, view, audited),
+        )
+        if not outcome.success:
+            found = "; ".join(finding.describe() for finding in outcome.failed)
+            raise AuditFailedError(
+                f"pipeline {catalog.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
+                f"what a patch by branch {self.patching.planned.branch} would write, and nothing was patched: {found}; "
+                f"data docs: {outcome.path}/docs"
+            )
+        return outcome
+
+
+def _counts(main: Manifest, rows: "RowCounts") -> dict[str, int]:
+    """Those of an epoch that only has panes, by the names of every epoch."""
+    panes, retractions = rows.added + rows.changed, rows.removed + rows.changed
+    return {**dict.fromkeys(main.counts, 0), "panes": panes, "panes_late": panes, "retractions": retractions}
+
+
+def _result(manifest: Manifest, outcome: AuditOutcome | None, run_id: str, started_at: str) -> RunResult:
+    visible = [] if outcome is None else [manifest]
+    return published_result(manifest, visible, outcome, action="patch", run_id=run_id, started_at=started_at)

@@ -1,0 +1,219 @@
+"""A patch that is asked for: what it would be made of, and what stands against it (``patch`` has the theory)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from headrace.audit.range import seen
+from headrace.audit.store import AuditOutcome, read_audit
+from headrace.errors import FixConfigError, RetryError
+from headrace.model.accumulation import Accumulation
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.pipeline.expectations import Expectation
+from headrace.read.last_stage import LastStage
+from headrace.read.progress import StoredProgress
+from headrace.runs.promotion import REFUSALS as OF_PROMOTIONS
+from headrace.runs.promotion import PatchedSinceError, Planned, check_caught_up, check_fork
+from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.format.manifest import Manifest, Patch
+
+if TYPE_CHECKING:
+    from headrace.read.patching import PatchRows
+    from headrace.read.row_changes import RowChange
+
+
+class UnpatchableError(FixConfigError):
+    """A pipeline whose results cannot be replaced row by row, or of which no window ever expires."""
+
+    code = "config.unpatchable"
+
+
+class OtherDefinitionError(FixConfigError):
+    """A branch and main were not made by the same definition, so their rows do not mean the same."""
+
+    code = "config.other_definition"
+
+
+class UnpublishedError(RetryError):
+    """Main has epochs that readers have not seen, which a patch would make visible with itself."""
+
+    code = "retry.unpublished"
+
+
+class OpenWindowsError(RetryError):
+    """Rows that would be patched overlap windows that are still open, and may become part of them."""
+
+    code = "retry.open_windows"
+
+
+REFUSALS = (*OF_PROMOTIONS, UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError)
+"""What stands against a patch, as opposed to what goes wrong while one looks."""
+
+
+@dataclass(frozen=True)
+class PlannedPatch:
+    """A patch of ``main`` by the branch that is ``planned`` to be promoted."""
+
+    planned: Planned
+    main: Manifest
+
+    @classmethod
+    def of(cls, catalog: Catalog, now: Head, branch: str) -> "PlannedPatch":
+        """Raises UnknownBranchError, and UnpublishedError where main has nothing."""
+        planned = Planned.of(catalog, now, branch)
+        if planned.main is None:
+            raise UnpublishedError(f"main of {catalog.pipeline} has no snapshot yet, so there is nothing to patch")
+        return cls(planned, catalog.manifest(planned.main))
+
+    @property
+    def catalog(self) -> Catalog:
+        """That of the pipeline."""
+        return self.planned.catalog
+
+    @property
+    def branch(self) -> Manifest:
+        """The newest snapshot of the branch."""
+        return self.planned.head
+
+    @property
+    def patch(self) -> Patch:
+        """What the manifest says of it."""
+        return Patch(self.main.epoch + 1, self.planned.branch, self.branch.snapshot_id)
+
+    @cached_property
+    def base(self) -> Manifest | None:
+        """The newest snapshot that is of main and of the branch; None if they began apart."""
+        found = seen(self.catalog, self.branch.snapshot_id, self.main.snapshot_id)
+        return None if found is None else self.catalog.manifest(found)
+
+    @cached_property
+    def stage(self) -> LastStage:
+        """What both definitions say of the last aggregation."""
+        found = LastStage.of(self.main)
+        assert found is not None  # as check_definition has seen
+        return found
+
+    @property
+    def expected(self) -> list[Expectation]:
+        """What was expected of the branch."""
+        audit = self.planned.audit
+        return [] if audit is None else [finding.expectation for finding in audit.findings]
+
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """What each may raise, the first that is to be said first."""
+        yield self.check_definition
+        yield self._check_published
+        yield self.planned.check_audit
+        yield partial(check_fork, self.catalog, self.branch, self.main.snapshot_id, self.planned.branch)
+        yield partial(check_caught_up, self.catalog, self.branch, self.main.snapshot_id, self.planned.branch)
+
+    def left_unpublished(self) -> AuditOutcome | None:
+        """The good audit of this very patch, if it was committed and its writer ended before it could publish it."""
+        done, published = self.main.patch, self.planned.published
+        if done != replace(self.patch, epoch=self.main.epoch) or published != self.main.parent:
+            return None
+        return read_audit(self.catalog.store, self.catalog.pipeline, published, self.main.snapshot_id)
+
+    @contextmanager
+    def differing(self) -> "Iterator[PatchRows | None]":
+        """The rows that differ, None if the branch has nothing that main has not seen."""
+        from headrace.read.patching import Compared, Expiry, differing  # with DuckDB
+
+        if self.base is not None and self.base.snapshot_id == self.branch.snapshot_id:
+            yield None
+            return
+        compared = Compared(
+            self.main,
+            self.branch,
+            self._patches(),
+            self._known,
+            Expiry(self.stage.expired_until(self.main), self.stage.expired_until(self.branch)),
+            self.stage.table,
+            self.stage.merging,
+        )
+        with differing(self.catalog, compared) as rows:
+            yield rows
+
+    @property
+    def _known(self) -> Instant:
+        """Windows that begin later have only elements that were read after the fork."""
+        if self.base is None or not self.stage.is_first:
+            return MAX_INSTANT
+        newest = StoredProgress.of(self.base).newest
+        return MIN_INSTANT if newest is None else newest
+
+    def _patches(self) -> list[int]:
+        """The epochs of main after the fork that are patches."""
+        found: list[int] = []
+        newest = self.main
+        while self.base is not None and newest.patch is not None and newest.patch.epoch > self.base.epoch:
+            found.append(newest.patch.epoch)
+            at = self.catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
+            if at is None:
+                raise PatchedSinceError(
+                    f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched, and "
+                    f"what came before the patch in epoch {newest.patch.epoch} has expired: it cannot be told any more "
+                    "which rows were patched since the fork. Backfill from the beginning, with a new branch"
+                )
+            newest = self.catalog.manifest(at)
+        if found and self.stage.merging is not None:
+            raise PatchedSinceError(
+                f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched in epoch "
+                f"{found[0]}, and its windows merge: it may have parts of what was replaced. Backfill from the "
+                "beginning, with a new branch"
+            )
+        return found
+
+    def check_definition(self) -> None:
+        """Raise OtherDefinitionError or UnpatchableError, by what the manifests say of the definition."""
+        name, stage = self.catalog.pipeline, LastStage.of(self.main)
+        if self.main.fingerprint != self.branch.fingerprint:
+            raise OtherDefinitionError(
+                f"branch {self.planned.branch} of {name} was made by another definition than main: its rows mean "
+                "something else. Promote it without --patch, or run main with the definition of now and backfill again"
+            )
+        if stage is None:
+            raise OtherDefinitionError(
+                f"main of {name} is at snapshot {self.main.snapshot_id}, which an older version of Headrace wrote and "
+                "which does not say its definition: run the pipeline once, then patch it"
+            )
+        if stage.own is not None:
+            raise UnpatchableError(
+                f"windows of {name} are of a class of your own, {stage.own}, of which nobody knows whether they merge: "
+                "only a whole branch can be promoted (without --patch)"
+            )
+        if stage.accumulation is Accumulation.DISCARDING:
+            raise UnpatchableError(
+                f"{name} accumulates in mode DISCARDING: a row of current is only the last pane of its window, and no "
+                "result that can be replaced. Only a whole branch can be promoted (without --patch)"
+            )
+        if stage.lateness is None:
+            raise UnpatchableError(
+                f"{name} has no limit of lateness (allowed_lateness=None): none of its windows ever expires, so there "
+                "is nothing to patch. Only a whole branch can be promoted (without --patch)"
+            )
+
+    def _check_published(self) -> None:
+        if self.planned.published != self.main.snapshot_id:
+            raise UnpublishedError(
+                f"main of {self.catalog.pipeline} is at {self.main.snapshot_id} (epoch {self.main.epoch}), and readers "
+                f"are at {self.planned.published or 'nothing'}: the patch would show them more than itself. Run the "
+                "pipeline, which audits and publishes main, then patch it"
+            )
+
+
+def check_unsettled(patching: PlannedPatch, rows: "PatchRows") -> None:
+    """Raise OpenWindowsError if some of the ``rows`` may become part of windows that are still open."""
+    number, first = rows.unsettled()
+    if first is not None:
+        raise OpenWindowsError(
+            f"{number} rows that a patch by branch {patching.planned.branch} of {patching.catalog.pipeline} would "
+            "change overlap windows of their keys that are still open, and may become part of them, such as "
+            f"{_said(first)}. Try again once those have expired"
+        )
+
+
+def _said(row: "RowChange") -> str:
+    return ", ".join(f"{name} = {value}" for name, value in row.key.items())

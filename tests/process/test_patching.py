@@ -1,0 +1,341 @@
+"""Output patches: rows of a branch replace those of main where windows have expired, and main goes on as it was."""
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.model.time import instant
+from headrace.pipeline.executors import Executor
+from headrace.read.progress import StoredProgress
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.recover import recover
+from headrace_snapshots.format.manifest import Patch
+from tests.process.late_clicks import SESSIONS, START, Live, Row, hour, late_for_main, pipeline
+
+pytestmark = pytest.mark.slow  # whole runs
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Live:
+    return late_for_main(tmp_path / "live")
+
+
+def test_what_came_too_late_is_patched_in(late: Live) -> None:
+    before, panes = late.refs(), late.panes()
+    assert late.current("fix") != late.current()
+    result = late.patch()
+    assert (result.action, result.epochs, result.rows["panes"], result.rows["retractions"]) == ("patch", (3,), 2, 1)
+    assert late.refs() == {**before, "main": result.snapshot, "published": result.snapshot}
+    assert late.current() == late.current("fix")
+    at = {"user": "ann", "window_start": START, "window_end": START + timedelta(hours=1)}
+    added = [pane for pane in late.panes() if pane["epoch"] == 3]
+    withdrawn, ann, cyd = sorted(added, key=lambda pane: (pane["user"], pane["sequence"]))
+    (stood,) = (p for p in panes if p["user"] == "ann" and p["pane_index"] == 1 and p["window_start"] == START)
+    assert withdrawn == {**stood, "is_retraction": True, "epoch": 3, "sequence": 0}
+    assert ann == {
+        **at,
+        "clicks": 2,
+        "spent": 101,
+        "pane_time": stood["pane_time"],
+        "timing": "LATE",
+        "pane_index": 2,
+        "nonspeculative_index": 1,
+        "is_first": False,
+        "is_last": True,
+        "is_retraction": False,
+        "epoch": 3,
+        "sequence": 1,
+    }
+    numbers = ("pane_index", "nonspeculative_index", "is_first", "sequence")
+    assert [cyd[name] for name in numbers] == [0, 0, True, 1]
+    late.check()
+
+
+def test_a_patch_that_is_done_again_changes_nothing(late: Live) -> None:
+    late.patch()
+    before = late.catalog.head()
+    again = late.patch()
+    assert (again.epochs, again.snapshot) == ((), before.refs["main"])
+    assert late.catalog.head() == before
+    assert late.rehearse().output.rows.differing == 0
+
+
+def test_the_live_lane_goes_on_and_a_rollback_takes_the_patch_back(late: Live) -> None:
+    before, unpatched = late.refs()["main"], late.current()
+    late.patch()
+    late.land(("ann", 5.7, 5), ("bob", 9.5, 1))
+    late.land(("ann", 0.3, 7))  # too late again
+    late.process()
+    late.check()
+    patched = [row for row in late.current("fix") if hour(row) == 0]
+    assert [row for row in late.current() if hour(row) == 0] == patched
+    assert [row[3:] for row in late.current() if row[0] == "ann" and hour(row) == 5] == [(2, 6)]
+    assert [row[3:] for row in late.current() if row[0] == "bob" and hour(row) == 9] == [(1, 1)]
+    late.catalog.rollback("main", before, "without the patch")
+    assert late.current() == unpatched
+    late.process()
+    assert [row for row in late.current() if hour(row) == 0] == [row for row in unpatched if hour(row) == 0]
+    late.check()
+
+
+def test_a_dry_run_says_what_changes_and_what_does_not(late: Live) -> None:
+    late.write(2, ("ann", 5.5, 2), ("bob", 5.6, 1))  # hour 5 is open on main
+    late.backfill("other")
+    before = late.catalog.head()
+    rehearsal = late.rehearse("other")
+    assert late.catalog.head() == before
+    rows = rehearsal.output.rows
+    assert (rows.before, rows.after, rows.added, rows.removed, rows.changed) == (4, 5, 1, 0, 1)
+    assert [(row.kind, row.key["user"]) for row in rehearsal.output.first] == [("changed", "ann"), ("added", "cyd")]
+    changed = rehearsal.output.first[0]
+    assert changed.before is not None
+    assert changed.after is not None
+    assert (changed.before["spent"], changed.after["spent"], changed.after["timing"]) == (1, 101, "LATE")
+    assert rehearsal.left == {"open on main": 1}
+    assert rehearsal.refusals == ()
+    late.patch("other")
+    assert [row[4] for row in late.current() if row[0] == "ann"] == [101, 1]
+    assert late.rehearse("other").left == {"open on main": 1}
+    late.check()
+
+
+def test_windows_that_are_open_on_the_branch_stay(late: Live) -> None:
+    late.write(2, ("ann", 1.2, 1))  # so the watermark of the branch does not pass the first hour and its lateness
+    late.backfill("other")
+    assert late.rehearse("other").left == {"open on main": 2, "open on the branch": 3}
+    assert late.patch("other").epochs == ()
+
+
+def test_a_row_that_the_branch_does_not_have_is_withdrawn(late: Live) -> None:
+    late.write(1, ("ann", 0.1, 1))
+    late.backfill("other")
+    assert late.patch("other").rows["retractions"] == 2
+    assert late.current() == late.current("other")
+    late.check()
+    result = late.patch("fix")
+    assert (result.rows["panes"], result.rows["retractions"]) == (1, 0), "and may come back"
+    assert late.current() == late.current("fix")
+    (bob,) = (pane for pane in late.panes() if pane["epoch"] == result.epoch)
+    assert (bob["user"], bob["pane_index"]) == ("bob", 2)
+    late.check()
+
+
+def test_the_last_aggregation_is_what_is_patched(tmp_path: Path) -> None:
+    then = hr.Aggregation(
+        key="clicks", what={"users": hr.count(), "spent": col("spent").sum()}, where=hr.FixedWindows("2h")
+    )
+    live = Live(tmp_path, pipeline(then=[then]))
+    live.land(("ann", 0.1, 1), ("bob", 0.2, 10), ("cyd", 1.9, 5))
+    live.land(("ann", 3.4, 1))  # passes the lateness of hours 0 and 1, not that of hours 2 and 3
+    live.land(("ann", 0.5, 100), ("dan", 2.5, 3))
+    live.process()
+    live.backfill()
+    assert {hour(row) for row in live.current("fix")} >= {0}
+    live.patch()
+    first = [row for row in live.current("fix") if hour(row) == 0]
+    assert first
+    assert [row for row in live.current() if hour(row) == 0] == first
+    live.land(("ann", 9.5, 1))
+    live.process()
+    assert [row for row in live.current() if hour(row) == 0] == first
+    live.check()
+
+
+def test_sessions_that_a_late_click_links_are_patched_together(tmp_path: Path) -> None:
+    live = Live(tmp_path, SESSIONS)
+    live.land(("ann", 0.0, 1), ("ann", 1.5, 10), ("bob", 0.0, 1))
+    live.land(("ann", 9.0, 1))
+    live.land(("ann", 0.75, 100))
+    live.process()
+    live.backfill()
+    assert len(live.current()) == len(live.current("fix")) + 1
+    result = live.patch()
+    assert (result.rows["panes"], result.rows["retractions"]) == (1, 2)
+    assert live.current() == live.current("fix")
+    live.check()
+
+
+def test_rows_of_all_types_are_copied_as_they_are(tmp_path: Path) -> None:
+    price, at = col("price"), col("at")
+    what = {
+        "number": hr.count(),
+        "ratio": price.mean(),
+        "exact": (price.cast(Decimal) / 3).sum(),
+        "user": col("user").max(),
+        "day": at.date().max(),
+        "newest": at.max(),
+        "prices": price.collect(),
+        "users": col("user").collect(),
+        "pairs": price.pairs(col("user"), "both"),
+    }
+    live = Live(tmp_path, pipeline(key={"parity": price % 2 == 0, "initial": price.cast(Decimal) % 2}, what=what))
+    live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
+    live.land(("ann", 5.5, 1), ("bob", 5.6, 2))
+    live.land(("cyd", 0.5, 101), ("", 0.6, 1000))
+    live.process()
+    live.backfill()
+    assert live.patch().rows["retractions"] == 2
+    assert live.current() == live.current("fix")
+    live.check()
+
+
+def test_rows_from_before_a_column_was_renamed_are_patched(late: Live) -> None:
+    late.pipeline = pipeline(what={"clicks": hr.count(), "paid": col("price").sum()}, renamed={"spent": "paid"})
+    late.land(("ann", 5.9, 1))
+    late.process()
+    late.backfill("renamed")
+    late.patch("renamed")
+    assert late.current() == late.current("renamed")
+    late.check()
+    late.land(("ann", 9.9, 1))
+    late.process()
+    late.check()
+
+
+def test_the_global_window_of_a_batch_is_over(tmp_path: Path) -> None:
+    live = Live(tmp_path, pipeline(where=hr.GlobalWindows(), when=hr.Repeatedly(hr.AfterCount(1))))
+    live.land(("ann", 0.1, 1), ("bob", 5.0, 2))
+    live.process(mode=Mode.BATCH)
+    live.write(1, ("ann", 0.1, 7), ("bob", 5.0, 2))
+    live.process(branch="whole", mode=Mode.BATCH, publish=False)
+    assert live.patch("whole").rows["panes"] == 1
+    assert live.current() == live.current("whole") != []
+    live.check()
+
+
+def test_a_key_may_be_the_names_of_sql(tmp_path: Path) -> None:
+    made = pipeline(
+        key={"select": col("user"), "m": col("price") % 2}, what={"before": hr.count(), "d": col("at").max()}
+    )
+    live = Live(tmp_path, replace(made, where=hr.Sessions("1h")))
+    live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
+    live.land(("ann", 5.5, 1))
+    live.land(("ann", 0.5, 3))
+    live.process()
+    live.backfill()
+    assert live.patch().rows["panes"] == 1
+    assert live.current() == live.current("fix")
+    live.check()
+
+
+def clicks_of(seed: int) -> list[list[tuple[str, float, int]]]:
+    """Files of clicks that are an hour and a half apart; some come much too late."""
+    rolled = random.Random(seed)
+
+    def click(file: int) -> tuple[str, float, int]:
+        late = rolled.choice([0, 0, 0, 0.6, 2, 5])
+        return rolled.choice(["ann", "bob", "cyd"]), max(0, 1.5 * file + rolled.random() - late), rolled.randrange(100)
+
+    return [[click(file) for _ in range(rolled.randrange(1, 8))] for file in range(rolled.randrange(3, 8))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_patches_give_what_the_branch_has_of_all_that_has_expired(tmp_path: Path, seed: int) -> None:
+    rolled = random.Random(seed)
+    lateness = rolled.choice([0, 30, 90])
+    how = rolled.choice([hr.retracting, hr.accumulating])
+    where = [hr.FixedWindows("1h"), hr.SlidingWindows("2h", "1h"), hr.Sessions("30m")][seed % 3]
+    live = Live(tmp_path, pipeline(where=where, how=how(f"{lateness}m")))
+    for file in clicks_of(seed):
+        live.land(*file)
+    live.process()
+    live.backfill()
+    if live.rehearse().refusals:  # sessions that may become part of open ones
+        live.land(*((user, 50.0, 1) for user in ("ann", "bob", "cyd")))
+        live.process()
+        live.backfill()
+    before, branch = live.current(), live.current("fix")
+    watermark = StoredProgress.of(live.catalog.manifest(live.refs()["main"])).watermark
+
+    def has_expired(row: Row) -> bool:
+        return watermark > instant(row[2]) - 1 + lateness * 60 * 1_000_000
+
+    live.patch()
+    expired = [row for row in branch if has_expired(row)]
+    assert live.current() == sorted([*expired, *(row for row in before if not has_expired(row))])
+    live.check()
+    live.land(("ann", 60.0, 1), ("bob", 60.0, 1), ("cyd", 60.0, 1))
+    live.process()
+    assert [row for row in live.current() if has_expired(row)] == expired
+    live.check()
+
+
+def test_a_patch_is_no_epoch_that_a_replay_does_again(late: Live) -> None:
+    late.patch()
+    late.land(("ann", 5.8, 3))
+    late.process()
+    late.process(branch="again", mode=Mode.REPLAY, publish=False)
+    panes = [pane for pane in late.panes() if pane["epoch"] != 3]
+    found = [{**pane, "epoch": pane["epoch"] + (pane["epoch"] > 2)} for pane in late.panes("again")]
+    assert found == panes
+    late.backfill("another")
+    late.patch("another")
+    assert [row for row in late.current() if hour(row) == 0] == [row for row in late.current("fix") if hour(row) == 0]
+
+
+def test_a_branch_with_a_patch_is_no_replay(late: Live) -> None:
+    late.patch()
+    late.catalog.fork("again", late.refs()["main"])
+    with pytest.raises(RunOptionsError, match="epoch 3 is another one"):
+        late.process(branch="again", mode=Mode.REPLAY, publish=False)
+
+
+def test_a_recovery_says_that_it_gives_a_patch_up(late: Live) -> None:
+    first = next(m.snapshot_id for m in late.catalog.ancestry(late.refs()["main"]) if m.epoch == 0)
+    late.patch()
+    options = RunOptions("back", executor=Executor.LOCAL, publish=True, snapshot=first)
+    (warning, *_) = recover(late.pipeline, late.root, options).warnings
+    assert "the patch of epoch 3, by branch fix, is given up" in warning
+    late.patch()
+    assert late.current() == late.current("fix")
+    late.check()
+
+
+def test_the_branch_may_go_once_main_is_patched(late: Live) -> None:
+    late.patch()
+    wanted = late.current()
+    late.land(("ann", 5.8, 3))
+    late.process()
+    late.catalog.drop("fix")
+    for _ in range(2):
+        late.history.expire(keep_last=1)
+    late.check()
+    assert [row for row in late.current() if hour(row) == 0] == [row for row in wanted if hour(row) == 0]
+    late.process()
+
+
+def test_many_epochs_after_a_patch_the_layers_of_current_are_merged(late: Live) -> None:
+    late.write(1, ("ann", 0.1, 1))
+    late.backfill("other")
+    late.write(1, ("ann", 0.1, 1), ("bob", 0.2, 10))
+    late.patch("other")  # which takes a row of bob back
+    for number in range(20):
+        late.land((f"u{number}", 6 + number, 1))
+    late.process()
+    (first, *_) = late.catalog.manifest(late.refs()["main"]).tables["current"]
+    assert (first.first_epoch, first.last_epoch > 3) == (0, True)
+    assert [row for row in late.current() if hour(row) == 0] == [r for r in late.current("other") if hour(r) == 0]
+    late.check()
+
+
+def test_what_is_said_of_a_patch(late: Live) -> None:
+    result = late.patch()
+    manifest = late.catalog.manifest(str(result.snapshot))
+    assert manifest.patch == Patch(3, "fix", late.refs()["fix"])
+    entries = late.catalog.log(limit=5)
+    assert next(entry.message for entry in entries if entry.kind == "commit") == "epoch 3, a patch by branch fix"
+    assert "epoch 3, a patch by branch fix on main" in str(late.history.graph())
+    assert late.history.diff(manifest.parent, "main").output.rows.changed == 1
+    said = str(late.history.explain("ann", window=START, pipeline=late.pipeline))
+    assert "pane 2, late, of epoch 3: clicks = 2, spent = 101" in said
+    late.land(("ann", 5.8, 3))
+    late.process()
+    newest = late.catalog.manifest(late.refs()["main"])
+    assert (newest.patch, newest.is_patch) == (manifest.patch, False)

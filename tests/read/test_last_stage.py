@@ -1,0 +1,112 @@
+"""What manifests say of the last aggregation is what the definition itself says."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.kernel.stage import CompiledStage
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.pipeline.fingerprint import definition, fingerprint
+from headrace.read.last_stage import LastStage, Merging
+from headrace.sources.progress import Progress
+from headrace_snapshots.format.manifest import Manifest
+from tests.own_windows import Validity
+from tests.process.clicks import CLICKS, clicks
+from tests.stored_progress import written
+
+HOUR = 3_600_000_000
+THEN = hr.Aggregation(key="user", what={"spent": col("spent").sum()}, where=hr.FixedWindows("3h"))
+
+
+def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
+    """One at which the input and then the output of each aggregation has come to these."""
+    first, *outputs = map(Instant, watermarks)
+    progress = Progress(watermark=first, output_watermarks=tuple(outputs))
+    return Manifest(
+        snapshot_id="s",
+        pipeline=pipeline.name,
+        fingerprint=fingerprint(pipeline),
+        branch="main",
+        epoch=0,
+        parent=None,
+        generation=0,
+        created_at="2026-01-01T00:00:00Z",
+        progress=written(progress),
+        definition=definition(pipeline),
+    )
+
+
+def found(pipeline: hr.Pipeline) -> LastStage:
+    stage = LastStage.of(manifest(pipeline, 0, *[0] * len(pipeline.stages)))
+    assert stage is not None
+    return stage
+
+
+def then(how: hr.How | None = None, **parts: Any) -> hr.Pipeline:
+    below = THEN if how is None else replace(THEN, how=how)
+    return replace(CLICKS, then=(below,), **parts)
+
+
+def how_of(pipeline: hr.Pipeline) -> hr.How:
+    return CompiledStage(pipeline.stages[-1]).how
+
+
+PIPELINES = [
+    CLICKS,
+    replace(CLICKS, how=hr.accumulating()),
+    replace(CLICKS, how=hr.discarding("90m")),
+    replace(CLICKS, how=hr.retracting(None)),
+    then(),
+    then(hr.retracting("3d")),
+    then(hr.accumulating("1h")),
+    then(hr.retracting(None)),
+]
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_lateness_and_accumulation(pipeline: hr.Pipeline) -> None:
+    stage, how = found(pipeline), how_of(pipeline)
+    assert (stage.lateness, stage.accumulation) == (how.allowed_lateness, how.accumulation)
+    assert stage.table == ("state" if len(pipeline.stages) == 1 else "state_1")
+    assert stage.is_first == (len(pipeline.stages) == 1)
+
+
+@pytest.mark.parametrize("pipeline", [each for each in PIPELINES if how_of(each).allowed_lateness is not None])
+@pytest.mark.parametrize("watermark", [MIN_INSTANT, 0, 7 * HOUR, END_OF_CALENDAR, MAX_INSTANT])
+def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, watermark: int) -> None:
+    compiled = CompiledStage(pipeline.stages[-1])
+    lateness = int(how_of(pipeline).allowed_lateness or 0)
+    at = Instant(watermark)
+    around = [watermark - lateness + less for less in (-HOUR, -1, 0, 1, HOUR)]
+    ends = np.array([each for each in around if each > MIN_INSTANT] + [int(GLOBAL_WINDOW_END)], np.int64)
+    others = [MAX_INSTANT] * (len(pipeline.stages) - 1)
+    where = manifest(pipeline, *others, at, at) if others else manifest(pipeline, at, at)
+    until = found(pipeline).expired_until(where)
+    finite = ends[ends <= GLOBAL_WINDOW_END]
+    assert list(finite <= until) == list(compiled.expired(finite, at))
+
+
+@pytest.mark.parametrize(
+    ("where", "merging", "own"),
+    [
+        (hr.SlidingWindows("2h", "1h"), None, None),
+        (hr.GlobalWindows(), None, None),
+        (hr.Sessions("1h"), Merging(False), None),
+        (hr.Sessions("1h", touching_merges=True), Merging(True), None),
+        (hr.ShiftedOutputTime(hr.Sessions("1h"), "5m"), Merging(False), None),
+        (Validity(1_000_000), None, "Validity"),
+        (hr.ShiftedOutputTime(Validity(1_000_000), "5m"), None, "Validity"),
+    ],
+    ids=str,
+)
+def test_which_windows_merge(where: Any, merging: Merging | None, own: str | None) -> None:
+    stage = found(clicks(where))
+    assert (stage.merging, stage.own) == (merging, own)
+
+
+def test_older_manifests_do_not_say() -> None:
+    assert LastStage.of(replace(manifest(CLICKS, 0, 0), definition={})) is None
