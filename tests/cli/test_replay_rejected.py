@@ -135,6 +135,19 @@ def test_what_was_rejected_once_more_does_not_land_once_more(deployment: Deploym
     assert (found.files, found.there, found.rejected_again) == (0, 1, 1)
 
 
+def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deployment: Deployment) -> None:
+    first = deployment.commit(rejected=[rejected("x")])
+    second = deployment.commit(rejected=[rejected("y")])
+    land(deployment, to="landing/clicks/below")
+    assert f"again-rejected-00000001-{second}-source.jsonl" in landed(deployment, "landing/clicks/below")
+    deployment.catalog.tag("before", second)
+    deployment.catalog.rollback("main", first, "why")
+    assert land(deployment, to="landing/clicks/below").there == 1
+    found = land(deployment, to="landing/clicks", at="before")
+    why = "rejected by a snapshot that main does not come from, or has let go: no run would read them"
+    assert (found.records, found.left) == (1, {why: 1})
+
+
 def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment) -> None:
     first = deployment.commit(rejected=[rejected("x")])
     second = deployment.commit(rejected=[rejected("y")])
@@ -189,5 +202,5 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     assert "1 cannot land: a file that could not be read as a whole" in said.stderr
     again = json.loads(run("--format", "json").stdout)
     assert (again["records"], again["there"], [*again["left"].values()]) == (0, 1, [1])
-    assert "finds them twice" in run("--to", "landing/clicks").stderr
+    assert "leaves these out" in run("--to", "landing/clicks").stderr
     assert run("--input", "weather").exit_code == 10

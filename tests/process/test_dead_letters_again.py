@@ -3,14 +3,20 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import DataType, Pipeline, col, count
+from headrace.model.time import Duration, instant
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import ReplayClock, RunOptions, parse_span
+from headrace.runs.promotion import promote
 from headrace.runs.rejected import land_rejected
+from headrace.runs.restoring import InputGoneError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed
@@ -39,8 +45,14 @@ def land(root: Path, kind: FileFormat) -> None:
         (folder / f"{number}.txt").write_text(HEADS[kind] + text)
 
 
-def counted(pipeline: Pipeline, root: str) -> dict[tuple[str, int], int]:
-    rows = read(pipeline, root, "current", "main").to_pylist()
+def land_later(root: Path) -> None:
+    """One more file, two days later."""
+    line = LINES[FileFormat.JSON]("dan", (START + timedelta(days=2)).isoformat(), 1)
+    (root / "landing" / "clicks" / "z.txt").write_text(line)
+
+
+def counted(pipeline: Pipeline, root: str, at: str = "main") -> dict[tuple[str, int], int]:
+    rows = read(pipeline, root, "current", at).to_pylist()
     return {(row["user"], row["window_start"].hour): row["clicks"] for row in rows}
 
 
@@ -95,3 +107,91 @@ def test_where_names_have_gone_on_a_full_sweep_finds_them(executor: Executed, tm
     assert not executor.process(mended, root, RunOptions("second")).epochs
     executor.process(mended, root, RunOptions("third", full_sweep=True))
     assert counted(mended, root) == TRUTH
+
+
+SCHEMA = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
+MENDED = changed(CLICKS_ALONE, source=replace(CLICKS.source, schema=SCHEMA))
+ALL = RunOptions("all", publish=True)
+
+
+@pytest.fixture
+def corrected(executor: Executed, tmp_path: Path) -> str:
+    """A root where dead letters have landed again where the pipeline reads, and count."""
+    root = tmp_path.as_uri()
+    land(tmp_path, FileFormat.JSON)
+    executor.process(CLICKS_ALONE, root, ALL)
+    land_rejected(MENDED, root, to=CLICKS.source.path)
+    executor.process(MENDED, root, ALL)
+    assert counted(MENDED, root) == TRUTH
+    return root
+
+
+def test_a_backfill_counts_them_once(executor: Executed, corrected: str) -> None:
+    """The definition that it computes with reads them where they came from."""
+    for number in range(2):
+        executor.backfill(MENDED, corrected, RunOptions(f"again-{number}", branch="anew"))
+        assert counted(MENDED, corrected, "anew") == TRUTH
+        promote(Catalog(open_store(corrected), "clicks"), "anew", run_id="promote")
+        assert counted(MENDED, corrected) == TRUTH
+        assert not executor.process(MENDED, corrected, replace(ALL, full_sweep=True)).epochs
+    assert land_rejected(MENDED, corrected, to=CLICKS.source.path).records == 0
+
+
+def test_a_backfill_from_behind_the_dead_letters_reads_them_where_they_landed(
+    executor: Executed, corrected: str, tmp_path: Path
+) -> None:
+    """Its fork has read the files that they came from. If the file of them is gone, it says so."""
+    land_later(tmp_path)
+    executor.process(MENDED, corrected, ALL)
+    span = parse_span((START + timedelta(days=2)).isoformat(), None)
+    executor.backfill(MENDED, corrected, RunOptions("later", branch="later", span=span))
+    assert counted(MENDED, corrected, "later") == {**TRUTH, ("dan", 0): 1}
+    again, _ = (tmp_path / "landing" / "clicks").glob("again-rejected-*")
+    catalog = Catalog(open_store(corrected), "clicks")
+    early = catalog.ancestor_at(catalog.head().refs["main"], 1)
+    assert early is not None
+    catalog.fork("early", early)
+    again.unlink()
+    with pytest.raises(InputGoneError, match="again-rejected-"):
+        executor.backfill(MENDED, corrected, RunOptions("early", branch="early"))
+
+
+def test_a_run_after_a_rollback_counts_them_once(executor: Executed, corrected: str) -> None:
+    catalog = Catalog(open_store(corrected), "clicks")
+    catalog.rollback("main", None, "once more")
+    executor.process(MENDED, corrected, ALL)
+    assert counted(MENDED, corrected) == TRUTH
+
+
+@pytest.mark.parametrize(
+    "mode", [{"mode": Mode.BATCH}, {"mode": Mode.REPLAY, "clock": ReplayClock(instant(START), Duration(3_600_000_000))}]
+)
+def test_a_batch_and_a_replay_of_what_has_landed_count_them_once(
+    executor: Executed, corrected: str, mode: dict[str, Any]
+) -> None:
+    executor.process(MENDED, corrected, RunOptions("anew", branch="anew", **mode))
+    assert counted(MENDED, corrected, "anew") == TRUTH
+
+
+def test_who_else_reads_there_is_not_disturbed(executor: Executed, corrected: str) -> None:
+    other = replace(MENDED, name="others")
+    executor.process(other, corrected, ALL)
+    assert counted(other, corrected) == TRUTH
+
+
+def test_a_run_that_falls_back_leaves_out_what_it_reads_again(executor: Executed, tmp_path: Path) -> None:
+    """State since the second epoch is broken: its dead letter is read where it came from; the file of it is gone."""
+    root = tmp_path.as_uri()
+    land(tmp_path, FileFormat.JSON)
+    executor.process(CLICKS_ALONE, root, RunOptions("first", publish=True, max_epochs=1))
+    executor.process(CLICKS_ALONE, root, RunOptions("second"))
+    assert land_rejected(MENDED, root, to=CLICKS.source.path, at="main").files == 2
+    executor.process(MENDED, root, RunOptions("third"))
+    assert counted(MENDED, root) == TRUTH
+    for file in (tmp_path / "clicks" / "data").glob("0000000[1-9]-*/state-*"):
+        file.unlink()
+    (again,) = (tmp_path / "landing" / "clicks").glob("again-rejected-00000001-*")
+    again.unlink()
+    land_later(tmp_path)
+    assert "fell back to snapshot" in "".join(executor.process(MENDED, root, RunOptions("fourth")).warnings)
+    assert counted(MENDED, root) == {**TRUTH, ("dan", 0): 1}

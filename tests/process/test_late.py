@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import Pipeline, accumulating
+from headrace.pipeline.executors import Executor
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.late import land_late
 from headrace.runs.modes import Mode
@@ -59,8 +60,8 @@ FORMATS: dict[FileFormat, Callable[[list[Row]], bytes]] = {
 }
 
 
-def current(pipeline: Pipeline, root: str) -> Counter[tuple[str, datetime, str]]:
-    rows = read(pipeline, root, "current", "main").to_pylist()
+def current(pipeline: Pipeline, root: str, at: str = "main") -> Counter[tuple[str, datetime, str]]:
+    rows = read(pipeline, root, "current", at).to_pylist()
     found: Counter[tuple[str, datetime, str]] = Counter()
     for row in rows:
         found[row["user"], row["window_start"], "clicks"] += row["clicks"]
@@ -93,3 +94,19 @@ def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, ki
     late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
     assert (late.rows["accepted"], late.rows["late_dropped"], late.rows["rejected"]) == (4, 0, 0)
     assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()
+
+
+@pytest.mark.parametrize("executor", [Executor.LOCAL], indirect=True)
+def test_late_records_that_land_where_the_pipeline_reads_are_not_read_twice(executor: Executed, tmp_path: Path) -> None:
+    root = tmp_path.as_uri()
+    pipeline = changed(CLICKS, how=accumulating("0s"))
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(FILES):
+        (folder / f"part-{number}").write_bytes(as_json(rows))
+    executor.process(pipeline, root, RunOptions("all", publish=True))
+    assert land_late(pipeline, root, to=CLICKS.source.path).records == 4
+    assert executor.process(pipeline, root, RunOptions("again")).rows["late_dropped"] == 4
+    whole = executor.process(pipeline, root, RunOptions("whole", mode=Mode.BATCH, branch="whole"))
+    assert whole.rows["accepted"] == sum(map(len, FILES))
+    assert current(pipeline, root, "whole") == +truth()

@@ -190,8 +190,8 @@ def replay_late(
     print_fields(asdict(landed), f"late records at {at}")
     if landed.is_own:
         notice(
-            "The next run reads them, and under the same watermark they are late again. The files that they came from "
-            "lie here too: whoever reads from the beginning (a backfill, a batch) finds them twice"
+            "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
+            "they came from (a backfill, a batch) leaves these out"
         )
     elif to is None:
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
@@ -231,9 +231,8 @@ def replay_rejected(
     if landed.is_own:
         sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_sweep else ""
         notice(
-            f"The next run{sweep} reads them; those of windows that have expired are late. The files that they came "
-            "from lie here too: whoever reads from the beginning (a backfill, a batch) with a pipeline that can read "
-            "them finds them twice, unless it tells duplicates by an id"
+            f"The next run{sweep} reads them; those of windows that have expired are late. Who reads the files anew "
+            "that they came from (a backfill, a batch, a run after a rollback) leaves these out"
         )
     elif to is None:
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")

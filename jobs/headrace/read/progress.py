@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.sources.landing import Landing
+from headrace.read.relanded import left_out
+from headrace.sources.landing import ByInput, Landing
 from headrace.sources.planning import InputFile
 from headrace.sources.progress import EpochClocks, Progress, clocks_from_json
 from headrace_snapshots.catalog import Catalog
@@ -105,7 +106,14 @@ def unread_files(
     if full_sweep and manifest is not None:
         records = catalog.files(manifest.logs["inputs"])
         read = [file for record in records for file in record.files if isinstance(file, stored.InputFile)]
-    return landing.new_files(progress.offsets, read)
+    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read))
+
+
+def without_copies(catalog: Catalog, manifest: Manifest | None, files: ByInput) -> dict[str, list[InputFile]]:
+    """``files`` but for copies of records that who goes on from ``manifest`` reads where they came from."""
+    copies = left_out(catalog, manifest, (file.path for some in files.values() for file in some))
+    rest = {name: [file for file in some if file.path not in copies] for name, some in files.items()}
+    return {name: some for name, some in rest.items() if some}
 
 
 def input_file(file: stored.InputFile) -> InputFile:

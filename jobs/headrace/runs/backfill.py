@@ -98,7 +98,7 @@ def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> 
         return
     progress = Progress() if begin is None else progress_of(catalog, begin)
     listed = unread_files(catalog, landing, begin, progress, full_sweep=True)
-    wanted, taken = files_main_read(catalog, main), files_read(catalog, begin)
+    wanted, taken = files_main_read(catalog, main, begin), files_read(catalog, begin)
     gone: list[str] = []
     for name in landing.places:
         gone += lacking(taken[name] | {file.path for file in listed.get(name, ())}, wanted[name])

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 
+from headrace.read.relanded import left_out
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
@@ -17,12 +18,17 @@ def lacking(here: set[str], there: set[str]) -> list[str]:
     return sorted(there - here) if here & there or len(here) < len(there) else []
 
 
-def files_main_read(catalog: Catalog, head: str) -> Mapping[str, set[str]]:
-    """As far as that can still be told: a main whose newest snapshots are broken is what a backfill replaces."""
+def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
+    """Those that who goes on from ``begin`` must have read too, or must find: not those of records landed again that
+    it reads where they came from. As far as that can still be told: a main whose newest snapshots are broken is what a
+    backfill replaces.
+    """
     for link in catalog.lineage(head):
         with suppress(BrokenObjectError):
             if link.manifest is not None:
-                return files_read(catalog, link.manifest)
+                read = files_read(catalog, link.manifest)
+                copies = left_out(catalog, begin, (path for some in read.values() for path in some))
+                return defaultdict(set, {name: some - copies for name, some in read.items()})
     return defaultdict(set)
 
 

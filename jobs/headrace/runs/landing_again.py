@@ -5,23 +5,19 @@ target itself is the memory of what has landed.
 """
 
 import gzip
-import re
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.read.at import At
 from headrace.read.columns import View
+from headrace.read.relanded import AGAIN, landed_from
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.lines import first_line
 from headrace.sources.planning import open_source
 from headrace.sources.reading import decompressed
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectExistsError, ObjectStore, open_store
 
 _SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
@@ -50,15 +46,23 @@ class Target:
         """The whole prefix."""
         return f"{self.store.uri.rstrip('/')}/{self.prefix}"
 
+    @property
+    def stem(self) -> str:
+        """How the names of the files begin."""
+        return f"{AGAIN if self.is_own else ''}{self.view}-"
+
     def look(self) -> None:
         """Find what has landed before."""
         folder = self.path("")
-        self.there = {info.path.removeprefix(folder) for info in self.store.list(self.path(f"{self.view}-"))}
+        self.there = {info.path.removeprefix(folder) for info in self.store.list(self.path(self.stem))}
 
     def check_there(self, catalog: Catalog, dropped: Iterable[str], at: At) -> None:
         """Raise LandingAgainError for files from snapshots that the one at ``at`` does not come from. ``dropped``: the
-        epochs and snapshots of those that it comes from, as far as they are kept.
+        epochs and snapshots of those that it comes from, as far as they are kept. Where the pipeline reads such files
+        are no input.
         """
+        if self.is_own:
+            return
         known, horizon = set(dropped), catalog.head().horizon
         floor = 0 if horizon is None else horizon.floor
         named = ((name, landed_from(name, self.view)) for name in self.there)
@@ -100,22 +104,6 @@ def target_of(view: View, source: FileSource, store: ObjectStore, root: str, to:
             "name a landing prefix for them (--to)"
         )
     return Target(view, open_store(f"{root.rstrip('/')}/{view}"), source.path.strip("/"), is_own=False)
-
-
-def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
-    """The files of ``view`` by epoch and snapshot (as data files are named), oldest first."""
-    found: defaultdict[str, list[DataFile]] = defaultdict(list)
-    for record in () if manifest is None else catalog.files(manifest.logs[view]):
-        for file in record.files:
-            if isinstance(file, DataFile):
-                found[PurePosixPath(file.path).parent.name].append(file)
-    return dict(found)
-
-
-def landed_from(path: str, view: View) -> str | None:
-    """The epoch and the snapshot whose ``view`` records a file holds, by its name; None if it was not landed again."""
-    named = re.match(rf"{view}-(\d{{8}}-[0-9a-f]{{16}})", PurePosixPath(path).name)
-    return None if named is None else named[1]
 
 
 def suffix_of(source: FileSource) -> str:

@@ -35,14 +35,13 @@ from headrace.read.at import At, snapshot_at
 from headrace.read.changes import changed_since
 from headrace.read.columns import View, ViewColumns
 from headrace.read.damage import ways_out
+from headrace.read.relanded import dropped, landed_from
 from headrace.read.rows import tables
 from headrace.reference.windows import assign
 from headrace.runs.landing_again import (
     LandingAgainError,
     Target,
-    dropped,
     header_of,
-    landed_from,
     suffix_of,
     target_of,
     text_of,
@@ -136,14 +135,15 @@ class _Landing:
 
     def epoch(self, name: str, files: Sequence[DataFile]) -> None:
         """Land the late records of one epoch, in files of its ``name``; those there already are left alone."""
-        first = f"late-{name}{self._suffix}"
+        stem = f"{self._target.stem}{name}"
+        first = f"{stem}{self._suffix}"
         if first in self._target.there:  # the one that is created last
             self._counts["there"] += 1
             return
         records = self._records(files)
         contents = [*self._contents(records)]
         for number, (content, count) in reversed([*enumerate(contents)]):
-            if self._target.create(f"late-{name}-{number}{self._suffix}" if number else first, content):
+            if self._target.create(f"{stem}-{number}{self._suffix}" if number else first, content):
                 self._counts.update(files=1, records=count)
             else:
                 self._counts["there"] += 1

@@ -23,6 +23,7 @@ from headrace.read.changes import Action, named
 from headrace.read.damage import ways_out
 from headrace.read.plan import Plan, columns_after, plan
 from headrace.read.progress import StoredProgress, progress_of, unread_files
+from headrace.read.relanded import left_out
 from headrace.read.roots import check_root
 from headrace.read.rows import check_files
 from headrace.runs.commits import Committer, attempts_of
@@ -263,7 +264,9 @@ class _Run:
 
     def _gone(self, manifest: Manifest | None, files: Iterable[InputFile]) -> list[str]:
         """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
-        return self.landing.gone(files, self._new_files(manifest, True))
+        read = [*files]
+        copies = left_out(self.catalog, manifest, (file.path for file in read))
+        return self.landing.gone((f for f in read if f.path not in copies), self._new_files(manifest, True))
 
     def _drain_input(self, allowed: Callable[[], None]) -> list[Manifest]:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)

@@ -254,7 +254,7 @@ def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch:
 
     Inputs that the branch does not have any more do not count.
     """
-    taken, wanted = files_read(catalog, manifest), files_main_read(catalog, old_main)
+    taken, wanted = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
     behind = [path for name in StoredProgress.of(manifest).marks for path in lacking(taken[name], wanted[name])]
     if behind:
         raise BranchBehindError(

@@ -1,9 +1,9 @@
 """Replaying dead letters: records that could not be read, or were not allowed, landed again as they were.
 
 For whoever has mended what was wrong: the pipeline's schema, or the records themselves, as files in a prefix of their
-own. No window has counted them. So they may land where the pipeline reads, too, and its next run reads them again; but
-the files that they came from hold them as well, and whoever reads those anew (a backfill, a batch) counts there what
-can be read by now. By default they land under a root of their own, ``{root}/rejected``.
+own. No window has counted them, so they may land where the pipeline reads, and its next run reads them again; who reads
+the files anew that they came from leaves these out (``read.relanded``). By default they land under a root of their own,
+``{root}/rejected``.
 
 Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with
 its header. They hold the bytes of the records, in the order of their files.
@@ -22,12 +22,11 @@ from headrace.read.at import At, snapshot_at
 from headrace.read.columns import View, ViewColumns
 from headrace.read.damage import ways_out
 from headrace.read.progress import StoredProgress
+from headrace.read.relanded import dropped, landed_from
 from headrace.read.rows import tables
 from headrace.runs.landing_again import (
     LandingAgainError,
-    dropped,
     header_of,
-    landed_from,
     suffix_of,
     target_of,
     text_of,
@@ -35,7 +34,7 @@ from headrace.runs.landing_again import (
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import open_source
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, open_store
 
 _READ = ("input", "file", "position", "raw", "raw_bytes")
@@ -87,20 +86,21 @@ def land_rejected(
     for landing in landings.values():
         landing.target.look()
         landing.target.check_there(catalog, rejected, at)
+    own = {name: landing.target for name, landing in landings.items() if landing.target.is_own}
+    of_main = dropped(catalog, snapshot_at(catalog, MAIN).manifest, View.REJECTED) if own else {}
     epochs = _Epochs({each.name for each in pipeline.inputs}, landings)
     with ways_out(catalog, found.ref or ""):
         for name, files in rejected.items():
             columns = ViewColumns.of(pipeline).types(View.REJECTED)
             for table in tables(store, files, schema_of({column: columns[column] for column in _READ})):
-                epochs.sort(table.to_pylist())
+                epochs.sort(table.to_pylist(), is_of_main=name in of_main)
             epochs.land(name)
-    own = {name: landing.target for name, landing in landings.items() if landing.target.is_own}
     marks = {} if found.manifest is None else StoredProgress.of(found.manifest).marks
     return LandedRejected(
         {name: landing.target.uri for name, landing in landings.items()},
         left=dict(sorted(epochs.left.items())),
         is_own=bool(own),
-        needs_sweep=any(name in marks and target.path("rejected-") <= marks[name].path for name, target in own.items()),
+        needs_sweep=any(name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()),
         **epochs.counts,
     )
 
@@ -143,10 +143,10 @@ class _Landing:
         """
         ordered = sorted(letters)
         if self._format is not FileFormat.CSV:
-            yield f"{View.REJECTED}-{epoch}-{self._name}{self._suffix}", ordered
+            yield f"{self.target.stem}{epoch}-{self._name}{self._suffix}", ordered
             return
         for number, file in enumerate(dict.fromkeys(letter.file for letter in ordered)):
-            name = f"{View.REJECTED}-{epoch}-{self._name}-{number}{self._suffix}"
+            name = f"{self.target.stem}{epoch}-{self._name}-{number}{self._suffix}"
             yield name, [letter for letter in ordered if letter.file == file]
 
     def content(self, letters: Sequence[_DeadLetter]) -> bytes:
@@ -164,8 +164,8 @@ class _Epochs:
         self.counts: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
 
-    def sort(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Take dead letters of the epoch that lands next."""
+    def sort(self, rows: Sequence[Mapping[str, Any]], *, is_of_main: bool) -> None:
+        """Take dead letters of the epoch that lands next. ``is_of_main``: main comes from its snapshot."""
         for row in rows:
             name, file = row["input"], row["file"]
             landing = self._landings.get(name)
@@ -177,6 +177,10 @@ class _Epochs:
                 self.counts["rejected_again"] += 1
             elif (why_not := landing.why_not(row)) is not None:
                 self.left[why_not] += 1
+            elif landing.target.is_own and not is_of_main:
+                self.left[
+                    "rejected by a snapshot that main does not come from, or has let go: no run would read them"
+                ] += 1
             else:
                 octets = row["raw"].encode() if row["raw_bytes"] is None else row["raw_bytes"]
                 self._letters[name].append(_DeadLetter(file, row["position"], octets))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from headrace.model.time import NEVER
 from headrace.read.at import UnknownBranchError
+from headrace.read.progress import without_copies
 from headrace.read.recorded import RecordedEpoch, recorded_epochs
 from headrace.runs.commits import Committer
 from headrace.runs.executors.choice import input_bytes
@@ -87,7 +88,7 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
     """
     head = catalog.head().refs
     if options.clock is not None:
-        return Replay(tuple(_cut(landing, options)), options.clock)
+        return Replay(tuple(_cut(catalog, landing, options)), options.clock)
     of = options.of or MAIN
     snapshot = head.get(of) or head.get(f"tags/{of}")
     if snapshot is None:
@@ -134,10 +135,10 @@ def _told(epoch: RecordedEpoch) -> tuple[object, ...]:
     return files, epoch.processing_time, epoch.signals, epoch.is_last
 
 
-def _cut(landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:
+def _cut(catalog: Catalog, landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:
     """What has landed as epochs of bounded size, one at each tick."""
     assert options.clock is not None
-    tick, files = 0, landing.new_files({})
+    tick, files = 0, without_copies(catalog, None, landing.new_files({}))
     while files:
         batch, files = landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
         yield RecordedEpoch(batch, options.clock.at(tick))
