@@ -72,4 +72,5 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         patch.setattr("headrace.distribute.tasks.engine.FOLD_BYTES", 4000)  # so that folds have several parts
         patch.setattr("headrace.distribute.tasks.fold.PIECE_ROWS", 4)
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
+        patch.setattr(plan, "MOST_OF_A_SHARE", 256)
         check(scenario, schedule, [Executor.LOCAL])

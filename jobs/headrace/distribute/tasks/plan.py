@@ -23,6 +23,11 @@ Share = tuple[Piece, ...]
 LEAST_OF_A_FILE = 2**22
 """A file is divided into pieces of so many bytes, or more."""
 
+MOST_OF_A_SHARE = 2**24
+"""Where tasks would have more bytes than that to read there are more of them, one after another: the memory of one does
+not grow with the epoch.
+"""
+
 
 @dataclass(frozen=True)
 class EpochPlan:
@@ -55,13 +60,14 @@ class EpochPlan:
 
 
 def shares(pipeline: Pipeline, files: ByInput, number: int) -> tuple[Share, ...]:
-    """``files`` in up to ``number`` shares of nearly the same size in bytes, an empty one if there are none."""
-    pieces = [
-        piece
-        for each in in_arrival_order(pipeline, files)
-        for piece in divided(pipeline, each, min(number, 1 + each.file.size // LEAST_OF_A_FILE))
-    ]
-    total = sum(each.file.size for each in pieces if each.span.first == 0)
+    """``files`` in shares of nearly the same size in bytes, an empty one if there are none: up to ``number``, which can
+    be read at once, or more where there is much to read. A file has pieces for as many as read it at once.
+    """
+    whole = in_arrival_order(pipeline, files)
+    total = sum(each.file.size for each in whole)
+    least = LEAST_OF_A_FILE if total < number * MOST_OF_A_SHARE else 2 * MOST_OF_A_SHARE
+    pieces = [piece for each in whole for piece in divided(pipeline, each, min(number, 1 + each.file.size // least))]
+    number = max(number, total // MOST_OF_A_SHARE)
     found: dict[int, list[Piece]] = {}
     before = 0
     for each in pieces:
