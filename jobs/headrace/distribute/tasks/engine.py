@@ -35,7 +35,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 MAX_RUNS = 3
 """How often an epoch is run before a disagreement of its tasks is an error."""
 
-FOLD_BYTES = 2**25
+FOLD_BYTES = 2**24
 """What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
 
 
