@@ -18,7 +18,7 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.renamed import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
-from headrace.state.files import put_rows, read_rows
+from headrace.state.files import put_rows, read_some
 from headrace.state.groups import Part
 from headrace.state.groups import parts as cut
 
@@ -53,9 +53,9 @@ def _fold(work: Work, plan: FoldPlan, part: int) -> Files:
     pieces = own.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     held: list[list[pa.RecordBatch]] = [[] for _ in pieces]
     for file in files:
-        panes = read_rows(work.store, [file], stage.pane_schema, plan.names.get(file.path, {}))
-        for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
-            rows.append(some)
+        for panes in read_some(work.store, file, stage.pane_schema, plan.names.get(file.path, {})):
+            for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
+                rows.append(some)
     folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
     return put_rows(work.store, file_name(plan.prefix, "current", part), folded, (own.first, own.last))
 
