@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.state import files
-from headrace.state.files import parquet_files, put_rows, read_rows
+from headrace.state.files import parquet, put_rows, read_rows
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import MemoryStore, open_store
 
@@ -80,8 +80,7 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Ca
 def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None:
     rolled = random.Random(1)
     numbers = pa.array([rolled.randrange(10**9) for _ in range(1000)], pa.int64())
-    ((_, written, _),) = parquet_files([pa.RecordBatch.from_pydict({"n": numbers})])
-    content = bytearray(written)
+    content = bytearray(parquet(pa.RecordBatch.from_pydict({"n": numbers})))
     whole = pq.read_table(io.BytesIO(content))
     chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
     end, unnoticed = chunk.data_page_offset + chunk.total_compressed_size, 0

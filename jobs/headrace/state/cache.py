@@ -23,7 +23,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.errors import FixConfigError
-from headrace.state.files import decoded, parquet_files
+from headrace.state.files import decoded, parquet
 from headrace.state.mapped import FORM, open_run, stored_rows, write_run
 from headrace.state.runs import Run
 from headrace_snapshots.datafiles import missing, verify
@@ -129,7 +129,7 @@ class LayerCache:
         Whoever stores it compares checksums first: another version of Arrow may write the same rows otherwise.
         """
         rows = stored_rows(self._path(file))
-        return None if rows is None else next((data for _, data, _ in parquet_files([rows])), None)
+        return None if rows is None else parquet(rows)
 
     def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> Run:
         data = verify(store, file)

@@ -20,40 +20,78 @@ _SOME_ROWS = 64 * 1024
 _OWN: Names = {}
 
 
+class Putting:
+    """Rows, in any order, that become files of about FILE_BYTES in ``store``, called ``name`` and a number, while more
+    of them come: what is held is what they take in Parquet. Files say that their key groups are ``groups``.
+    """
+
+    def __init__(self, store: ObjectStore, name: str, groups: tuple[int, int] | None = None) -> None:
+        self._store, self._name, self._groups = store, name, groups
+        self._files: list[DataFile] = []
+        self._open: _Parquet | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """These, too; no rows are fine."""
+        for at in range(0, rows.num_rows, _BATCH_ROWS):
+            self._open = self._open or _Parquet(rows.schema)
+            self._open.add(rows.slice(at, _BATCH_ROWS))
+            if self._open.size >= FILE_BYTES:
+                self._put()
+
+    def done(self) -> tuple[DataFile, ...]:
+        """All files; none for no rows."""
+        self._put()
+        return tuple(self._files)
+
+    def _put(self) -> None:
+        if self._open is None:
+            return
+        data, count = self._open.content(), self._open.rows
+        self._open = None
+        path = f"{self._name}-{len(self._files)}.parquet"
+        self._store.write(path, data)
+        self._files.append(DataFile(path, count, len(data), checksum(data), self._groups))
+
+
 def put_rows(
     store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], groups: tuple[int, int] | None = None
 ) -> tuple[DataFile, ...]:
-    """``rows``, in any order, as files of about FILE_BYTES, called ``name`` and a number; no file for no rows. They say
-    that their key groups are ``groups``.
-    """
-    files: list[DataFile] = []
-    batches = (piece.slice(at, _BATCH_ROWS) for piece in rows for at in range(0, piece.num_rows, _BATCH_ROWS))
-    for part, data, count in parquet_files(batches):
-        path = f"{name}-{part}.parquet"
-        store.write(path, data)
-        files.append(DataFile(path, count, len(data), checksum(data), groups))
-    return tuple(files)
+    """``rows`` as ``Putting`` stores them."""
+    putting = Putting(store, name, groups)
+    for some in rows:
+        putting.add(some)
+    return putting.done()
 
 
-def parquet_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes, int]]:
-    """Parquet files of about FILE_BYTES: number, content, rows. None for no rows."""
-    part, buffer, writer, count = 0, io.BytesIO(), None, 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        if writer is None:
-            writer = pq.ParquetWriter(
-                buffer, batch.schema, compression="zstd", write_page_checksum=True, **_encodings(batch.schema)
-            )
-        writer.write_batch(batch)
-        count += batch.num_rows
-        if buffer.tell() >= FILE_BYTES:
-            writer.close()
-            yield part, buffer.getvalue(), count
-            part, buffer, writer, count = part + 1, io.BytesIO(), None, 0
-    if writer is not None:
-        writer.close()
-        yield part, buffer.getvalue(), count
+def parquet(rows: pa.RecordBatch) -> bytes:
+    """A Parquet file of ``rows``."""
+    made = _Parquet(rows.schema)
+    made.add(rows)
+    return made.content()
+
+
+class _Parquet:
+    """A Parquet file in memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._buffer = io.BytesIO()
+        self._writer = pq.ParquetWriter(
+            self._buffer, schema, compression="zstd", write_page_checksum=True, **_encodings(schema)
+        )
+
+    @property
+    def size(self) -> int:
+        return self._buffer.tell()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._writer.write_batch(rows)
+        self.rows += rows.num_rows
+
+    def content(self) -> bytes:
+        """Once, at the end."""
+        self._writer.close()
+        return self._buffer.getvalue()
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.program import columns as c
 from headrace.state.cache import RowCache
-from headrace.state.files import parquet_files
+from headrace.state.files import parquet
 from headrace.state.groups import groups_of
 from headrace.state.runs import Run
 from headrace_snapshots.format.codec import checksum
@@ -31,11 +31,11 @@ def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa
     ``name`` and a number. Each enters the cache once it is stored.
     """
     for number, rows in enumerate(collected(pieces)):
-        ((_, data, count),) = parquet_files([rows])
+        data = parquet(rows)
         path = f"{name}-{number}.parquet"
         info = store.write(path, data)
         groups = groups_of(rows.column(c.HASH).to_numpy())
-        file = DataFile(path, count, len(data), checksum(data), groups)
+        file = DataFile(path, rows.num_rows, len(data), checksum(data), groups)
         yield StoredRun(file, cache.enter(store, file, Run(rows), info))
 
 

@@ -27,6 +27,7 @@ from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order,
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
+from headrace.state.files import Putting
 from headrace.state.groups import parts
 from headrace.state.layers import Layers
 from headrace.state.tables import state_tables
@@ -102,7 +103,7 @@ class _Part:
         deltas = deltas_of(stage, rows, plan.stages[self.number].watermark, self.task.behind(self.number))
         layers = Layers(stage, open_table(self.task, self.table, stage.state_schema))
         left = Layers(stage, layers.layers[gone_from(plan.tables[self.table], after.watermark) :])
-        came = _CameTo()
+        came = _CameTo(self.task.putting("panes"))
         changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, came))
         stored = put_table(self.task, self.table, changes)
         now = left.grown([each.run for each in stored], plan.epoch)
@@ -118,7 +119,7 @@ class _Part:
             due_event=due_event,
             due_time=due_time,
             state=Stored(files_of(stored), now.layers[-1].expires) if stored else Stored(),
-            panes=self.task.put_own("panes", came.panes),
+            panes=came.panes.done(),
             below=below.aggregated.accounting,
             rejected=rejected,
             elements=self.task.put(f"elements-{self.number}", _whole(came.leaving)),
@@ -136,7 +137,7 @@ class _Part:
             came.counted.append(result.counts)
             came.changed += result.changes.num_rows
             if self.is_last:
-                came.panes.append(result.panes())
+                came.panes.add(result.panes())
             elif self.work.goes_through_spark(self.number + 1):
                 came.leaving.append(leaving(result))
             elif len(result.emission.row):
@@ -193,13 +194,13 @@ class _Part:
 
 @dataclass
 class _CameTo:
-    """What the slices of a part came to so far, besides state: panes, or what goes on to the stage below, itself or
-    through a user's own code.
+    """What the slices of a part came to so far, besides state: panes, which are stored as they come, or what goes on to
+    the stage below, itself or through a user's own code.
     """
 
+    panes: Putting
     counted: list[Counts] = field(default_factory=list)
     changed: int = 0
-    panes: list[pa.RecordBatch] = field(default_factory=list)
     emitted: list[Emitted] = field(default_factory=list)
     leaving: list[pa.RecordBatch] = field(default_factory=list)
 

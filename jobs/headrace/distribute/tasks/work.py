@@ -1,7 +1,7 @@
 """What the tasks of one pipeline share within a process: it compiled, and the stores that it reads and writes."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
 from headrace.state.cache import RowCache, default_cache
-from headrace.state.files import put_rows
+from headrace.state.files import Putting, put_rows
 from headrace.state.groups import parts
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
@@ -85,11 +85,10 @@ class Task:
             self.work.store, file_name(self.plan.prefix, table, self.number), [] if rows is None else [rows]
         )
 
-    def put_own(self, table: str, rows: Sequence[pa.RecordBatch]) -> tuple[DataFile, ...]:
-        """Store ``rows`` of the task's part of the keys, in no order."""
+    def putting(self, table: str) -> Putting:
+        """To store rows of the task's part of the keys as they come."""
         own = parts(self.plan.parts)[self.number]
-        name = file_name(self.plan.prefix, table, self.number)
-        return put_rows(self.work.store, name, rows, (own.first, own.last))
+        return Putting(self.work.store, file_name(self.plan.prefix, table, self.number), (own.first, own.last))
 
     def behind(self, stage: int = 0) -> Instant:
         """The output watermark behind which elements of a stage give their panes no timestamp."""
