@@ -112,6 +112,9 @@ def _url(connection: Connection) -> str:
 
 
 def _own_url() -> str:
-    """Where this Airflow's API server is, as its own configuration says."""
-    execution = conf.get("core", "execution_api_server_url", fallback="")
-    return execution.rstrip("/").removesuffix("/execution") or conf.get("api", "base_url")
+    """Where this Airflow's API server is by its own configuration, read (and where empty, guessed) as Airflow does."""
+    execution: str = conf.get("core", "execution_api_server_url", fallback="")
+    if execution:
+        return execution.rstrip("/").removesuffix("/execution")
+    base: str = conf.get("api", "base_url", fallback="") or "/"
+    return (f"http://localhost:8080{base}" if base.startswith("/") else base).rstrip("/")

@@ -43,8 +43,24 @@ print(json.dumps({pool: check(pool.removeprefix("headrace_")) for pool in json.l
 """
 
 
+ASKED: list[str] = []
+"""Whole addresses, where this server is asked as a proxy."""
+
+ADDRESSES = """
+import json, os
+from headrace_airflow.preconditions import ensure_pool
+for settings in json.loads(os.environ["SETTINGS"]):
+    os.environ.update(settings)
+    ensure_pool("headrace_good")
+    for name in settings:
+        del os.environ[name]
+print("null")
+"""
+
+
 class Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        ASKED.append(self.path)
         status, content = POOLS.get(self.path.rpartition("/")[2], (200, {"access_token": "token"}))
         self.answer(status, content)
 
@@ -120,3 +136,21 @@ def test_an_api_that_is_down_is_asked_again(answers: Any) -> None:
     kind, message = answers["headrace_down"]
     assert kind == "AirflowException"
     assert message.startswith("retry.airflow_api")
+
+
+def test_without_a_connection_tasks_ask_where_airflow_says_that_its_api_server_is_or_where_it_is_by_default(
+    tmp_path: Path,
+) -> None:
+    execution, base = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "AIRFLOW__API__BASE_URL"
+    expected: list[tuple[dict[str, str], str]] = [
+        ({}, "http://localhost:8080"),
+        ({base: "/flow/"}, "http://localhost:8080/flow"),
+        ({base: "http://air.example:81/flow"}, "http://air.example:81/flow"),
+        ({base: "http://air.example", execution: "http://inside:9090/execution/"}, "http://inside:9090"),
+    ]
+    with api() as proxy:
+        settings = json.dumps([each for each, _ in expected])
+        ASKED.clear()
+        python(ADDRESSES, tmp_path, {"SETTINGS": settings, "http_proxy": proxy, "no_proxy": "", "NO_PROXY": ""})
+    pools = [address for address in ASKED if "/pools/" in address]
+    assert pools == [f"{address}/api/v2/pools/headrace_good" for _, address in expected]
