@@ -1,8 +1,9 @@
 """``python -m scripts.image_checks``: run real pipelines inside the images that ``scripts.images`` built.
 
 No engine of containers is needed: commands run in a chroot, on this machine's network. What is checked: both images
-give the same results with both executors; Airflow finds the DAGs and no import error; a master and workers of the one
-image run an application that the other submits, from and to MinIO; nothing of this machine stayed in an image.
+give the same results with both executors; Airflow finds the DAGs and no import error, and a DAG run publishes; a master
+and workers of the one image run an application that the other submits, from and to MinIO; nothing of this machine
+stayed in an image.
 """
 
 import contextlib
@@ -27,6 +28,7 @@ from scripts.images import CERTIFICATES, NAMES, REPOSITORY, ImagesError, buildah
 
 USER = 50000
 PIPELINE = "/pipelines/flights_departures.py"
+DAGS = "headrace_flights_departures"
 BUCKET = "headrace"
 _ENTRYPOINT = ("/usr/bin/tini", "-s", "--", "headrace-entrypoint")
 _SMALL = {"HEADRACE_DRIVER_MEMORY": "1g", "HEADRACE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -100,7 +102,7 @@ def check_results(containers: Sequence[Container]) -> None:
 
 
 def check_airflow(airflow: Container) -> None:
-    """Airflow in the image finds the DAGs of the pipelines, and no import error."""
+    """Airflow in the image finds the DAGs of the pipelines, and no import error; a run of one publishes its rows."""
     _say("Airflow's DAGs")
     home = _new_folder(airflow.folder / "airflow")
     (home / "logs").mkdir()
@@ -111,9 +113,41 @@ def check_airflow(airflow: Container) -> None:
     airflow.run("airflow", "dags", "list-import-errors", **where)  # fails when there are any
     listed = airflow.run("airflow", "dags", "list", "--output", "json", **where)
     dags = {each["dag_id"] for each in json.loads(listed.splitlines()[-1])}  # after what it logs
-    missing = {f"headrace_flights_departures_{kind}" for kind in ("process", "recover", "backfill", "expire")} - dags
+    missing = {f"{DAGS}_{kind}" for kind in ("process", "recover", "backfill", "expire")} - dags
     if missing:
         raise CheckFailedError(f"Airflow has no DAG {', '.join(sorted(missing))}; it has {', '.join(sorted(dags))}")
+    _check_dag_run(airflow, where)
+
+
+def _check_dag_run(airflow: Container, where: Mapping[str, str]) -> None:
+    """The tasks of one DAG run in the image, beside its API server, by spark-submit as Airflow's connection says."""
+    _say("a DAG run")
+    root = _new_folder(airflow.folder / "dag-run")
+    _land(root.as_uri())
+    port = _free_port()
+    variables = {
+        **where,
+        **_SMALL,
+        "HEADRACE_ROOT": f"file:///data/{root.name}",
+        "HEADRACE_LOGS": f"{where['AIRFLOW_HOME']}/logs/spark",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+    }
+    log = airflow.folder / "api-server.log"
+    address = ("--host", "127.0.0.1", "--port", str(port), "--workers", "1")
+    server = airflow.start("airflow", "api-server", *address, log=log, **variables)
+    try:
+        _wait_for_airflow(server, log, port)
+        airflow.run("airflow", "dags", "test", f"{DAGS}_process", **variables)  # fails when a task does
+    finally:
+        sessions.end(server)
+    published = _rows(airflow, at="published", **variables)
+    local = _new_folder(airflow.folder / "beside-the-dag-run")
+    _land(local.as_uri())
+    beside = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
+    airflow.run("headrace", "run", PIPELINE, "--executor", "local", **beside)
+    _require_equal({"what a DAG run published": published, "the executor local": _rows(airflow, **beside)})
 
 
 def check_cluster(spark: Container, airflow: Container) -> None:
@@ -255,20 +289,32 @@ def _start_worker(
     running.callback(sessions.end, master.processes[log])
 
 
-@tenacity.retry(
+_PATIENTLY = tenacity.Retrying(
     retry=tenacity.retry_if_exception_type((httpx.HTTPError, ValueError, CheckFailedError)),  # no JSON while it starts
     stop=tenacity.stop_after_delay(300),
     wait=tenacity.wait_fixed(0.5),
     reraise=True,
 )
+
+
+@_PATIENTLY.wraps
+def _wait_for_airflow(server: "subprocess.Popen[bytes]", log: Path, port: int) -> None:
+    _require_running(server, log)
+    httpx.get(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=10).raise_for_status()
+
+
+@_PATIENTLY.wraps
 def _wait_for_workers(master: Master, number: int) -> None:
     for log, process in master.processes.items():
-        if process.poll() is not None:
-            raise ImagesError(
-                f"{log.name}: it ended with {process.returncode}\n{log.read_text(errors='replace')[-6000:]}"
-            )
+        _require_running(process, log)
     if (alive := master.state()["aliveworkers"]) != number:
         raise CheckFailedError(f"{alive} workers are alive, not {number}")
+
+
+def _require_running(process: "subprocess.Popen[bytes]", log: Path) -> None:
+    if process.poll() is not None:
+        said = log.read_text(errors="replace")[-6000:]
+        raise ImagesError(f"{log.name}: it ended with {process.returncode}\n{said}")
 
 
 def _land(root: str) -> None:
@@ -278,9 +324,9 @@ def _land(root: str) -> None:
         _give(Path(root.removeprefix("file://")))
 
 
-def _rows(one: Container, **variables: str) -> list[dict[str, Any]]:
-    """All that was processed, published or not, in an order of its own."""
-    told = one.run("headrace", "read", PIPELINE, "--at", "main", "--format", "json", **variables)
+def _rows(one: Container, at: str = "main", **variables: str) -> list[dict[str, Any]]:
+    """All that was processed, published or not (or what stands ``at`` another place), in an order of its own."""
+    told = one.run("headrace", "read", PIPELINE, "--at", at, "--format", "json", **variables)
     rows: list[dict[str, Any]] = json.loads(told)
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
