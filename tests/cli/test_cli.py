@@ -361,6 +361,12 @@ def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: P
     assert "main" not in Catalog(open_store(tmp_path.as_uri()), "clicks").head().refs, "nothing was committed"
 
 
+def test_where_there_are_no_pipelines_their_place_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path))
+    monkeypatch.setattr("headrace.pipeline.registry.SHIPPED", tmp_path / "nowhere")
+    assert "HEADRACE_PIPELINES names the folders" in CliRunner().invoke(app, ["pipelines"]).stderr
+
+
 def test_pipelines_says_how_far_each_is(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

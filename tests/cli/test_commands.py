@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,10 @@ def completed(line: str, **environment: str) -> list[str]:
         check=True,
     )
     return [word.removeprefix("plain,") for word in done.stdout.split()]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"headrace {version('headrace')}\n"
 
 
 def test_a_shell_gets_its_script() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ParamSpec
 
 import click
 
+from headrace import __version__
 from headrace.cli.completion import (
     complete_at,
     complete_droppable,
@@ -32,9 +33,20 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
+def _version() -> click.Option:
+    def show(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+        if is_asked:
+            click.echo(f"headrace {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Print the version."
+    )
+
+
 app = _Commands(
     name="headrace",
-    params=[show_completion("headrace")],
+    params=[_version(), show_completion("headrace")],
     help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
     epilog="\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {words}" for code, words in listed()),
     no_args_is_help=True,

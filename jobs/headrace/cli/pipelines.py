@@ -35,6 +35,8 @@ def pipelines(
         print_table(columns, ([row[column] for column in columns] for row in rows))
     for why in found.broken.values():
         notice(f"cannot be used: {why}")
+    if not rows and not found.broken:
+        notice("There are none: HEADRACE_PIPELINES names the folders that they are in")
 
 
 @command("headrace check delays.py")
