@@ -178,3 +178,38 @@ def test_a_window_of_a_range_may_be_patched_again(tmp_path: Path) -> None:
         live.patch(f"to-{price}")
         assert [row[4] for row in live.current()] == [1, price, 1]
     live.check()
+
+
+def test_a_patch_that_cannot_be_told_from_others_any_more_is_refused_and_no_damage(tmp_path: Path) -> None:
+    live = Live(tmp_path, pipeline())
+    for clicks in ([("ann", 0.1, 1)], [("ann", 3.1, 1)], [("ann", 5.1, 1)], [("ann", 10.1, 1)]):
+        live.land(*clicks)
+    live.process()
+    live.write(3, ("ann", 5.1, 50))
+    live.backfill("range", since=5)
+    live.patch("range")
+    assert live.rehearse("range").refusals == ()
+    for _ in range(2):
+        live.history.expire(keep_last=1)
+    before = live.catalog.head()
+    (refusal,) = live.rehearse("range").refusals
+    assert isinstance(refusal, PatchedSinceError)
+    with pytest.raises(PatchedSinceError, match="what came before the patch in epoch 4 has expired"):
+        live.patch("range")
+    assert live.catalog.head() == before
+    live.check()
+
+
+def test_a_rehearsal_says_that_sessions_were_patched_since(tmp_path: Path) -> None:
+    live = Live(tmp_path, SESSIONS)
+    for clicks in ([("ann", 0.1, 1)], [("ann", 5.1, 1)], [("ann", 15.1, 1)]):
+        live.land(*clicks)
+    live.process()
+    live.write(2, ("ann", 5.1, 50))
+    live.backfill("range", since=5)
+    live.patch("range")
+    assert [row[4] for row in live.current()] == [1, 50, 1]
+    (refusal,) = live.rehearse("range").refusals
+    assert isinstance(refusal, PatchedSinceError)
+    with pytest.raises(PatchedSinceError, match="and its windows merge"):
+        live.patch("range")

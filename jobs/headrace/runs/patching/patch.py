@@ -143,6 +143,8 @@ def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRe
         return PatchRehearsal(branch, nothing, {}, tuple(refusals))
     for check in patching.checks():
         refused(check)
+    if refused(patching.check_patches):  # nobody can tell which rows would stay
+        return PatchRehearsal(branch, nothing, {}, tuple(refusals))
     with patching.differing() as rows:
         if rows is None:
             return PatchRehearsal(branch, nothing, {}, tuple(refusals))

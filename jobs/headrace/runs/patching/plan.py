@@ -17,6 +17,7 @@ from headrace.read.progress import StoredProgress
 from headrace.runs.promotion import REFUSALS as OF_PROMOTIONS
 from headrace.runs.promotion import PatchedSinceError, Planned, check_caught_up, check_fork
 from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class PlannedPatch:
         compared = Compared(
             self.main,
             self.branch,
-            self._patches(),
+            self._patches,
             self._known,
             Expiry(self.stage.expired_until(self.main), self.stage.expired_until(self.branch)),
             self.stage.table,
@@ -144,20 +145,22 @@ class PlannedPatch:
         newest = StoredProgress.of(self.base).newest
         return MIN_INSTANT if newest is None else newest
 
+    @cached_property
     def _patches(self) -> list[int]:
-        """The epochs of main after the fork that are patches."""
+        """The epochs of main after the fork that are patches. Raises PatchedSinceError."""
         found: list[int] = []
         newest = self.main
         while self.base is not None and newest.patch is not None and newest.patch.epoch > self.base.epoch:
             found.append(newest.patch.epoch)
             at = self.catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
-            if at is None:
+            before = None if at is None else self._kept(at)
+            if before is None:
                 raise PatchedSinceError(
                     f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched, and "
                     f"what came before the patch in epoch {newest.patch.epoch} has expired: it cannot be told any more "
                     "which rows were patched since the fork. Backfill from the beginning, with a new branch"
                 )
-            newest = self.catalog.manifest(at)
+            newest = before
         if found and self.stage.merging is not None:
             raise PatchedSinceError(
                 f"branch {self.planned.branch} of {self.catalog.pipeline} was forked before main was patched in epoch "
@@ -165,6 +168,17 @@ class PlannedPatch:
                 "beginning, with a new branch"
             )
         return found
+
+    def _kept(self, snapshot_id: str) -> Manifest | None:
+        """None if it has expired: younger manifests name it all the same."""
+        try:
+            return self.catalog.manifest(snapshot_id)
+        except MissingSnapshotError:
+            return None
+
+    def check_patches(self) -> None:
+        """Raise PatchedSinceError if main was patched since the fork, and nobody can tell which rows to leave."""
+        _ = self._patches
 
     def check_definition(self) -> None:
         """Raise OtherDefinitionError or UnpatchableError, by what the manifests say of the definition."""
