@@ -125,7 +125,7 @@ def _told(spread: dict[str, float]) -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stores", nargs="+", choices=["local", "minio"], default=["local", "minio"])
-    parser.add_argument("--workload", type=Workload, choices=COMPARED, default=Workload.TUMBLING)
+    parser.add_argument("--workload", type=Workload, choices=[*COMPARED, Workload.SHUFFLES], default=Workload.TUMBLING)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--epochs", type=int, default=10, help="files, and so epochs")

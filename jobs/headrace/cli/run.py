@@ -76,8 +76,6 @@ def run_patch(catalog: Catalog, reference: str, root: str, branch: str, output: 
 
     result = patch(catalog, branch, run_id=new_run_id())
     _print_ending(result, Where(reference, root), output)
-    if not result.epochs:
-        notice(f"branch {branch} has nothing to change in windows that have expired")
 
 
 def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:

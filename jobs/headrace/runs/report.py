@@ -104,7 +104,10 @@ def ending(result: RunResult, where: Where) -> Iterator[str]:
     dropped, and last the warnings.
     """
     epochs = number_of(len(result.epochs), "epoch")
-    yield f"{epochs}: {_figures(result.rows)}" if result.epochs else f"{epochs}: there was nothing new to process"
+    nothing = (
+        "nothing differs where windows have expired" if result.action == "patch" else "there was nothing new to process"
+    )
+    yield f"{epochs}: {_figures(result.rows) if result.epochs else nothing}"
     if result.snapshot is None:
         yield f"branch {result.branch} has no snapshot yet"
     else:
