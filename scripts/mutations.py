@@ -381,8 +381,8 @@ MUTATIONS = (
     Mutation(
         "what is cleared stays in the contents",
         "kernel/step.py",
-        "cleared = pa.array(fired.flags(outcome.cleared)).take(kept)",
-        "cleared = pa.array(np.zeros(len(kept), np.bool_))",
+        "cleared = pa.array(kept, mask=fired.flags(outcome.cleared)[kept])",
+        "cleared = pa.array(kept)",
         Test("tests.kernel.test_differential", "test_plain", ("global_count",)),
     ),
     Mutation(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.kernel.combining import combine
 from headrace.kernel.emission import Emission, emit
@@ -174,11 +175,11 @@ def _stored(
 ) -> pa.RecordBatch:
     """The new state of changed windows; a window that came and went within the epoch was never there."""
     outcome, schema = fired.outcome, stage.state_schema
-    status = fired.of(outcome.state[c.STATUS], pa.int32())
-    is_gone = status.to_numpy(zero_copy_only=False) == c.DELETED
+    status = fired.of(outcome.state[c.STATUS], pa.int32()).to_numpy(zero_copy_only=False)
+    is_gone, is_open = status == c.DELETED, status == c.OPEN
     stored = rows[c.STORED].to_numpy(zero_copy_only=False)
-    kept = pa.array(np.flatnonzero(fired.flags(outcome.changed) & (~is_gone | stored)))
-    cleared = pa.array(fired.flags(outcome.cleared)).take(kept)
+    kept = np.flatnonzero(fired.flags(outcome.changed) & (~is_gone | stored))
+    cleared = pa.array(kept, mask=fired.flags(outcome.cleared)[kept])
     parts = {part.name for part in stage.parts}
     columns = {}
     for field in schema:
@@ -186,18 +187,20 @@ def _stored(
         if name == c.EPOCH:
             columns[name] = pa.array(np.full(len(kept), epoch, np.int64))
         elif name == c.LIVE:
-            is_open = pc.equal(status.take(kept), c.OPEN)
-            nothing = pa.scalar([], field.type)
-            columns[name] = (
-                pc.if_else(is_open, emission.live.take(kept), nothing) if emission.live is not None else None
-            )
+            columns[name] = _live_of_open(emission.live, kept, is_open) if emission.live is not None else None
         elif name in parts:
-            columns[name] = pc.if_else(cleared, pa.scalar(None, field.type), rows[name].take(kept))
+            columns[name] = rows[name].take(cleared)
         elif name in outcome.state:
-            columns[name] = fired.of(outcome.state[name], field.type).take(kept)
+            columns[name] = fired.of(outcome.state[name], field.type).take(pa.array(kept))
         else:
-            columns[name] = rows[name].take(kept)
+            columns[name] = rows[name].take(pa.array(kept))
     return pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def _live_of_open(live: pa.Array, kept: Ints, is_open: NDArray[np.bool_]) -> pa.Array:
+    """What is ``live`` of the rows ``kept``, nothing of those that are closed. (Arrow's if_else is slow at lists.)"""
+    nothing = pa.array([[]], live.type)
+    return pa.concat_arrays([live, nothing]).take(pa.array(np.where(is_open[kept], kept, len(live))))
 
 
 def _tombstones(stage: CompiledStage, gone: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
