@@ -245,10 +245,10 @@ per-key aggregates, as one epoch and so with one snapshot at its end, and cut in
 
 {engine_table}
 
-Most of what is added is not the cost of snapshots. An epoch updates each key that it has rows of, withdraws what the
-sums below had of it, and adds what it is now: as one epoch that is done once for each key, as a hundred epochs some
-sixty times, since a million rows have six in ten of a million keys. `python -m benchmarks.snapshots --workload
-shuffles` runs the same epochs with snapshots and without (`benchmarks/README.md` has what it found).
+What is added is only in part the cost of snapshots. An epoch looks up and updates each key that it has rows of, in
+three aggregations, and withdraws what the sums below had of it; the more epochs, the more often. `python -m
+benchmarks.snapshots --workload shuffles` runs the same epochs with snapshots and without, and `benchmarks/README.md`
+has what it found.
 """
 
 
