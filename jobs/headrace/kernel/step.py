@@ -179,6 +179,7 @@ def _stored(
     is_gone, is_open = status == c.DELETED, status == c.OPEN
     stored = rows[c.STORED].to_numpy(zero_copy_only=False)
     kept = np.flatnonzero(fired.flags(outcome.changed) & (~is_gone | stored))
+    taken = pa.array(kept)
     cleared = pa.array(kept, mask=fired.flags(outcome.cleared)[kept])
     parts = {part.name for part in stage.parts}
     columns = {}
@@ -191,9 +192,9 @@ def _stored(
         elif name in parts:
             columns[name] = rows[name].take(cleared)
         elif name in outcome.state:
-            columns[name] = fired.of(outcome.state[name], field.type).take(pa.array(kept))
+            columns[name] = fired.of(outcome.state[name], field.type).take(taken)
         else:
-            columns[name] = rows[name].take(pa.array(kept))
+            columns[name] = rows[name].take(taken)
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 

@@ -64,8 +64,8 @@ def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[Part]) ->
     """The rows of ``panes`` whose keys are in each of ``pieces``."""
     hashed = hashes([panes.column(name) for name in stage.keys], panes.num_rows)
     order = np.argsort(hashed, kind="stable")
-    spans = [piece.span(hashed[order]) for piece in pieces]
-    return [panes.take(pa.array(order[span])) for span in spans]
+    ascending = hashed[order]
+    return [panes.take(pa.array(order[piece.span(ascending)])) for piece in pieces]
 
 
 def _newest(stage: CompiledStage, held: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
