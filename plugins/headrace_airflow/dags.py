@@ -144,7 +144,10 @@ def process_dag(registered: Registered) -> DAG:
 
 
 def recover_dag(registered: Registered) -> DAG:
-    """Move main back to a snapshot, read everything after it again, audit and publish the result."""
+    """Move main back to a snapshot, read everything after it again, audit and publish the result.
+
+    Rows that a person has released stay released where the same ones are computed again: key, window and values.
+    """
     name = registered.pipeline.name
     params = {
         "snapshot": Param(

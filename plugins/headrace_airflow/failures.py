@@ -2,8 +2,6 @@
 
 import logging
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from traceback import format_exception
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -43,13 +41,19 @@ def error_of_exit_code(exit_code: int, detail: str) -> RunError:
     return RunError("no_result", remedy, message)
 
 
-@contextmanager
-def headrace_errors() -> Iterator[None]:
-    """Raise what Headrace raises inside as what Airflow understands: one message, its details folded above it."""
-    try:
-        yield
-    except HeadraceError as error:
-        _log.info("::group::Details of the error")
-        _log.info(redacted("".join(format_exception(error))))
-        _log.info("::endgroup::")
-        raise airflow_error(RunError.of(error)) from None
+class headrace_errors:  # noqa: N801  # a context manager, called like a function
+    """Raise what Headrace raises inside as what Airflow understands: one message, its details folded above it.
+
+    The error that leaves has no frames of ours, which would bury the message in the task's log.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, HeadraceError):
+            _log.info("::group::Details of the error")
+            _log.info(redacted("".join(format_exception(error))))
+            _log.info("::endgroup::")
+            raise airflow_error(RunError.of(error)) from None
+        if isinstance(error, AirflowException):
+            raise error.with_traceback(None) from None

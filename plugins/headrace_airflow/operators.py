@@ -17,12 +17,13 @@ from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
 from headrace import application
+from headrace.audit.store import AuditFailedError
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError
 from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.registry import Registered
 from headrace.runs.options import parse_span
-from headrace.runs.results import Action, RunResult, read, redacted
+from headrace.runs.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
 from headrace_airflow.processes import Ended, OwnProcess
@@ -227,8 +228,12 @@ class ReplayOperator(HeadraceOperator):
         return [*super()._arguments(context, where, run_id), *given]
 
     def act(self, context: Context) -> Summary:
-        """Tidy up after runs of the schedule that failed, then replay."""
+        """Tidy up after runs of the schedule that failed, then replay. Skipped as long as nothing has landed."""
+        from headrace.runs.backfill import has_input
         from headrace.runs.nights import drop_abandoned
+
+        if not has_input(self.registered.pipeline, root()):
+            raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
 
         run = context.get("dag_run")
         if run is not None and run.run_type == DagRunType.SCHEDULED:
@@ -272,7 +277,14 @@ class AuditOperator(HeadraceOperator):
             self.log.info("no audit of %s is stored yet: an application makes it", unpublished)
             self.submit(context)
             outcome = stored_audit(pipeline, root(), unpublished)
-        check_audit(pipeline.name, unpublished, outcome)
+        if outcome is not None:
+            tell = self.log.info if outcome.success else self.log.error
+            for line in outcome.lines():
+                tell("%s", line)
+        try:
+            check_audit(pipeline.name, unpublished, outcome)
+        except AuditFailedError as error:  # the log has said all of it
+            raise airflow_error(RunError.of(error)) from None
         return {"from": unpublished.after, "to": unpublished.until, "success": True}
 
 

@@ -56,6 +56,7 @@ from headrace_snapshots.store import ObjectStore
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _FENCE_SEARCH = 20
+_REPLAYED: JSON = {"replayed": True}
 
 
 @dataclass(frozen=True)
@@ -260,20 +261,22 @@ class Catalog(Objects):
         expected = self.head().refs.get(PUBLISHED)
         return self._append(Publish(snapshot_id, expected, Kind.RELEASE), message)
 
-    def rollback(self, branch: str, to: str | None, message: str) -> Entry:
+    def rollback(self, branch: str, to: str | None, message: str, *, replayed: bool = False) -> Entry:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
+
+        ``replayed``: what is given up is computed again, so decisions about it stand.
 
         Also the way out of a damaged log: goes on from the newest entry that can be read, and gives up what is lost.
         Raises RefusedError when ``to`` is not an ancestor of the branch's head.
         """
-        return self._append(Rollback(branch, to), message, head=self.known_head)
+        return self._append(Rollback(branch, to), message, _REPLAYED if replayed else None, head=self.known_head)
 
     def step_back(self, claim: Claim, to: str | None, message: str) -> Claim:
         """``rollback`` by the branch's own writer, who goes on under the claim that this returns.
 
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
-        entry = self._append(Rollback(claim.branch, to, claim.generation), message)
+        entry = self._append(Rollback(claim.branch, to, claim.generation), message, _REPLAYED)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None) -> Entry:

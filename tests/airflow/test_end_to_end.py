@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 _DAG_SECONDS = 120
 _RUN_SECONDS = 900
+_OWN_FRAMES = 2
+"""Frames of Headrace's own that an error leaves in a task's log: who reads it wants the message."""
 _PROCESS_SECONDS = 120
 LOCAL: dict[str, object] = {"executor": "local"}
 WAITS = """
@@ -137,6 +139,7 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     first = run(airflow.api, "headrace_clicks_process", LOCAL)
     assert first.state == "success", log(airflow.api, first, "process")
     assert "executor local: asked for" in log(airflow.api, first, "process")
+    assert "audit of (the beginning, " in log(airflow.api, first, "audit")
     (event,) = airflow.api.asset_events(first.dag_id, first.run_id)
     assert set(event) == {"epoch", "snapshot", "rows", "watermark"}
     assert event["epoch"] == 0
@@ -178,7 +181,10 @@ def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: Loc
         "preconditions": "success", "process": "success", "audit": "failed", "publish": "upstream_failed",
     }  # fmt: skip
     assert "executor local: auto: " in log(airflow.api, ended, "process")
-    assert "expect_column_values_to_be_between" in log(airflow.api, ended, "audit")
+    text = log(airflow.api, ended, "audit")
+    assert "FAILED: expect_column_values_to_be_between" in text
+    assert 'user="' in text  # which rows
+    assert text.count("headrace_airflow/") <= _OWN_FRAMES, text
     assert airflow.api.asset_events(ended.dag_id, ended.run_id) == []
 
 

@@ -56,6 +56,7 @@ for night in range(4):
     earlier.fork(f"backfill-scheduled__2026-11-{night + 16}T03-00-00-00-00-{night:08x}", None)
 done["nights"] = execute("backfill", "replay", "nightly", due=tonight)
 done["nights' branches"] = sorted(earlier.head().generations)
+done["night before anything landed"] = execute("backfill", "replay", "early", due=tonight)
 
 land("a.jsonl", 1, "exact", "no JSON")
 done["bad data"] = execute("process", "process", "exact", executor="local")
@@ -74,6 +75,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("local")
     write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)')
     write_pipeline(folder, "nightly", options='executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")')
+    write_pipeline(folder, "early", options='executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")')
     write_pipeline(folder, "large", options='executor="auto"')
     write_pipeline(folder, "exact", source="max_rejected=0,")
     shot = write_pipeline(folder, "shot", options='executor="local"')
@@ -123,6 +125,12 @@ def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(done: Any) -> 
     own, *others = done["nights' branches"][::-1][1:]  # before main
     assert own.startswith("backfill-scheduled__2026-11-21T03-00-00-00-00-")
     assert [name[28:30] for name in others] == ["19", "18", "17"]
+
+
+def test_a_backfill_of_the_schedule_is_skipped_until_something_has_landed(done: Any) -> None:
+    answer = done["night before anything landed"]
+    assert (answer["raised"], answer["submitted"]) == ("AirflowSkipException", 0)
+    assert answer["message"] == "nothing has landed yet: there is nothing to compute again"
 
 
 def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:

@@ -65,6 +65,8 @@ def test_the_stored_document_is_the_one_that_the_architecture_promises(store: Me
                 "observed": 61.5,
                 "unexpected_count": None,
                 "element_count": None,
+                "failing": [],
+                "released": [],
             }
         ],
         "rows": {"current": 7},
@@ -121,6 +123,7 @@ def test_the_message_names_what_failed_with_what_was_observed_and_the_ways_out()
     assert "min_value=0" not in message  # what held is not a reason
     assert "Land a correction" in message
     assert "flights/audits/s1--s2/docs" in message
+    assert max(map(len, message.splitlines()[:-1])) < 120  # a line each: what follows runs off the edge of a log
 
 
 def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() -> None:

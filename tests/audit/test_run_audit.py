@@ -25,7 +25,7 @@ from headrace import (
 )
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.frames import Frame
-from headrace.audit.run import run_audit
+from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
 from headrace.model.time import duration
@@ -88,7 +88,7 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
         expectations=pipeline(*expectations).expectations,
         from_snapshot=None,
         to_snapshot="s1",
-        frame={View.PANES: panes, View.CURRENT: current}.__getitem__,
+        audited=Audited(lambda view, released: {View.PANES: panes, View.CURRENT: current}[view], identity=["origin"]),
     )
 
 
@@ -119,7 +119,7 @@ def test_what_holds_passes_on_both_views_and_is_kept(store: MemoryStore, panes: 
 
 
 @on_both
-def test_what_fails_is_named_with_what_was_observed_and_no_row_leaves(
+def test_what_fails_is_named_with_what_was_observed_and_the_rows_to_blame(
     store: MemoryStore, panes: Frame, current: Frame
 ) -> None:
     outcome = audit(
@@ -145,8 +145,15 @@ def test_what_fails_is_named_with_what_was_observed_and_no_row_leaves(
     )
     for info in store.list("delays/audits/"):
         text = store.read(info.path).decode()
-        assert "LGA" not in text, f"{info.path} shows a value of a row"
         assert "EWR" in text  # what the pipeline itself says is shown
+        if info.path.endswith(".html"):
+            assert "LGA" not in text, f"{info.path} shows a value of a row"
+    null, others, distinct, *aggregates = ([*finding.failing] for finding in outcome.findings)
+    assert null == [{"origin": "JFK", "delay": None}]
+    assert others == [{"origin": "JFK"}, {"origin": "LGA"}]
+    assert sorted(distinct, key=str) == others
+    assert aggregates == [[], []]
+    assert read_audit(store, "delays", None, "s1") == outcome
 
 
 @on_both
@@ -256,7 +263,7 @@ from headrace.audit.frames import Frame
 from headrace.audit.run import run_audit
 from headrace_snapshots.store import MemoryStore
 outcome = run_audit(
-    store=MemoryStore(), pipeline="p", expectations=(), from_snapshot="s1", to_snapshot="s2", frame=None
+    store=MemoryStore(), pipeline="p", expectations=(), from_snapshot="s1", to_snapshot="s2", audited=None
 )
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """

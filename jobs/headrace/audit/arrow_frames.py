@@ -1,5 +1,6 @@
 """The rows that an audit looks at, as a table in this process: what Spark's frames are where there is no Spark."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles
+from headrace.audit.releases import ReleasedPanes
 from headrace.pipeline.expectations import View
 from headrace.read.columns import View as ReadersView
 from headrace.read.columns import ViewColumns
-from headrace.read.folding import newest_rows
+from headrace.read.folding import newest_rows, rows_without
 from headrace.read.rows import tables
 from headrace_snapshots.store import ObjectStore
 
@@ -44,13 +46,26 @@ class ArrowFrame:
         return self.table.to_pandas(types_mapper=kinds.get)
 
 
-def arrow_frame(store: ObjectStore, columns: ViewColumns, view: View, audited: AuditedFiles) -> ArrowFrame:
-    """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
-    schema = columns.schema(ReadersView(view))
-    rows = pa.concat_tables(
-        [schema.empty_table(), *tables(store, audited.files[view], schema, audited.names(view, columns))]
-    )
+def arrow_frame(
+    store: ObjectStore,
+    columns: ViewColumns,
+    view: View,
+    audited: AuditedFiles,
+    released: Sequence[ReleasedPanes] = (),
+) -> ArrowFrame:
+    """The rows of ``view`` that an audit looks at, without those that are ``released``. Raises BrokenObjectError."""
+    rows = _rows(store, columns, view, audited)
     if view is View.CURRENT:
         newest = newest_rows(rows, columns)
         rows = newest.filter(pc.greater(newest.column("epoch"), audited.since))
+    if released:
+        panes = pa.concat_tables([_rows(store, each.columns, View.PANES, each.files) for each in released])
+        rows = rows_without(rows, panes, columns.decided)
     return ArrowFrame(rows)
+
+
+def _rows(store: ObjectStore, columns: ViewColumns, view: View, audited: AuditedFiles) -> pa.Table:
+    schema = columns.schema(ReadersView(view))
+    return pa.concat_tables(
+        [schema.empty_table(), *tables(store, audited.files[view], schema, audited.names(view, columns))]
+    )

@@ -1,13 +1,15 @@
 """Runs neutral expectations with Great Expectations over one DataFrame. Importing this takes seconds.
 
-No value of a row leaves: only counts, scalar aggregates, and a page that shows the same.
+The page shows counts and scalar aggregates, and no value of a row. A finding that failed has a few of the rows that are
+to blame.
 """
 
 import logging
+import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = "false"
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # before the import: it logs 200 lines
 
 import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 
 from headrace.audit.later import imported_later  # noqa: E402
 
@@ -27,7 +30,7 @@ with imported_later("altair", "scipy.stats"):  # a third of the import, for a fe
 
 from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
 from headrace.audit.frames import Frame  # noqa: E402
-from headrace.audit.store import Finding  # noqa: E402
+from headrace.audit.store import Finding, Row  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
 from headrace.model.expr import Scalar  # noqa: E402
 from headrace.pipeline.expectations import Expectation, View  # noqa: E402
@@ -35,6 +38,9 @@ from headrace.pipeline.expectations import Expectation, View  # noqa: E402
 logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)  # its import says INFO
 
 RESULT_FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
+FAILING_ROWS: Final = 5
+"""As many of the rows that fail an expectation are kept."""
+_LONGEST_VALUE: Final = 200
 
 
 class ExpectationNotEvaluatedError(FixConfigError):
@@ -78,23 +84,83 @@ def check(expectations: Sequence[Expectation], columns: Mapping[View, Sequence[s
         expectation.check_columns(columns[expectation.view])
 
 
-def evaluate(view: View, expectations: Sequence[Expectation], frame: Frame) -> Report:
-    """Evaluate ``expectations`` on ``frame``, which is scanned many times: persist it before.
+def evaluate(view: View, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str] = ()) -> Report:
+    """Evaluate ``expectations`` on ``frame``, which is scanned many times: persist it before. Rows that fail one are
+    named by the columns ``identity`` of the frame.
 
     Raises PipelineError for a mistake in an expectation, ExpectationNotEvaluatedError when it cannot be evaluated.
     """
     for expectation in expectations:
         expectation.check_columns(frame.columns)
-    result = _validate(view, translate(expectations), frame)
+    result = _validate(view, translate(expectations), frame, RESULT_FORMAT)
     for entry in result.results:
         _check_evaluated(expectations[_position(entry)], entry.exception_info)
         entry.result = _without_values(entry.result)
     ordered = sorted(result.results, key=_position)
-    findings = tuple(_finding(expectations[_position(entry)], entry) for entry in ordered)
-    return Report(findings, _page(result))
+    findings = [_finding(expectations[_position(entry)], entry) for entry in ordered]
+    failing = _failing_rows(view, [f.expectation for f in findings if f.has_failing_rows], frame, identity)
+    named = tuple(replace(f, failing=next(failing)) if f.has_failing_rows else f for f in findings)
+    return Report(named, _page(result))
 
 
-def _validate(view: View, expectations: list[Any], frame: Frame) -> Any:
+def _failing_rows(
+    view: View, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str]
+) -> Iterator[tuple[Row, ...]]:
+    """For each of ``expectations``, which look at rows and failed, the first rows that fail it."""
+    if not expectations:
+        return
+    shown = {
+        "result_format": "SUMMARY",
+        "partial_unexpected_count": FAILING_ROWS,
+        "unexpected_index_column_names": list(identity),
+        "include_unexpected_rows": False,
+    }
+    result = _validate(view, translate(expectations), frame, shown)
+    for entry in sorted(result.results, key=_position):
+        yield _rows(entry.result, expectations[_position(entry)], identity)
+
+
+def _rows(result: Mapping[str, Any], expectation: Expectation, identity: Sequence[str]) -> tuple[Row, ...]:
+    """The rows that ``result`` names: their ``identity``, then the columns that the expectation is about."""
+    values = result.get("partial_unexpected_list", [])
+    places = result.get("partial_unexpected_index_list") or [{} for _ in values]
+    rows = [{**place, **_by_column(value, expectation)} for place, value in zip(places, values, strict=False)]
+    names = [*identity, *(name for row in rows[:1] for name in row if name not in identity)]
+    return tuple({name: _shown(row[name]) for name in names if name in row} for row in rows[:FAILING_ROWS])
+
+
+def _by_column(value: Any, expectation: Expectation) -> Mapping[str, Any]:
+    """What a row has in the columns of ``expectation``: Great Expectations gives a value, a pair, or a dict."""
+    if isinstance(value, Mapping):
+        return value
+    given = (expectation.arguments.get(name) for name in ("column_A", "column_B"))
+    pair = [str(name) for name in given if name is not None]
+    if pair:
+        return dict(zip(pair, value, strict=False))
+    column = expectation.arguments.get("column")
+    return {} if column is None else {str(column): value}
+
+
+def _shown(value: Any) -> str | int | float | bool | None:
+    """A value of a row as it is kept and shown: times in UTC, long text cut."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or value is pd.NA or value is pd.NaT or value != value:  # noqa: PLR0124  # NaN is pandas' NULL
+        return None
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, datetime):
+        aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return aware.isoformat().replace("+00:00", "Z")
+    text = str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _validate(view: View, expectations: list[Any], frame: Frame, result_format: Mapping[str, Any]) -> Any:
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     rows: Any = frame
@@ -105,7 +171,7 @@ def _validate(view: View, expectations: list[Any], frame: Frame) -> Any:
     batch = source.add_dataframe_asset(view).add_batch_definition_whole_dataframe(view)
     suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=expectations))
     validation = context.validation_definitions.add(gx.ValidationDefinition(name=view, data=batch, suite=suite))
-    return validation.run(batch_parameters={"dataframe": rows}, result_format=RESULT_FORMAT)
+    return validation.run(batch_parameters={"dataframe": rows}, result_format=result_format)
 
 
 def _position(entry: Any) -> int:

@@ -6,9 +6,11 @@ Great Expectations is imported only when there is something to expect.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace.audit.frames import Frame
+from headrace.audit.releases import ReleasedPanes
 from headrace.audit.store import AuditOutcome, Finding, audit_path, write_audit
 from headrace.model.time import instant, render
 from headrace.pipeline.expectations import Expectation, View
@@ -37,6 +39,20 @@ def _check(pipeline: Pipeline) -> None:
     check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in View})
 
 
+@dataclass(frozen=True)
+class Audited:
+    """What an audit looks at.
+
+    ``frame`` gives the rows of a view: panes of the range's epochs, and the ``current`` rows that they change, without
+    those of released panes. ``released`` finds these; it is asked only when an expectation fails. ``identity``: the
+    columns by which failing rows are named.
+    """
+
+    frame: Callable[[View, Sequence[ReleasedPanes]], Frame]
+    released: Callable[[], Sequence[ReleasedPanes]] = tuple
+    identity: Sequence[str] = ()
+
+
 def run_audit(
     *,
     store: ObjectStore,
@@ -44,13 +60,13 @@ def run_audit(
     expectations: Sequence[Expectation],
     from_snapshot: str | None,
     to_snapshot: str,
-    frame: Callable[[View], Frame],
+    audited: Audited,
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``] of ``pipeline``, keep data docs and then the result, and
     return the outcome.
 
-    ``frame`` gives the panes of the range's epochs, and the ``current`` rows that they change; a view of which nothing
-    is expected is not asked for. A failed expectation is an outcome, no error.
+    A view of which nothing is expected is not asked for. What fails is looked at again without the rows that a person
+    has released. A failed expectation is an outcome, no error.
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
     found: dict[View, tuple[Finding, ...]] = {}
@@ -61,14 +77,10 @@ def run_audit(
             continue
         from headrace.audit.gx_runner import evaluate
 
-        looked_at = frame(view)
-        looked_at.persist()
-        try:
+        with _held(audited.frame(view, ())) as looked_at:
             rows[view] = looked_at.count()
-            report = evaluate(view, expected, looked_at)
-        finally:
-            looked_at.unpersist()
-        found[view] = report.findings
+            report = evaluate(view, expected, looked_at, audited.identity)
+        found[view] = _without_released(view, report.findings, rows[view], audited)
         store.write(f"{audit_path(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
     outcome = AuditOutcome(
         pipeline=pipeline,
@@ -81,6 +93,36 @@ def run_audit(
     )
     write_audit(store, outcome)
     return outcome
+
+
+@contextmanager
+def _held(frame: Frame) -> Iterator[Frame]:
+    """``frame``, which is scanned many times inside."""
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def _without_released(view: View, findings: tuple[Finding, ...], rows: int, audited: Audited) -> tuple[Finding, ...]:
+    """``findings`` on so many ``rows``, those that failed as they are without the rows that a person has released."""
+    failed = [finding.expectation for finding in findings if not finding.success]
+    released = audited.released() if failed else ()
+    if not released:
+        return findings
+    from headrace.audit.gx_runner import evaluate
+
+    with _held(audited.frame(view, released)) as undecided:
+        left = undecided.count()
+        if left == rows:
+            return findings
+        again = iter(evaluate(view, failed, undecided, audited.identity).findings if left else ())
+    entries = tuple(each.release.entry for each in released)
+    return tuple(
+        finding if finding.success else replace(next(again, replace(finding, success=True)), released=entries)
+        for finding in findings
+    )
 
 
 def _as_declared(expectations: Sequence[Expectation], found: Mapping[View, tuple[Finding, ...]]) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ An audit belongs to a range of snapshots (``from_snapshot``, ``to_snapshot``]; N
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -38,13 +38,18 @@ class AuditDamagedError(RestoreError):
     code = "restore.audit_damaged"
 
 
+Row = Mapping[str, str | int | float | bool | None]
+"""A row for people: values by column, times as ISO 8601 in UTC."""
+
+
 @dataclass(frozen=True)
 class Finding:
-    """What one expectation found, without any row.
+    """What one expectation found.
 
     ``observed`` is the aggregate that the expectation looked at (a mean, a row count), None when it looks at values;
     ``unexpected_count`` says how many values (of ``element_count``, where that is counted) are not as expected, None
-    when it looks at an aggregate.
+    when it looks at an aggregate. ``failing``: the first rows that are not, by key, window and the columns looked at.
+    ``released``: the log entries whose released rows were left out, since with them the expectation failed.
     """
 
     name: str
@@ -54,18 +59,37 @@ class Finding:
     observed: Scalar = None
     unexpected_count: int | None = None
     element_count: int | None = None
+    failing: tuple[Row, ...] = ()
+    released: tuple[int, ...] = ()
 
     @property
     def expectation(self) -> Expectation:
         """What was expected."""
         return Expectation(self.name, self.arguments, self.view)
 
+    @property
+    def has_failing_rows(self) -> bool:
+        """Whether it failed on rows, which can be shown."""
+        return not self.success and bool(self.unexpected_count)
+
     def describe(self) -> str:
         """For people: what was expected and what was found, on one line."""
         if self.unexpected_count is not None:
             total = "" if self.element_count is None else f" of {self.element_count}"
-            return f"{self.expectation.describe()}: {self.unexpected_count}{total} values are unexpected"
-        return f"{self.expectation.describe()}: observed {self.observed!r}"
+            found = f"{self.unexpected_count}{total} values are unexpected"
+        else:
+            found = f"observed {self.observed!r}"
+        entries = " and ".join(map(str, self.released))
+        apart = f" (without the rows that log entry {entries} released)" if entries else ""
+        return f"{self.expectation.describe()}: {found}{apart}"
+
+    def lines(self) -> Iterator[str]:
+        """For people: whether it holds, and the first rows that are to blame, a line each."""
+        yield f"{'passed' if self.success else 'FAILED'}: {self.describe()}"
+        for row in self.failing:
+            yield "    " + ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in row.items())
+        if (more := (self.unexpected_count or 0) - len(self.failing)) > 0 and self.failing:
+            yield f"    and {more:,} more"
 
 
 @dataclass(frozen=True)
@@ -92,6 +116,13 @@ class AuditOutcome:
     def failed(self) -> tuple[Finding, ...]:
         """The findings that keep the range from being published."""
         return tuple(finding for finding in self.findings if not finding.success)
+
+    def lines(self) -> Iterator[str]:
+        """For people: what was looked at, and each finding."""
+        rows = ", ".join(f"{count:,} rows of {view}" for view, count in self.rows.items())
+        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]: {rows or 'nothing is expected'}"
+        for finding in self.findings:
+            yield from finding.lines()
 
     def covers(self, expectations: Iterable[Expectation]) -> bool:
         """Whether exactly these expectations were audited: no longer so after a person has changed them."""
@@ -124,13 +155,13 @@ def write_audit(store: ObjectStore, outcome: AuditOutcome) -> None:
 
 
 def failure_message(outcome: AuditOutcome) -> str:
-    """For people: which expectations failed, on what, and the ways out of the quarantine."""
-    found = "; ".join(finding.describe() for finding in outcome.failed)
+    """For people: which expectations failed, a line each, and the ways out of the quarantine. No value of a row."""
+    found = "\n".join(f"  {finding.describe()}" for finding in outcome.failed)
     return (
         f"pipeline {outcome.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
-        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished: {found}. "
-        "Land a correction and run again, or roll back, or release the range on the command line; "
-        f"data docs: {outcome.path}/docs"
+        f"({outcome.from_snapshot or 'the beginning'}, {outcome.to_snapshot}], which stays unpublished:\n{found}\n"
+        "Land a correction and run again; or roll back; or let readers see these rows: "
+        f"`headrace release {outcome.pipeline} {outcome.to_snapshot} --message WHY`. Data docs: {outcome.path}/docs"
     )
 
 
@@ -169,4 +200,5 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
 
 
 def _finding(entry: dict[str, Any]) -> Finding:
-    return Finding(**{**entry, "view": View(entry["view"])})
+    shown = {"failing": tuple(entry.get("failing", ())), "released": tuple(entry.get("released", ()))}
+    return Finding(**{**entry, **shown, "view": View(entry["view"])})

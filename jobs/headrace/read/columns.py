@@ -161,6 +161,11 @@ class ViewColumns:
         """What tells the rows of ``current`` from each other."""
         return [*self.keys, WINDOW_START, WINDOW_END]
 
+    @property
+    def decided(self) -> list[str]:
+        """What a release is about: key, window and values. Taking released values back needs no other decision."""
+        return [*self.identity, *self.values]
+
     def types(self, view: View) -> dict[str, ValueType]:
         """The columns of ``view``."""
         match view:

@@ -54,3 +54,14 @@ def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
         connection.register("rows", rows)
         query = newest_of("rows", rows.schema.names, columns.identity)
         return connection.sql(query).to_arrow_table().cast(rows.schema)
+
+
+def rows_without(rows: "pa.Table", others: "pa.Table", columns: Sequence[str]) -> "pa.Table":
+    """Those of ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
+    import duckdb
+
+    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+        connection.register("rows", rows)
+        connection.register("others", others)
+        query = f"select r.* from rows r anti join others o on {same_identity('r', 'o', columns)}"
+        return connection.sql(query).to_arrow_table().cast(rows.schema)

@@ -22,6 +22,7 @@ from headrace.runs.report import Listener, Silent
 from headrace.runs.restoring import InputGoneError
 from headrace.runs.results import RunResult
 from headrace.sources.landing import Landing
+from headrace.sources.looking import exists
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -36,6 +37,17 @@ _NAMED = 3
 def branch_of(options: RunOptions) -> str:
     """The branch that a backfill fills: the one asked for, or one named after the run."""
     return f"backfill-{options.run_id}" if options.branch == MAIN else options.branch
+
+
+def has_input(pipeline: Pipeline, root: str) -> bool:
+    """Whether a backfill would find anything: main has read something, or something has landed."""
+    store = open_store(root)
+    if not exists(store):
+        return False
+    catalog = Catalog(store, pipeline.name)
+    if catalog.head().refs.get(MAIN) is not None:
+        return True
+    return bool(unread_files(catalog, Landing(pipeline, store), None, Progress(), full_sweep=True))
 
 
 def backfill(

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from headrace.audit.range import audited_files, unseen
-from headrace.audit.run import expectations_checked, run_audit
+from headrace.audit.releases import released_panes
+from headrace.audit.run import Audited, expectations_checked, run_audit
 from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.errors import FixConfigError
 from headrace.model.time import instant, render
@@ -393,7 +394,18 @@ class _Run:
         with ways_out(self.catalog, self.options.branch):
             self._choose(lambda: work_of_audit(self.catalog, published, head))
             with self.side.errors():
-                return self._run_audit(published, head)
+                outcome = self._run_audit(published, head)
+            self._tell_of(outcome)
+            return outcome
+
+    def _tell_of(self, outcome: AuditOutcome) -> None:
+        """Show the rows that fail, and warn of what holds only because a person has released rows."""
+        for finding in outcome.failed:
+            for line in finding.lines():
+                self.listener.noted(line)
+        for finding in outcome.findings:
+            if finding.success and finding.released:
+                self.warn(f"{finding.describe()}: what a person has released stays visible")
 
     def _stored_audit(self, published: str | None, head: str) -> AuditOutcome | None:
         """None also for one that is not what was written: the audit can be had again, whatever it said."""
@@ -419,7 +431,11 @@ class _Run:
             expectations=self.pipeline.expectations,
             from_snapshot=published,
             to_snapshot=head,
-            frame=lambda view: self.side.audit_frame(view, audited, columns),
+            audited=Audited(
+                lambda view, released: self.side.audit_frame(view, audited, columns, released),
+                lambda: [*released_panes(self.catalog, columns)],
+                columns.identity,
+            ),
         )
 
     def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:

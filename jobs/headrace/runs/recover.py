@@ -49,7 +49,7 @@ def recover(
         check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
         if not _moved_back(catalog, options.branch, options.snapshot, message):
             warnings = tuple(_patch_given_up(catalog, options.branch, options.snapshot))
-            catalog.rollback(options.branch, options.snapshot, message)
+            catalog.rollback(options.branch, options.snapshot, message, replayed=True)
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(pipeline, root, replace(options, full_sweep=True), listener=listener, spark=spark)
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))

@@ -41,3 +41,10 @@ def newest_since(
     """
     parts = max(tasks_of(spark), 1 + stored_bytes // PART_BYTES)
     return newest(rows.repartition(parts, *map(column_named, identity)), identity).where(f.col("epoch") > epoch)
+
+
+def rows_without(rows: DataFrame, others: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Those of ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
+    theirs = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
+    same = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
+    return rows.join(theirs, on=list(same), how="left_anti")

@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
+from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.kernel.renamed import Names
 from headrace.model.time import Instant
@@ -36,8 +37,12 @@ class ExecutorSide(Protocol):
     def verify(self, table: str, file: DataFile) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
 
-    def audit_frame(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> Frame:
-        """The rows of ``view``, with ``columns``, that an audit looks at. Raises BrokenObjectError."""
+    def audit_frame(
+        self, view: View, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+    ) -> Frame:
+        """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``. Raises
+        BrokenObjectError.
+        """
 
     def errors(self) -> AbstractContextManager[None]:
         """What the executor's libraries raise inside becomes a typed error."""

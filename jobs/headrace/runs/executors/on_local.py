@@ -1,6 +1,6 @@
 """A run whose epochs are computed in its own process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
+from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.allocators import share_one_heap
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.engine import LocalEngine
@@ -48,11 +49,15 @@ class OnLocal:
     def _schemas(self) -> Mapping[str, pa.Schema]:
         return state_schemas(self.pipeline)
 
-    def audit_frame(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> Frame:
-        """The rows of ``view``, with ``columns``, that an audit looks at. Raises BrokenObjectError."""
+    def audit_frame(
+        self, view: View, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+    ) -> Frame:
+        """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``. Raises
+        BrokenObjectError.
+        """
         from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
-        return arrow_frame(self.store, columns, view, audited)
+        return arrow_frame(self.store, columns, view, audited, released)
 
     def errors(self) -> AbstractContextManager[None]:
         """Errors are typed where they arise."""

@@ -1,5 +1,6 @@
 """A run whose epochs are Spark jobs: its session, started once there is something to do."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,14 +10,15 @@ from typing import Final
 
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
+from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.application import is_connected
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_submitted, spark_session
-from headrace.distribute.spark.stored import newest_since, stored_rows
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.stored import newest_since, rows_without, stored_rows
+from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.distribute.tasks.work import Work
 from headrace.pipeline.expectations import View
 from headrace.pipeline.graph import Pipeline
@@ -81,25 +83,32 @@ class OnSpark:
         """
         default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
 
-    def audit_frame(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> Frame:
-        """The rows of ``view``, with ``columns``, that an audit looks at: a table in this process, or a frame of
-        Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises SizeError, and BrokenObjectError, of a
-        frame when it is counted.
+    def audit_frame(
+        self, view: View, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+    ) -> Frame:
+        """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``: a table
+        in this process, or a frame of Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises SizeError,
+        and BrokenObjectError, of a frame when it is counted.
         """
         stated = size_in(AUDIT_BYTES)
-        files = audited.files[view]
-        size = stored_bytes(files)
-        if size <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
+        size = stored_bytes(audited.files[view])
+        all_bytes = size + sum(stored_bytes(each.files.files[View.PANES]) for each in released)
+        if all_bytes <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
             from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
-            return arrow_frame(self.store, columns, view, audited)
+            return arrow_frame(self.store, columns, view, audited, released)
+        rows = self._stored_rows(view, audited, columns)
+        if view is View.CURRENT:
+            rows = newest_since(self.spark, rows, columns.identity, audited.since, size)
+        for each in released:
+            rows = rows_without(rows, self._stored_rows(View.PANES, each.files, each.columns), columns.decided)
+        return rows
+
+    def _stored_rows(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> DataFrame:
         work = Work.of(self.pipeline, self.store, self.landing)
         names = audited.names(view, columns)
-        named = [(file, names[file.path]) for file in files]
-        rows = stored_rows(self.spark, work, named, columns.schema(ReadersView(view)))
-        if view is View.CURRENT:
-            return newest_since(self.spark, rows, columns.identity, audited.since, size)
-        return rows
+        named = [(file, names[file.path]) for file in audited.files[view]]
+        return stored_rows(self.spark, work, named, columns.schema(ReadersView(view)))
 
     def errors(self) -> AbstractContextManager[None]:
         """What Spark raises inside becomes a typed error."""

@@ -34,7 +34,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.audit.range import audited_files
-from headrace.audit.run import run_audit
+from headrace.audit.releases import released_panes
+from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditFailedError, AuditOutcome
 from headrace.errors import HeadraceError
 from headrace.extras import require
@@ -215,7 +216,11 @@ class _Commit:
             expectations=self.patching.expected,
             from_snapshot=manifest.parent,
             to_snapshot=manifest.snapshot_id,
-            frame=lambda view: arrow_frame(catalog.store, columns, view, audited),
+            audited=Audited(
+                lambda view, released: arrow_frame(catalog.store, columns, view, audited, released),
+                lambda: [*released_panes(catalog, columns)],
+                columns.identity,
+            ),
         )
         if not outcome.success:
             found = "; ".join(finding.describe() for finding in outcome.failed)

@@ -1,0 +1,81 @@
+"""Releases that hold: which rows a person has let readers see although an audit failed on them.
+
+A release is an entry of the log that moved ``published`` over a range. It is a decision about rows: a row of another
+range with the same key, window and values was decided too, so a recovery, a backfill or a patch that computes it again
+need not ask again. A decision ends when a person rolls ``published`` back to before it. A rollback that is followed by
+a replay of what it gave up (a recovery, a fallback to a whole snapshot) does not end it.
+
+The rows of a release are read from its snapshot, so it holds for as long as that snapshot is kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from headrace.audit.range import AuditedFiles, audited_files
+from headrace.read.columns import ViewColumns
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import PUBLISHED
+
+
+@dataclass(frozen=True)
+class Release:
+    """A person's decision, by log entry ``entry``: readers may see what ``snapshot`` has and ``after`` has not."""
+
+    entry: int
+    message: str
+    after: str | None
+    snapshot: str
+
+    def __str__(self) -> str:
+        return f"entry {self.entry} ({self.message})"
+
+
+@dataclass(frozen=True)
+class ReleasedPanes:
+    """The panes of a released range: their files, and the columns of the definition that wrote them."""
+
+    release: Release
+    files: AuditedFiles
+    columns: ViewColumns
+
+
+def releases_that_hold(catalog: Catalog) -> list[Release]:
+    """The releases that the kept log has and nobody has rolled back below, newest first."""
+    found: list[Release] = []
+    back_to: list[str | None] = []
+    for entry in catalog.entries():
+        before, after = entry.moves.get(PUBLISHED, (None, None))
+        if ends_releases(entry):
+            back_to.append(after)
+        elif entry.kind is Kind.RELEASE and after is not None and _is_below_all(catalog, after, back_to):
+            found.append(Release(entry.number, entry.message, before, after))
+    return found
+
+
+def ends_releases(entry: Entry) -> bool:
+    """Whether ``entry`` took back what readers saw, for good: a rollback that no replay follows."""
+    return entry.kind is Kind.ROLLBACK and PUBLISHED in entry.moves and not (entry.detail or {}).get("replayed")
+
+
+def _is_below_all(catalog: Catalog, snapshot: str, heads: Iterable[str | None]) -> bool:
+    try:
+        return all(head is not None and catalog.is_ancestor(snapshot, head) for head in heads)
+    except (MissingSnapshotError, BrokenObjectError):
+        return False
+
+
+def released_panes(catalog: Catalog, columns: ViewColumns) -> Iterator[ReleasedPanes]:
+    """The panes of each release that holds, if it can still be read and its panes have ``columns``."""
+    for release in releases_that_hold(catalog):
+        try:
+            manifest = catalog.manifest(release.snapshot)
+            files = audited_files(catalog, release.after, manifest)
+        except (MissingSnapshotError, BrokenObjectError):  # it has expired, or is lost: nobody knows its rows
+            continue
+        own = ViewColumns.from_json(manifest.schema)
+        if (own.keys, own.values) == (columns.keys, columns.values):
+            yield ReleasedPanes(release, files, own)
