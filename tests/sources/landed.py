@@ -17,7 +17,7 @@ from headrace.model.expr import DataType, Expr, col
 from headrace.model.time import parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.inputs import OWN, EventTime
-from headrace.pipeline.sources import FileFormat, OnUnreadable
+from headrace.pipeline.sources import FileFormat, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
 from headrace.sources.planning import InputFile
@@ -38,10 +38,12 @@ def pipeline(
     split: Expr | None = None,
     on_unreadable: OnUnreadable = OnUnreadable.FAIL,
 ) -> Pipeline:
+    """A pipeline over files that may lack columns."""
+    source = FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable, missing=OnMissing.NULL)
     return Pipeline(
         name="tested",
         input=Input(
-            FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable),
+            source,
             EventTime(col("time"), BoundedOutOfOrderness(timedelta(hours=1)), split=split),
         ),
         key=key or {"user": col("user")},

@@ -20,6 +20,7 @@ from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import InputFile
 from headrace.sources.reading import read_file
+from headrace.sources.required import Required
 from headrace.sources.scanned import Scanned
 from headrace.sources.spans import Span
 from tests.process.clicks import CLICKS
@@ -74,8 +75,8 @@ def test_text_in_pieces_is_the_whole_text(data: bytes, kind: FileFormat, of: int
     if kind is FileFormat.CSV:
         data = b"n,s\n" + data.removeprefix(b"\xef\xbb\xbf")
     source = FileSource("landing", kind, SCHEMA)
-    whole = read_file(data, source, {}, "x")
-    cut = [read_file(data, source, {}, "x", span) for span in pieces(of, joined)]
+    whole = read_file(data, source, Required(), "x")
+    cut = [read_file(data, source, Required(), "x", span) for span in pieces(of, joined)]
     assert rows(cut) == rows([whole])
 
 
@@ -85,8 +86,8 @@ def test_parquet_in_pieces_is_the_whole_file(group: int, of: int) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"n": range(100), "s": [f"text {n}" for n in range(100)]}), sink, row_group_size=group)
     source = FileSource("landing", FileFormat.PARQUET, SCHEMA)
-    cut = [read_file(sink.getvalue(), source, {}, "x", span) for span in pieces(of, 1)]
-    assert rows(cut) == rows([read_file(sink.getvalue(), source, {}, "x")])
+    cut = [read_file(sink.getvalue(), source, Required(), "x", span) for span in pieces(of, 1)]
+    assert rows(cut) == rows([read_file(sink.getvalue(), source, Required(), "x")])
     assert max(len(piece) for piece in cut) <= max(100 // of + 1, min(group, 100 // of) + 100 // of)
 
 

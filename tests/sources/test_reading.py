@@ -19,11 +19,12 @@ from headrace.sources import reading
 from headrace.sources.errors import LargeFileError, UnreadableFileError
 from headrace.sources.lines import cut
 from headrace.sources.reading import read_file
+from headrace.sources.required import Required
 from headrace.sources.scanned import Scanned
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines
 from tests.reference.strategies import examples
 
-REQUIRED = {"event time": col("time"), "key user": col("user")}
+REQUIRED = Required({"event time": col("time"), "key user": col("user")})
 JUDGED_LATER = ("event time", "key is null")
 """Reasons that judging finds, not reading."""
 
@@ -108,7 +109,7 @@ def test_blank_lines_are_no_records_and_count() -> None:
 def parquet(column: pa.Array, kind: DataType) -> Scanned:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"v": column}), buffer)
-    return read_file(buffer.getvalue(), FileSource("landing", FileFormat.PARQUET, {"v": kind}), {}, "file")
+    return read_file(buffer.getvalue(), FileSource("landing", FileFormat.PARQUET, {"v": kind}), Required(), "file")
 
 
 def test_a_large_integer_in_a_float_column_is_the_nearest_float() -> None:
@@ -142,7 +143,7 @@ def test_a_time_beyond_the_calendar_can_be_shown() -> None:
 )
 def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str]) -> None:
     source = FileSource("landing", FileFormat.CSV, {"a": DataType.STRING, "b": DataType.STRING})
-    found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, {}, "file")
+    found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, Required(), "file")
     assert found.unparsed.to_pylist() == [None] * 3
     assert [found.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
 

@@ -15,6 +15,7 @@ from headrace.model.expr import DataType
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.sources.errors import FileColumnsError
 from headrace.sources.reading import read_file
+from headrace.sources.required import Required
 from headrace.sources.scanned import NOUNS, Scanned
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
 from tests.kernel.columns import VALUES, arrow, python
@@ -24,7 +25,7 @@ KINDS = list(TEXTS)
 
 
 def read(data: bytes, kind: DataType, format_: FileFormat) -> Scanned:
-    return read_file(data, FileSource("landing", format_, {"v": kind}), {}, "file")
+    return read_file(data, FileSource("landing", format_, {"v": kind}), Required(), "file")
 
 
 def assert_values(found: Scanned, kind: DataType, wanted: list[Any]) -> None:

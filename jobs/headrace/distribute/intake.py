@@ -3,12 +3,12 @@ budgets of dead letters. Shares of an epoch say it one by one, and together what
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.records import Records
+from headrace.distribute.records import Lacks, Records
 from headrace.kernel.elements import takes_part
 from headrace.kernel.groups import Ints, taken
 from headrace.model.time import MIN_INSTANT, Instant
@@ -18,7 +18,7 @@ from headrace.program import columns as c
 from headrace.sources.budgets import SHOWN, check_budgets
 from headrace.sources.clock import SourceClock
 from headrace.sources.facts import Facts, split_facts
-from headrace.sources.progress import Ahead
+from headrace.sources.progress import Ahead, Lacking
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Said:
     anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
 
     ``newest`` is the latest event time that was not too far ahead; ``behind`` counts the elements by how far they lay
-    behind the newest of the epochs before (``lags``).
+    behind the newest of the epochs before (``lags``). ``lacks``: what files lack (of a file in pieces, what all do).
     """
 
     facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
@@ -36,6 +36,18 @@ class Said:
     sample: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     newest: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
+    lacks: Lacks = field(default_factory=dict)
+
+    @property
+    def lacking(self) -> tuple[Lacking, ...]:
+        """Columns that no record of some file has, with the first such file in the order of names."""
+        found: dict[tuple[str, str], Lacking] = {}
+        for name, files in self.lacks.items():
+            for path, columns in sorted(files.items()):
+                for column, near in columns.items():
+                    first = found.get((name, column), Lacking(name, column, 0, path, near))
+                    found[name, column] = replace(first, files=first.files + 1)
+        return tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ def said(pipeline: Pipeline, records: Records, heard: Heard) -> Said:
             own = np.flatnonzero(records.of_input(name) & ~accepted)
             rejected[name], sample[name] = len(own), _shown(records, own[:SHOWN])
     newest, behind = _lateness(pipeline, records, heard)
-    return Said(facts, tuple(ahead), rejected, sample, newest, behind)
+    return Said(facts, tuple(ahead), rejected, sample, newest, behind, records.lacks)
 
 
 def _lateness(pipeline: Pipeline, records: Records, heard: Heard) -> tuple[Instant | None, dict[int, int]]:
@@ -114,6 +126,7 @@ def together(shares: Iterable[Said]) -> Said:
     sample: dict[str, tuple[str, ...]] = {}
     newest: Instant | None = None
     behind: dict[int, int] = {}
+    lacks: dict[str, dict[str, Mapping[str, str | None]]] = {}
     for share in shares:
         if share.newest is not None:
             newest = share.newest if newest is None else max(newest, share.newest)
@@ -123,6 +136,11 @@ def together(shares: Iterable[Said]) -> Said:
             known = facts.setdefault(name, {})
             for split, fact in splits.items():
                 known[split] = _joined(known[split], fact) if split in known else fact
+        for name, files in share.lacks.items():
+            known_files = lacks.setdefault(name, {})
+            for path, columns in files.items():
+                before = known_files.get(path, columns)  # of another piece of the file
+                known_files[path] = {column: near for column, near in before.items() if column in columns}
         for each in share.ahead:
             first = ahead.get(each.input, each)
             count = each.records if first is each else first.records + each.records
@@ -130,7 +148,7 @@ def together(shares: Iterable[Said]) -> Said:
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]
-    return Said(facts, tuple(ahead.values()), rejected, sample, newest, behind)
+    return Said(facts, tuple(ahead.values()), rejected, sample, newest, behind, lacks)
 
 
 def check(pipeline: Pipeline, epoch: int, found: Said) -> None:

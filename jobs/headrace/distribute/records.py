@@ -40,12 +40,21 @@ class Piece:
     span: Span = WHOLE_FILE
 
 
+Lacks = Mapping[str, Mapping[str, Mapping[str, str | None]]]
+"""By input and file, columns that no record of the file (of its piece) has; of each the name there that is most like
+it."""
+
+
 class Records(Protocol):
     """Judged records, and where they are from."""
 
     @property
     def columns(self) -> Mapping[str, pa.Array]:
         """What ``sources.judging`` gives of them."""
+
+    @property
+    def lacks(self) -> Lacks:
+        """Columns that something reads and that no record of a file has."""
 
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
@@ -60,12 +69,13 @@ class Records(Protocol):
 
 @dataclass(frozen=True)
 class ReadFile:
-    """The records of one file; ``unreadable`` says why there are none."""
+    """The records of one file, or of a piece of it; ``unreadable`` says why there are none."""
 
     input: str
     path: str
     records: Scanned | None = None
     unreadable: str | None = None
+    is_whole: bool = True
 
     def __len__(self) -> int:
         return 1 if self.records is None else len(self.records)
@@ -79,6 +89,16 @@ class FileRecords:
 
     files: tuple[ReadFile, ...]
     columns: Mapping[str, pa.Array]
+
+    @property
+    def lacks(self) -> Lacks:
+        """Columns that something reads and that no record of a file has."""
+        found: dict[str, dict[str, Mapping[str, str | None]]] = {}
+        for file in self.files:
+            lacks = None if file.records is None else file.records.lacks
+            if lacks or (lacks is not None and not file.is_whole):  # another piece may lack what this one has
+                found.setdefault(file.input, {})[file.path] = lacks
+        return found
 
     @property
     def starts(self) -> Ints:
@@ -149,7 +169,7 @@ def read_records(
         found = read_one(pipeline, landing, given, piece)
         if given.source.transform is not None and found.records is not None:
             found = replace(found, records=_unparsed(found.records, given))
-        if len(found):
+        if len(found) or (found.records is not None and found.records.lacks is not None):
             read.append(found)
             parts.append(_judged(pipeline, stage, given, found, processing_time))
     if not read:
@@ -184,14 +204,14 @@ def read_one(pipeline: Pipeline, landing: Landing, given: Input, piece: Piece) -
         if not piece.span.is_whole:  # others may be sound, and the file is one dead letter or none
             raise DividedFileError(path, error.reason) from error
         return ReadFile(given.name, path, unreadable=error.reason)
-    return ReadFile(given.name, path, scanned)
+    return ReadFile(given.name, path, scanned, is_whole=piece.span.is_whole)
 
 
 def _unparsed(records: Scanned, given: Input) -> Scanned:
     rows = np.flatnonzero(valid(records.unparsed))
     columns = {name: pa.nulls(len(rows), ARROW_TYPES[kind]) for name, kind in given.source.columns.items()}
     reasons = records.unparsed.take(pa.array(rows))
-    return Scanned(columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]))
+    return Scanned(columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]), records.lacks)
 
 
 def _judged(

@@ -86,6 +86,11 @@ class Aggregate:
             return self.custom.invertible
         return self.combiner in _INVERTIBLE
 
+    @property
+    def inputs(self) -> tuple[Expr, ...]:
+        """The expressions that it reads of each element."""
+        return tuple(expr for expr in (self.input, self.other) if expr is not None)
+
     def output_type(self, schema: Schema) -> ValueType:
         """Type of the result over elements of ``schema``. Raises PipelineError if the input does not fit."""
         if self.combiner is Combiner.COUNT and self.input is None:

@@ -38,6 +38,15 @@ class OnUnreadable(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
+class OnMissing(StrEnum):
+    """What a declared column that a file lacks, and that the pipeline reads, does: it fails the run (of JSON, whose
+    records may leave out what is NULL, it is a warning), or it is NULL.
+    """
+
+    FAIL = "fail"
+    NULL = "null"
+
+
 @dataclass(frozen=True)
 class SparkFunction:
     """A user's own Spark code over records, named ``module:function``: the function takes a DataFrame and gives one.
@@ -81,6 +90,9 @@ class FileSource:
     Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
     (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
     order.
+    ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet file,
+    lacks fails the run; "null": it is NULL in all records of the file. Of a JSON file that has it in no record the run
+    warns, unless it is "null".
     ``transform`` makes other rows of those that parse; ``columns`` are then what it gives.
     ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0 that one bad record fails the run.
     """
@@ -93,6 +105,7 @@ class FileSource:
     look_back: int
     max_rejected: int | None
     on_unreadable: OnUnreadable
+    missing: OnMissing
     suffixes: tuple[str, ...]
     transform: SparkFunction | None
 
@@ -107,6 +120,7 @@ class FileSource:
         look_back: int = 1000,
         max_rejected: int | None = None,
         on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
+        missing: OnMissing | str = OnMissing.FAIL,
         suffixes: Sequence[str] = (),
         transform: SparkFunction | None = None,
     ) -> None:
@@ -122,6 +136,7 @@ class FileSource:
         limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
         set_(self, "max_rejected", limit)
         set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
+        set_(self, "missing", given.choice("missing", missing, OnMissing))
         set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
         function = 'SparkFunction("module:function", ...)'
         made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
@@ -178,6 +193,7 @@ class Reading(TypedDict, total=False):
     look_back: int
     max_rejected: int | None
     on_unreadable: OnUnreadable | str
+    missing: OnMissing | str
     suffixes: Sequence[str]
     transform: SparkFunction | None
 

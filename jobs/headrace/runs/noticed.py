@@ -1,10 +1,12 @@
-"""What a run noticed in its data that a person should know, told when it ends: dates far ahead, many late records."""
+"""What a run noticed in its data that a person should know, told when it ends: dates far ahead, columns that are
+missing, many late records.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.model.time import render
 from headrace.read.progress import StoredProgress
-from headrace.sources.progress import Ahead
+from headrace.sources.progress import Ahead, Lacking
 from headrace_snapshots.format.manifest import Manifest
 
 LATE_SHARE = 0.01
@@ -16,6 +18,9 @@ def noticed(committed: Sequence[Manifest], rows: Mapping[str, int]) -> Iterator[
     found = [each for manifest in committed for each in StoredProgress.of(manifest).ahead]
     for name in dict.fromkeys(ahead.input for ahead in found):
         yield _ahead([ahead for ahead in found if ahead.input == name])
+    lacking = [each for manifest in committed for each in StoredProgress.of(manifest).lacking]
+    for each in {(each.input, each.column): each for each in reversed(lacking)}.values():
+        yield _lacking(each, sum(other.files for other in lacking if _same(each, other)))
     records, late = rows.get("records", 0), rows.get("late_dropped", 0)
     if late > LATE_SHARE * records:
         yield (
@@ -23,6 +28,20 @@ def noticed(committed: Sequence[Manifest], rows: Mapping[str, int]) -> Iterator[
             "(headrace plot), and give the watermark a larger bound or the windows more allowed lateness; what was "
             "dropped can land again (headrace replay-late)"
         )
+
+
+def _same(one: Lacking, other: Lacking) -> bool:
+    return (one.input, one.column) == (other.input, other.column)
+
+
+def _lacking(found: Lacking, files: int) -> str:
+    where = f"file {found.file}" if files == 1 else f"{files:,} files, the first of them {found.file},"
+    near = "" if found.near is None else f"; its first record has {found.near!r}, which is spelled much like it"
+    return (
+        f"input {found.input} has no column {found.column!r} in any record of {where} and the pipeline reads it: it is "
+        f'NULL there{near}. Correct the name in the schema of the source, or write missing="null" in it if files may '
+        "lack a column"
+    )
 
 
 def _ahead(found: Sequence[Ahead]) -> str:

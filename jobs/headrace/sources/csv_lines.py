@@ -26,11 +26,16 @@ _PLAIN = f"^{_FIELD}(?:,{_FIELD})*$"
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a file: its bytes, how many fields it has, and where the columns of the schema are."""
+    """The first line of a file: its bytes, its fields, and where the columns of the schema are."""
 
     line: bytes
-    width: int
+    names: list[str]
     stored: dict[str, int]
+
+    @property
+    def width(self) -> int:
+        """How many fields it has."""
+        return len(self.names)
 
 
 def read_header(lines: Lines, schema: Schema, path: str) -> Header | None:
@@ -51,7 +56,7 @@ def read_header(lines: Lines, schema: Schema, path: str) -> Header | None:
     for name in schema:
         if names.count(name) > 1:
             raise FileColumnsError(path, f"its header names column {name} {names.count(name)} times")
-    return Header(line, len(names), {name: names.index(name) for name in schema if name in names})
+    return Header(line, names, {name: names.index(name) for name in schema if name in names})
 
 
 def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:

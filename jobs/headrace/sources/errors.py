@@ -1,5 +1,7 @@
 """What can be wrong with a landed file."""
 
+from typing import ClassVar
+
 from headrace.errors import FixDataError
 
 
@@ -8,12 +10,12 @@ class UnreadableFileError(FixDataError):
     in a dead letter."""
 
     code = "data.unreadable_file"
+    what_to_do: ClassVar[str] = (
+        "Land a corrected file under a new name and remove this one, or set on_unreadable=DEAD_LETTER on the source"
+    )
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(
-            f"file {path} cannot be read: {reason}. Land a corrected file under a new name and remove this one, "
-            "or set on_unreadable=DEAD_LETTER on the source"
-        )
+        super().__init__(f"file {path} cannot be read: {reason}. {self.what_to_do}")
         self.path, self.reason = path, reason
 
 
@@ -30,6 +32,16 @@ class FileColumnsError(UnreadableFileError):
     """A file lacks a column that it must have, or holds it in a type that is not that of the source's schema."""
 
     code = "data.file_columns"
+
+
+class MissingColumnError(FileColumnsError):
+    """The header of a CSV file, or the schema of a Parquet file, lacks a column that the pipeline reads."""
+
+    code = "data.missing_column"
+    what_to_do = (
+        "Correct the name in the schema of the source; or land a corrected file under a new name and remove this one; "
+        'or, if files may lack the column, write missing="null" in the source: it is NULL in such files then'
+    )
 
 
 class LargeFileError(FixDataError):

@@ -7,7 +7,7 @@ which is then looked at for its reason: so Python sees the lines that do not par
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -25,6 +25,7 @@ from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expr import DataType, Schema
 from headrace.sources.fields import typed
 from headrace.sources.lines import Lines
+from headrace.sources.required import nearest
 from headrace.sources.scanned import NOT_UTF8, Scanned, misfit
 
 _NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
@@ -53,6 +54,25 @@ def read_json_lines(lines: Lines, schema: Schema) -> Scanned:
     found = _Reading(lines, schema, stored).columns()
     columns, unparsed = typed(found.columns, found.unparsed, schema, _FROM_TEXT)
     return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+
+def lacking(records: Scanned, wanted: Collection[str], lines: Lines) -> dict[str, str | None] | None:
+    """Those of the ``wanted`` columns that no record has, not even as null, each with the name in the first record that
+    is most like it. None if no record parses, which says nothing. ``records`` are those of ``lines``.
+    """
+    parses = np.flatnonzero(records.unparsed.is_null().to_numpy(zero_copy_only=False))
+    if not len(parses):
+        return None
+    empty = [name for name in wanted if records.columns[name].null_count == len(records)]
+    missing = [name for name in empty if not _is_written(name, lines)]
+    names = json.loads(lines.text[int(parses[0])].as_py()) if missing else {}
+    return {name: nearest(name, names) for name in missing}
+
+
+def _is_written(name: str, lines: Lines) -> bool:
+    """Whether ``name`` stands in quotes in any of ``lines``."""
+    written = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    return any(pc.any(pc.match_substring(lines.text, text.encode())).as_py() for text in written)
 
 
 @dataclass(frozen=True)

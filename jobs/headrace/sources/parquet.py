@@ -12,10 +12,10 @@ from headrace.kernel.dates import in_calendar
 from headrace.kernel.decimals import stored_decimals
 from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP
 from headrace.kernel.utf8 import are_text
-from headrace.model.expr import DataType, Expr, Schema
+from headrace.model.expr import DataType, Schema
 from headrace.sources.as_json import as_json
 from headrace.sources.errors import FileColumnsError, UnreadableFileError
-from headrace.sources.required import check_required
+from headrace.sources.required import Required
 from headrace.sources.scanned import NOT_UTF8, Scanned, misfit
 from headrace.sources.spans import WHOLE_FILE, Span
 
@@ -40,15 +40,13 @@ _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
 }
 
 
-def read_parquet(
-    data: bytes, schema: Schema, required: Mapping[str, Expr], path: str, span: Span = WHOLE_FILE
-) -> Scanned:
+def read_parquet(data: bytes, schema: Schema, required: Required, path: str, span: Span = WHOLE_FILE) -> Scanned:
     """The rows in the ``span`` of a file as records of ``schema``. Raises UnreadableFileError if it is not a whole
     Parquet file, FileColumnsError if it holds a column otherwise than the schema says.
     """
     file = _open(data, path)
     stored = _stored(file.schema_arrow, schema, path)
-    check_required(required, stored, path, "schema")
+    required.check(file.schema_arrow.names, stored, path, "schema")
     try:
         table, first = _rows(file, stored, span)
     except (pa.ArrowException, OSError) as error:

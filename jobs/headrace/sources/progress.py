@@ -4,7 +4,7 @@ Stored in the manifest, for people as well as machines (``headrace.read.progress
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, parse, render
@@ -94,15 +94,38 @@ class Ahead:
         )
 
 
+@dataclass(frozen=True)
+class Lacking:
+    """A column of an input that something reads and that no record of some files of an epoch had: how many files, the
+    first of them, and the name in it that is most like that of the column.
+    """
+
+    input: str
+    column: str
+    files: int
+    file: str
+    near: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Lacking":
+        """The inverse of ``to_json``. Raises MalformedError."""
+        text = {name: fields.text(name) for name in ("input", "column", "file")}
+        return cls(**text, files=fields.integer("files"), near=fields.optional_text("near"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class EpochClocks:
     """Clocks after an epoch (the watermark is the least of all inputs; an output watermark for each stage), and lower
     bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
-    none; ``ahead`` are of the epoch too. ``newest`` is the latest event time that any epoch has read, those too far
-    ahead of the clock left out; ``behind`` counts the epoch's elements by how far they lay behind the newest of the
-    epochs before it, in granules rounded up to two digits.
+    none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time that any epoch has read,
+    those too far ahead of the clock left out; ``behind`` counts the epoch's elements by how far they lay behind the
+    newest of the epochs before it, in granules rounded up to two digits.
     """
 
     watermark: Instant = MIN_INSTANT
@@ -114,6 +137,7 @@ class EpochClocks:
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
     ahead: tuple[Ahead, ...] = ()
+    lacking: tuple[Lacking, ...] = ()
     newest: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
 
@@ -154,6 +178,7 @@ class Progress(EpochClocks):
             "ahead": [each.to_json() for each in self.ahead],
             "newest_event_time": None if self.newest is None else render(self.newest),
             "behind": {str(lag): count for lag, count in sorted(self.behind.items())},
+            **({"lacking": [each.to_json() for each in self.lacking]} if self.lacking else {}),
         }
 
     @classmethod
@@ -179,6 +204,7 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
         "max_event_time": _optional_instant(fields, "max_event_time"),
         "held_back_by": HeldBack.from_json(fields.fields("held_back_by")) if held_back else None,
         "ahead": fields.items("ahead", Ahead.from_json),
+        "lacking": fields.items("lacking", Lacking.from_json) if "lacking" in fields.value else (),
         "newest": _optional_instant(fields, "newest_event_time"),
         "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
     }

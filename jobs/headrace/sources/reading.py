@@ -1,18 +1,17 @@
 """A landed file as records of its source's schema, whatever its format."""
 
 import zlib
-from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace.model.expr import Expr
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.sources.csv_lines import read_csv_lines, read_header
 from headrace.sources.errors import LargeFileError, UnreadableFileError
-from headrace.sources.json_lines import read_json_lines
+from headrace.sources.json_lines import lacking, read_json_lines
 from headrace.sources.lines import cut, first_line
 from headrace.sources.parquet import read_parquet
-from headrace.sources.required import check_required
+from headrace.sources.required import Required
 from headrace.sources.scanned import Scanned, nothing
 from headrace.sources.spans import WHOLE_FILE, Span
 
@@ -28,14 +27,11 @@ def is_divisible(source: FileSource, path: str) -> bool:
     return source.format is FileFormat.PARQUET or _codec(path) is None
 
 
-def read_file(
-    data: bytes, source: FileSource, required: Mapping[str, Expr], path: str, span: Span = WHOLE_FILE
-) -> Scanned:
-    """The records in the ``span`` of a file with the content ``data``. What is ``required`` of a record (by purpose,
-    such as "event time") must not be NULL for want of a column.
+def read_file(data: bytes, source: FileSource, required: Required, path: str, span: Span = WHOLE_FILE) -> Scanned:
+    """The records in the ``span`` of a file with the content ``data``, which must have what is ``required``.
 
-    Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that does not fit,
-    LargeFileError for more text than MOST_BYTES.
+    Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that is missing or
+    does not fit, LargeFileError for more text than MOST_BYTES.
     """
     if not data:
         return nothing(source.schema)
@@ -47,11 +43,14 @@ def read_file(
         raise LargeFileError(path, end - begin)
     lines = cut(text, span)
     if source.format is FileFormat.JSON:
-        return read_json_lines(lines, source.schema) if len(lines) else nothing(source.schema)
+        if not len(lines):
+            return nothing(source.schema)
+        found = read_json_lines(lines, source.schema)
+        return replace(found, lacks=lacking(found, required.columns, lines))
     header = read_header(lines if span.first == 0 and len(lines) else first_line(text), source.schema, path)
     if header is None:
         return nothing(source.schema)
-    check_required(required, header.stored, path, "header")
+    required.check(header.names, header.stored, path, "header")
     return read_csv_lines(lines, header, source.schema)
 
 

@@ -1,32 +1,65 @@
-"""Columns that a file must have: without them every record of it would be a dead letter."""
+"""Columns that a file must have: those that something reads, unless the source takes a column that is missing for NULL,
+and always those without which every record would be a dead letter.
+"""
 
-from collections.abc import Collection, Mapping
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headrace.model.expr import Binary, Expr, Function, columns_of
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import Input
+from headrace.pipeline.reads import columns_read
+from headrace.pipeline.sources import OnMissing
 from headrace.program.lets import substitute
-from headrace.sources.errors import FileColumnsError
+from headrace.sources.errors import FileColumnsError, MissingColumnError
 
 
-def required_by(pipeline: Pipeline, given: Input) -> dict[str, Expr]:
-    """What a record of ``given`` cannot do without, by purpose, over the columns in its files."""
+@dataclass(frozen=True)
+class Required:
+    """What a file of an input must have. ``identities``: expressions that must not be NULL for want of a column, by
+    purpose ("event time"). ``columns``: those that must be there, and what reads them.
+    """
+
+    identities: Mapping[str, Expr] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, names: Sequence[str], filled: Collection[str], path: str, where: str) -> None:
+        """Raise FileColumnsError for a file whose header or schema (``where``) lacks one. ``names``: its columns, of
+        which those ``filled`` have values.
+        """
+        for purpose, expr in self.identities.items():
+            missing = sorted(nulling_columns(expr) - {*filled})
+            if missing:
+                why = f"without which every record has no {purpose}"
+                raise FileColumnsError(path, f"its {where} lacks column {missing[0]}, {why}{_near(missing[0], names)}")
+        for name, reader in self.columns.items():
+            if name not in names:
+                why = f"which {reader} reads"
+                raise MissingColumnError(path, f"its {where} lacks column {name}, {why}{_near(name, names)}")
+
+
+def required_by(pipeline: Pipeline, given: Input) -> Required:
+    """What a file of ``given`` must have."""
+    read = columns_read(pipeline, given) if given.source.missing is OnMissing.FAIL else {}
     if given.source.transform is not None:
-        return {}
+        return Required(columns=read)
     columns = given.expressions(pipeline.schema)
     keys = {f"key {name}": substitute(expr, columns) for name, expr in pipeline.key.items()}
     expr = given.event_time.expr
-    return keys if expr is None else {"event time": expr, **keys}
+    return Required(keys if expr is None else {"event time": expr, **keys}, read)
 
 
-def check_required(required: Mapping[str, Expr], stored: Collection[str], path: str, where: str) -> None:
-    """Raise FileColumnsError if the ``stored`` columns of a file lack one without which all is NULL."""
-    for purpose, expr in required.items():
-        missing = sorted(nulling_columns(expr) - set(stored))
-        if missing:
-            raise FileColumnsError(
-                path, f"its {where} lacks column {missing[0]}, without which every record has no {purpose}"
-            )
+def nearest(name: str, names: Collection[str]) -> str | None:
+    """Which of ``names`` is most like ``name``; None if none is."""
+    spelled = {each.casefold(): each for each in names}
+    close = difflib.get_close_matches(name.casefold(), spelled, 1)
+    return spelled[close[0]] if close else None
+
+
+def _near(name: str, names: Collection[str]) -> str:
+    near = nearest(name, names)
+    return "" if near is None else f"; it has {near!r}, which is spelled much like it"
 
 
 def nulling_columns(expr: Expr) -> frozenset[str]:

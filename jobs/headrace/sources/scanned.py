@@ -29,13 +29,15 @@ NOUNS = {
 class Scanned:
     """Records of one file, in order. ``unparsed`` says why a record does not parse (its columns are NULL then), NULL if
     it does; ``position`` is the number of its line (row, in Parquet) in the file, from 0. ``raw`` gives the bytes of
-    those records that it is asked for.
+    those records that it is asked for. ``lacks``: columns that no record has though something reads them, each with the
+    name in the file that is most like it, or None (of JSON; other formats say so at once). None if no record parses.
     """
 
     columns: Mapping[str, pa.Array]
     unparsed: pa.Array
     position: Ints
     raw: Callable[[Ints], pa.Array]
+    lacks: Mapping[str, str | None] | None = None
 
     def __len__(self) -> int:
         return len(self.position)

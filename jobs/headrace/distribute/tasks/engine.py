@@ -216,6 +216,7 @@ class TasksEngine:
             max_event_time=accounting.max_accepted,
             held_back_by=None if outcome.plan.is_last else together.held_back_by,
             ahead=outcome.said.ahead,
+            lacking=outcome.said.lacking,
             newest=later_of(self.progress.newest, outcome.said.newest),
             behind=outcome.said.behind,
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.distribute.records import FileRecords, read_one
+from headrace.distribute.records import FileRecords, Lacks, read_one
 from headrace.distribute.tasks.work import Task
 from headrace.kernel.elements import Columns
 from headrace.kernel.groups import Ints, valid
@@ -64,6 +64,11 @@ class ShippedRecords:
     def having(self, columns: Columns) -> "ShippedRecords":
         """These with further columns."""
         return replace(self, columns={**self.columns, **columns})
+
+    @property
+    def lacks(self) -> Lacks:
+        """Who read their files has said it."""
+        return {}
 
     @property
     def judged(self) -> dict[str, pa.Array]:
