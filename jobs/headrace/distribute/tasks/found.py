@@ -1,15 +1,15 @@
 """What tasks tell those below them, and at last the driver: counts, clocks, and the files that they stored."""
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.distribute.intake import Said
 from headrace.distribute.limits import columns_fit
+from headrace.distribute.tasks.canonical import canonical_digest
 from headrace.distribute.tasks.exchange import Heard, say
 from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.delta import Accounting
@@ -118,8 +118,8 @@ class Passed:
     @property
     def content(self) -> bytes:
         """What two runs of a task must have in common."""
-        error = None if self.error is None else (self.error.kind, self.error.args)
-        return hashlib.sha256(pickle.dumps((_content(self.found), self.heard, repr(error)))).digest()
+        error = None if self.error is None else (self.error.kind, str(self.error.error()))
+        return canonical_digest((self.found, self.heard, error))
 
 
 @dataclass(frozen=True)
@@ -203,16 +203,3 @@ def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for kind, number in count.items():
             found[kind] = found.get(kind, 0) + number
     return found
-
-
-def _content(value: Any) -> Any:
-    """``value`` without the names of files, which differ from run to run."""
-    if isinstance(value, DataFile):
-        return (value.rows, value.bytes, value.sha256)
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(each.name, _content(getattr(value, each.name))) for each in fields(value)]
-    if isinstance(value, Mapping):
-        return sorted((repr(key), _content(each)) for key, each in value.items())
-    if isinstance(value, tuple | list):
-        return [_content(each) for each in value]
-    return repr(value)

@@ -1,0 +1,118 @@
+"""The digest of what a task passed on: equal values have one, however they came to be, and all others another."""
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.distribute.intake import Said
+from headrace.distribute.tasks.canonical import canonical_digest
+from headrace.distribute.tasks.exchange import TornExchangeError
+from headrace.distribute.tasks.found import Failure, Found, IdsFound, Merged, Passed, ShareFound, StageFound, Stored
+from headrace.kernel.delta import Accounting, Fate
+from headrace.kernel.step import Counts
+from headrace.model.time import Instant
+from headrace.model.watermarks import SplitFacts
+from headrace.sources.progress import Ahead
+from headrace_snapshots.format.files import DataFile
+
+SHA = "5f" * 32
+
+
+def file(name: str = "a", sha: str = SHA) -> DataFile:
+    return DataFile(name, 3, 100, sha, (0, 7))
+
+
+def share() -> ShareFound:
+    said = Said(
+        facts={"clicks": {"web": SplitFacts(Instant(5), {1: 2, 3: 4}), "app": SplitFacts(None)}},
+        ahead=(Ahead("clicks", 1, "f", None, Instant(9)),),
+        rejected={"clicks": 1},
+        sample={"clicks": ("f:1: no number",)},
+        newest=Instant(7),
+        behind={0: 1, 10: 2},
+    )
+    return ShareFound(said, Accounting({Fate.ACCEPTED: 3, Fate.LATE: 1}, late=1), late=(file(),), rejected=(file("b"),))
+
+
+FOUND: dict[str, Found] = {
+    "share": share(),
+    "ids": IdsFound(Accounting({Fate.DUPLICATE: 2}), Stored((file(),), Instant(5))),
+    "stage": StageFound(Counts(on_time=1), panes=(file(),), elements=(file("b"),)),
+    "merged": Merged({"state": (file(), file("b")), "ids": ()}),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_equal_values_have_one_digest_whichever_objects_they_share(kind: str) -> None:
+    """A sum of two files that name one string, and of two that name equal ones: what a pickle tells apart."""
+    found = FOUND[kind]
+    apart = pickle.loads(pickle.dumps(found))  # its strings are others than those of the constants
+    own = Passed(found, heard=b"above").content
+    assert Passed(apart, heard=b"above").content == own
+    assert Passed(_unshared(found), heard=b"above").content == own
+
+
+def _unshared(value: Any) -> Any:
+    """A copy of a value of which no two parts are one object."""
+    if isinstance(value, DataFile):
+        return replace(value, sha256="".join(list(value.sha256)))
+    if isinstance(value, tuple):
+        return tuple(_unshared(each) for each in value)
+    if hasattr(value, "__dataclass_fields__"):
+        return replace(value, **{name: _unshared(getattr(value, name)) for name in value.__dataclass_fields__})
+    if isinstance(value, dict):
+        return {key: _unshared(each) for key, each in reversed(value.items())}
+    return value
+
+
+def test_every_process_gives_the_same_digest() -> None:
+    """Whatever its seed of hashes: sets and mappings come in other orders."""
+    program = (
+        "from headrace.distribute.tasks.canonical import canonical_digest;"
+        "print(canonical_digest([frozenset('abcdefgh'), {'x': 1.5, 'y': None}]).hex())"
+    )
+
+    def ran(seed: str) -> str:
+        environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
+        ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        return ended.stdout.decode().strip()
+
+    assert len({ran("1"), ran("2"), canonical_digest([frozenset("abcdefgh"), {"y": None, "x": 1.5}]).hex()}) == 1
+
+
+def _different() -> Iterator[Any]:
+    yield from FOUND.values()
+    yield from (None, False, True, 0, 1, -1, 0.0, -0.0, 1.0, float("nan"), "", "1", b"", b"1", (), ((),), ("",))
+    yield from ({}, {"a": 1}, {"a": "1"}, {1: "a"}, {"a": 1, "b": 2}, frozenset(), frozenset({1}), (1,), (1, 1))
+    yield from (("ab", "c"), ("a", "bc"), (("a", "b"), "c"), ("a", ("b", "c")), Fate.LATE, Fate.LATE.value, Fate)
+    yield replace(share(), late=(file(sha="00" * 32),))
+    yield replace(share(), late=(file(), file()))
+
+
+def test_different_values_have_different_digests() -> None:
+    values = list(_different())
+    assert len({canonical_digest(value) for value in values}) == len(values)
+
+
+def test_names_of_files_and_the_types_of_numbers_that_are_equal_do_not_count() -> None:
+    assert canonical_digest(file("a")) == canonical_digest(file("b"))
+    assert canonical_digest([np.int64(5), np.float64(0.5), np.bool_(True)]) == canonical_digest([5, 0.5, True])
+
+
+def test_what_has_no_encoding_is_an_error_and_never_an_address() -> None:
+    with pytest.raises(TypeError, match="object has no canonical encoding"):
+        canonical_digest([object()])
+
+
+def test_an_error_counts_by_its_kind_and_its_message() -> None:
+    def content(error: Exception) -> bytes:
+        return Passed(None, error=Failure.of(error)).content  # type: ignore[arg-type]
+
+    one, other = TornExchangeError("task 1 is silent"), TornExchangeError("task 2 is silent")
+    assert content(one) == content(TornExchangeError("task 1 is silent")) != content(other)
