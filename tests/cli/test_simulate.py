@@ -20,6 +20,13 @@ def test_the_last_line_sums_up(protocol: str) -> None:
     assert last.endswith("1 restores; all properties hold")
 
 
+def test_what_is_lost_of_what_tasks_and_coordinator_say_is_sent_again() -> None:
+    done = CliRunner().invoke(app, ["simulate", "--tasks", "40", "--lost-messages", "0.1", "--format", "json"])
+    assert done.exit_code == DONE, done.output
+    totals = json.loads(done.stdout)["totals"]
+    assert totals["resent"] > totals["complete"] >= 3
+
+
 def test_a_property_that_fails_is_named_and_gives_exit_code_one() -> None:
     done = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--records", "60", "--without", "fifo"])
     assert done.exit_code == FAILED_CASES

@@ -41,7 +41,8 @@ def settings_of_any_run(draw: st.DrawFn) -> Settings:
         records=10,
         task_losses=draw(st.integers(0, 3)),
         coordinator_losses=draw(st.integers(0, 3)),
-        lost_messages=draw(st.sampled_from([0.0, 0.02, 0.1 if tasks < 6 else 0.02])),
+        lost_messages=draw(st.sampled_from([0.0, 0.02, 0.1])),
+        tries=draw(st.sampled_from([10, 10, 1 if tasks < 6 else 3])),
         snapshot_cost=draw(st.sampled_from([0, 1_000])),
     )
 
@@ -60,6 +61,17 @@ def test_losses_lead_to_restores_and_snapshots_go_on_behind_them(protocol: Proto
     assert all(report.holds for report in reports)
     assert sum(report.totals["restores"] for report in reports) >= 5
     assert all(report.totals["complete"] for report in reports)
+
+
+@EVERY
+def test_what_is_lost_is_sent_again_so_snapshots_of_many_tasks_complete(protocol: Protocol) -> None:
+    settings = replace(QUICK, graph=a_graph(protocol, 40, 2, 1), protocol=protocol, lost_messages=0.1)
+    report = simulate(settings)
+    assert not failed(report)
+    assert report.totals["complete"] >= 3
+    assert report.totals["resent"] > 40
+    once = simulate(replace(settings, tries=1, timeout=100_000)).totals
+    assert (once["resent"], once["complete"] < once["abandoned"]) == (0, True)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -54,7 +54,10 @@ def simulate(
     task_losses: Annotated[int, Option(min=0, help="Tasks that are lost.")] = 0,
     coordinator_losses: Annotated[int, Option(min=0, help="Coordinators that are lost.")] = 0,
     lost_messages: Annotated[
-        float, Option(min=0, max=0.5, help="Part of what tasks and coordinator tell each other that is lost.")
+        float,
+        Option(
+            min=0, max=0.5, help="Part of what tasks and coordinator tell each other that is lost, and is sent again."
+        ),
     ] = 0.0,
     without: Annotated[
         str | None,

@@ -11,7 +11,8 @@ acknowledgements, tasks, this coordinator.
   are committed one at a time and in order. A snapshot that is whole makes older ones that are not yet whole useless:
   they are given up.
 * A snapshot that takes too long is given up. The driver keeps the time: it was told to start a timer, and says when
-  that ends. So a lost order or acknowledgement costs one snapshot, never more. So does a task that declines.
+  that ends. Drivers send what is said again until it is confirmed, so many times; all that is told may come twice. An
+  order or acknowledgement of which every try was lost costs one snapshot, never more. So does a task that declines.
 * When a task is lost, everything that is in flight goes, and all tasks go back to the newest complete snapshot: a
   part of the graph alone would not fit the rest. A commit that is under way is waited for first, since nobody knows
   yet which snapshot is the newest. Tasks that are lost meanwhile only mean going back again, as another *attempt*.

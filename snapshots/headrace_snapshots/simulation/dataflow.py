@@ -27,8 +27,8 @@ Message = Sent | SnapshotId
 class Dataflow:
     """All tasks and channels from one restore to the next.
 
-    ``hear`` takes what a task tells the coordinator, with the part that it has stored. ``unknown``: inputs that their
-    tasks do not know of.
+    ``hear`` takes which task tells the coordinator what, with the part that it has stored. ``unknown``: inputs that
+    their tasks do not know of.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Dataflow:
         timeline: Timeline,
         random: Random,
         *,
-        hear: Callable[[Acknowledged | Declined, Part | None], None],
+        hear: Callable[[int, Acknowledged | Declined, Part | None], None],
         unknown: Collection[int] = (),
     ) -> None:
         self._settings, self._timeline, self._workload, self._hear = settings, timeline, workload, hear
@@ -211,7 +211,7 @@ class Dataflow:
                 part = self._parts[task].pop(snapshot)
                 self._timeline.after(self._settings.store_delay, self._stored, task, snapshot, part)
             case barriers.Decline(snapshot):
-                self._hear(Declined(snapshot), None)
+                self._hear(task, Declined(snapshot), None)
             case barriers.Discard(snapshot):
                 self._parts[task].pop(snapshot, None)
 
@@ -242,7 +242,7 @@ class Dataflow:
 
     def _stored(self, task: int, snapshot: SnapshotId, part: Part) -> None:
         if self.alive[task]:
-            self._hear(Acknowledged(task, snapshot), part)
+            self._hear(task, Acknowledged(task, snapshot), part)
 
     # Going back
 

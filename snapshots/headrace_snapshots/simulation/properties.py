@@ -112,7 +112,7 @@ def logged(parts: Sequence[Part]) -> int:
 
 def totals(world: World) -> Mapping[str, int]:
     """What happened in a run, in numbers."""
-    own = ("begun", "abandoned", "fenced", "restores", "tasks lost", "coordinators lost", "barriers")
+    own = ("begun", "abandoned", "fenced", "restores", "tasks lost", "coordinators lost", "resent", "barriers")
     return {
         "tasks": world.graph.tasks,
         "channels": len(world.graph.channels),

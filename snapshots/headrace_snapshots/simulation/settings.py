@@ -22,8 +22,8 @@ class Settings:
 
     Sources emit ``records`` each, one every ``rate``; records take about ``delay`` in a channel and ``cost`` in a
     task. A snapshot is due every ``interval`` (0: never), stops a task for ``snapshot_cost`` and is stored
-    ``store_delay`` later. Orders, acknowledgements and what else tasks and coordinator say are lost with the
-    probability ``lost_messages``.
+    ``store_delay`` later. Orders, acknowledgements, what else tasks and coordinator say, and confirmations that it has
+    come, are lost with the probability ``lost_messages``; what is not confirmed is sent again, ``tries`` times in all.
     """
 
     graph: Graph
@@ -41,4 +41,5 @@ class Settings:
     task_losses: int = 0
     coordinator_losses: int = 0
     lost_messages: float = 0.0
+    tries: int = 10
     without: Assumption | None = None

@@ -8,6 +8,7 @@ from random import Random
 from headrace_snapshots.protocol import coordinator
 from headrace_snapshots.protocol.barriers import ORDER, RULES, Abandon, Barrier, Holds, Resume, SnapshotId, TaskEvent
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
+from headrace_snapshots.simulation.control import Control
 from headrace_snapshots.simulation.dataflow import Dataflow
 from headrace_snapshots.simulation.settings import Assumption, Settings
 from headrace_snapshots.simulation.timeline import Timeline
@@ -28,6 +29,7 @@ class World:
         self.counts: dict[str, int] = defaultdict(int)
         self.finished_at: int | None = None
         self._random = Random(settings.seed)
+        self._control = Control(settings, self.timeline, self._random)
         self._stored: dict[SnapshotId, dict[int, Part]] = defaultdict(dict)
         self._generation = 0
         self._coordinators = {0: self._coordinator()}
@@ -45,6 +47,7 @@ class World:
             self.timeline.after(self.settings.interval, self._due, control=True)
         self.timeline.run()
         self.counts["barriers"] += self.dataflow.barriers
+        self.counts["resent"] = self._control.resent
 
     @property
     def states(self) -> list[TaskState]:
@@ -74,24 +77,16 @@ class World:
 
     # What is said, and may be lost
 
-    def _delay(self) -> int:
-        return 1 + int(self._random.random() * self.settings.delay)
-
-    def _is_lost(self) -> bool:
-        return self._random.random() < self.settings.lost_messages
-
-    def _hear(self, event: coordinator.Acknowledged | coordinator.Declined, part: Part | None) -> None:
+    def _hear(self, task: int, event: coordinator.Acknowledged | coordinator.Declined, part: Part | None) -> None:
         """A task has stored its part, or declines."""
-        if isinstance(event, coordinator.Acknowledged) and part is not None:
-            self._stored[event.snapshot][event.task] = part
-        if not self._is_lost():
-            self.timeline.after(self._delay(), self._tell_all, event, control=True)
+        if part is not None:
+            self._stored[event.snapshot][task] = part
+        self._control.send(("from", task), self._tell_all, event)
 
     def _say(self, tasks: Iterable[int], event: TaskEvent) -> None:
         """The coordinator tells tasks. Only its word to go on is never lost."""
         for task in tasks:
-            if isinstance(event, Resume) or not self._is_lost():
-                self.timeline.after(self._delay(), self._tell_task, task, event, control=True)
+            self._control.send(("to", task), self._tell_task, task, event, is_sure=isinstance(event, Resume))
 
     def _tell_task(self, task: int, event: TaskEvent) -> None:
         self.dataflow.tell(task, event)
@@ -122,7 +117,7 @@ class World:
             case coordinator.StartTimer(snapshot):
                 later(self.settings.timeout, self._tell, generation, coordinator.TimedOut(snapshot))
             case coordinator.CommitSnapshot(snapshot):
-                later(self._delay(), self._commit, generation, snapshot)
+                later(self._control.delay(), self._commit, generation, snapshot)
             case coordinator.Announce(snapshot):
                 if self.rules.holds is Holds.EVERYTHING:
                     self._say(range(self.graph.tasks), Resume(snapshot))
@@ -131,7 +126,7 @@ class World:
                 self._stored.pop(snapshot, None)
                 self._say(range(self.graph.tasks), Abandon(snapshot))
             case coordinator.Restore(snapshot, attempt):
-                later(self._delay(), self._restore, generation, snapshot, attempt)
+                later(self._control.delay(), self._restore, generation, snapshot, attempt)
 
     def _commit(self, generation: int, snapshot: SnapshotId) -> None:
         """The conditional put: it fails once a newer generation has claimed the log."""
@@ -169,14 +164,14 @@ class World:
         self._faults -= 1
         self.counts["tasks lost"] += 1
         self.dataflow.lose(self._random.randrange(self.graph.tasks))
-        self.timeline.after(self._delay(), self._tell_all, coordinator.TaskLost(), control=True)
+        self.timeline.after(self._control.delay(), self._tell_all, coordinator.TaskLost(), control=True)
 
     def _lose_coordinator(self) -> None:
         """It dies, or is only out of touch: then it goes on until its commit is refused. A new one starts later."""
         self.counts["coordinators lost"] += 1
         if self._random.random() < 0.5:
             self._coordinators.pop(self._generation, None)
-        self.timeline.after(self._delay(), self._start_coordinator, control=True)
+        self.timeline.after(self._control.delay(), self._start_coordinator, control=True)
 
     def _start_coordinator(self) -> None:
         self._faults -= 1

@@ -1,0 +1,55 @@
+"""What the coordinator and tasks tell each other comes once, twice or not at all, as often as it should."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from headrace_snapshots.protocol.graph import Graph
+from headrace_snapshots.simulation.control import Control
+from headrace_snapshots.simulation.settings import Settings
+from headrace_snapshots.simulation.timeline import Timeline
+
+
+def arrivals(lost: float, tries: int, messages: int = 4_000, *, is_sure: bool = False) -> tuple[list[int], Control]:
+    """Which messages of one line came, in that order; one is sent every 1,000 µs."""
+    timeline, found = Timeline(), list[int]()
+    settings = Settings(Graph(1, ()), lost_messages=lost, tries=tries, delay=500)
+    control = Control(settings, timeline, Random(7))
+    for number in range(messages):
+        timeline.after(
+            1_000 * number, lambda n=number: control.send("a line", found.append, n, is_sure=is_sure), control=True
+        )
+    timeline.run()
+    return found, control
+
+
+def test_without_losses_each_comes_once_and_nothing_is_sent_again() -> None:
+    found, control = arrivals(0.0, 10)
+    assert (found, control.resent) == ([*range(4_000)], 0)
+
+
+@pytest.mark.parametrize(("lost", "tries"), [(0.1, 1), (0.3, 2), (0.5, 3)])
+def test_a_message_of_which_every_try_is_lost_never_comes(lost: float, tries: int) -> None:
+    found, control = arrivals(lost, tries)
+    missing = 1 - len({*found}) / 4_000
+    assert missing == pytest.approx(lost**tries, abs=0.02)
+    assert (control.resent > 0) is (tries > 1)
+    assert max(Counter(found).values()) <= tries
+
+
+def test_one_whose_confirmation_is_lost_comes_twice() -> None:
+    found, _ = arrivals(0.1, 2)
+    twice = sum(count == 2 for count in Counter(found).values())
+    assert twice / 4_000 == pytest.approx(0.9 * 0.1 * 0.9, abs=0.02)
+
+
+def test_the_first_of_each_come_in_the_order_in_which_they_were_said() -> None:
+    found, _ = arrivals(0.5, 10)
+    first = [*dict.fromkeys(found)]
+    assert first == sorted(first)
+    assert len(first) > 3_900
+
+
+def test_what_is_sure_comes_once_whatever_is_lost() -> None:
+    assert arrivals(0.5, 1, is_sure=True)[0] == [*range(4_000)]
