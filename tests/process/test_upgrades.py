@@ -14,7 +14,7 @@ import headrace as hr
 from headrace import Pipeline, col, count
 from headrace.errors import HeadraceError
 from headrace.read.columns import View
-from headrace.read.conditions import QueryError
+from headrace.read.sql import QueryError
 from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError

@@ -16,9 +16,9 @@ from pyspark.errors import PythonException
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.pipeline.executors import Executor
-from headrace.read.conditions import QueryError
 from headrace.read.database import ReadResourcesError, check_room
 from headrace.read.roots import MissingRootError
+from headrace.read.sql import QueryError
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -1,5 +1,6 @@
 """Reading without Spark: ``current`` folds to the newest pane, and only files that the manifest names are read."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -14,8 +15,9 @@ from headrace import count as count_
 from headrace.cli.viewed import viewed
 from headrace.read.at import UnknownBranchError
 from headrace.read.columns import View, ViewColumns
-from headrace.read.conditions import QueryError
 from headrace.read.deployment import PipelineReader
+from headrace.read.lazy import LazyView
+from headrace.read.sql import QueryError
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import read, schema
@@ -207,6 +209,92 @@ def test_an_order_or_a_value_that_does_not_fit_is_a_clear_error(deployment: Depl
             broken()
     with pytest.raises(QueryError, match="clikcs"):
         view.first(1, order="clikcs desc")
+
+
+WORDS = """
+from datetime import datetime
+
+import headrace as hr
+from headrace import col
+
+named = dict.fromkeys(("at", "end", "order", "case", "not"), int)
+clicks = hr.Pipeline(
+    "clicks",
+    hr.json("landing/clicks", named | {"time": datetime}).event_time("time", bound="10m"),
+    key={"at": col("at"), "end": col("end"), "order": col("order")},
+    what={"case": hr.count(), "not": col("not").sum()},
+    where=hr.FixedWindows("1h"),
+)
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> LazyView:
+    """A view whose columns are called as words of SQL are."""
+    return _words(tmp_path)
+
+
+def _words(tmp_path: Path, where: str | None = None) -> LazyView:
+    deployment = Deployment(tmp_path, f"memory://words-{next(_names)}", file_text=WORDS)
+    rows = [pane("", n, 1) | {"at": n, "end": -n, "order": n % 2, "case": n, "not": 0} for n in range(4)]
+    deployment.commit(panes=[{name: value for name, value in row.items() if name != "user"} for row in rows])
+    return PipelineReader(deployment.catalog).current(at="main", where=where)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("at > 1", [2, 3]),
+        ("AT > 1", [2, 3]),
+        ('"at" > 1 -- at > 2', [2, 3]),
+        ("end < -1 and at<3", [2]),
+        ("\"window_start\" at time zone 'UTC' > '2026-03-01 01:30:00' and at != 3", [2]),
+        ("case when at > 1 then order else 7 end = 0", [2]),
+        ("case > 2 or not at > 0", [0, 3]),
+        ("not > -1 and order = 1", [1, 3]),
+        ("'é' > '' and end = -1 /* at */", [1]),
+    ],
+)
+def test_columns_may_be_called_as_words_of_sql_are(tmp_path: Path, where: str, expected: list[int]) -> None:
+    assert _words(tmp_path, where).to_arrow()["at"].to_pylist() == expected
+
+
+@pytest.mark.parametrize("order", ["at desc", "order, end", "case when at = 3 then 0 else 1 end, end"])
+def test_an_order_may_name_columns_that_are_words_of_sql(words: LazyView, order: str) -> None:
+    quoted = re.sub(r"\b(at|order)\b|(?<=, )end\b", r'"\g<0>"', order)
+    assert words.first(9, order=order) == words.first(9, order=quoted)
+    (batch,) = words.batches(order=order)
+    assert batch["at"].to_pylist() == [row["at"] for row in words.first(9, order=quoted)[0]]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "at limit 0 --",
+        "at limit 1",
+        "at; drop table view",
+        "at) --",
+        "at, ",
+        "1 union select 2",
+        "at\0",
+        "at\udc80",
+        "--",
+    ],
+)
+def test_an_order_that_is_more_than_one_is_refused(words: LazyView, order: str) -> None:
+    for read_it in (lambda: words.first(3, order=order), lambda: [*words.batches(order=order)]):
+        with pytest.raises(QueryError, match="order="):
+            read_it()
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["at > 1 limit 1", "at > 1 order by at", "at > 1 group by all", "true union all from view", "true using sample 1",
+     "at > 1; select 1", "at > 1) or (true", "at in (select 1", "--", "at = '\udc80'"],
+)  # fmt: skip
+def test_a_condition_that_is_more_than_one_is_refused(tmp_path: Path, where: str) -> None:
+    with pytest.raises(QueryError, match="where="):
+        _words(tmp_path, where)
 
 
 def test_files_of_an_object_store_are_uris(tmp_path: Path) -> None:

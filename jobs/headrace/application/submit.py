@@ -22,6 +22,7 @@ from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
 from headrace.runs.report import Lines, Where, ending
 from headrace.runs.results import RunError, RunResult, now, redacted, write
+from headrace.terminal import visible
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
@@ -69,7 +70,7 @@ def _end_with_input() -> None:
 
 
 def _tell(line: str) -> None:
-    print(redacted(line), flush=True)
+    print(visible(redacted(line)), flush=True)
 
 
 def _report(error: Exception) -> int:

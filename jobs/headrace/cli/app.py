@@ -1,6 +1,7 @@
 """The application ``headrace``, how a function becomes one of its commands, and the arguments that several have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import cleandoc
 from typing import Annotated, Any, ParamSpec
@@ -19,6 +20,7 @@ from headrace.cli.exit_codes import INTERRUPTED, listed
 from headrace.cli.output import Format, reported
 from headrace.cli.parameters import Argument, Option, parameters
 from headrace.pipeline.executors import Executor
+from headrace.terminal import visible
 
 P = ParamSpec("P")
 
@@ -26,11 +28,28 @@ P = ParamSpec("P")
 class _Commands(click.Group):
     """The commands; Ctrl-C ends any of them with the exit code of what was interrupted."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _visible_errors():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _visible_errors():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """Have Click show the words of a command line that it finds fault with as text."""
+    try:
+        yield
+    except click.UsageError as error:
+        said = error.format_message()
+        if said == visible(said):
+            raise
+        raise click.UsageError(visible(said), error.ctx) from error
 
 
 def _version() -> click.Option:

@@ -17,7 +17,7 @@ from headrace.cli.output import (
     print_fields,
     print_json,
     print_json_rows,
-    print_lines,
+    print_names,
     print_table,
 )
 from headrace.cli.parameters import Argument, Option
@@ -90,7 +90,7 @@ def files(
     from headrace.cli.viewed import viewed
     from headrace.pipeline.registry import resolve
     from headrace.read.columns import STATE
-    from headrace.read.conditions import QueryError
+    from headrace.read.sql import QueryError
 
     if view == STATE:
         raise QueryError(
@@ -100,7 +100,7 @@ def files(
     if output is Format.JSON:
         print_json(paths)
     else:
-        print_lines(paths)
+        print_names(paths)
 
 
 @command("headrace plot delays.py --root file:///tmp/hr --out lateness.png")

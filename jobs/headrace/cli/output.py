@@ -1,5 +1,8 @@
 """What the command line prints: results on stdout (tables for people, JSON for machines), all else on stderr.
 
+Data, names and arguments may hold anything. Whatever is printed here for people is text to look at (``terminal``): it
+moves no cursor, sets no colour, and is no markup of Rich's.
+
 Rich is imported by what is printed with it: the commands that print JSON, or plain lines, start without it.
 """
 
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from headrace.errors import HeadraceError
+from headrace.terminal import in_one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +42,7 @@ class Format(StrEnum):
 
 def notice(message: str) -> None:
     """Something for people to know, on stderr; never wrapped."""
-    sys.stderr.write(f"{cut(message, LONGEST_MESSAGE)}\n")
+    sys.stderr.write(f"{visible(cut(message, LONGEST_MESSAGE))}\n")
 
 
 def print_json(value: Any) -> None:
@@ -68,14 +72,13 @@ def rows_of(rows: "pa.RecordBatch | pa.Table") -> list[dict[str, Any]]:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
     """A table as wide as what is in it; numbers to the right, times in UTC, of long values the beginning."""
-    from rich.markup import escape
     from rich.table import Table
 
     listed = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=_title(title), title_justify="left", header_style="bold")
     for number, name in enumerate(columns):
         numeric = any(isinstance(row[number], int | float | Decimal) for row in listed)
-        table.add_column(escape(name), justify="right" if numeric else "left")
+        table.add_column(in_one_line(name), justify="right" if numeric else "left")
     for row in listed:
         table.add_row(*[_cell(value) for value in row])
     _stdout().print(table)
@@ -83,18 +86,22 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
 
 def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
     """Names and values, one line each."""
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(title=_title(title), title_justify="left", show_header=False)
     for name, value in fields.items():
-        table.add_row(escape(name), _cell(value, LONGEST_MESSAGE))
+        table.add_row(in_one_line(name), _cell(value, LONGEST_MESSAGE))
     _stdout().print(table)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Plain lines, never wrapped: for shells to read."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    """Plain lines, never wrapped."""
+    sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+
+
+def print_names(names: Iterable[str]) -> None:
+    """Names for shells to read, a line each: exactly as they are, but in a terminal."""
+    sys.stdout.writelines(f"{in_one_line(name) if sys.stdout.isatty() else name}\n" for name in names)
 
 
 @contextmanager
@@ -114,10 +121,10 @@ def reported(output: Format) -> Iterator[None]:
 
 def _print_error(error: HeadraceError) -> None:
     from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
-    text = escape(cut(str(error), LONGEST_MESSAGE))
-    message = f"[bold red]error[/] [red]{text}[/] [dim]({error.code})[/]"
+    text = visible(cut(str(error), LONGEST_MESSAGE))
+    message = Text.assemble(("error", "bold red"), " ", (text, "red"), " ", (f"({error.code})", "dim"))
     Console(stderr=True, highlight=False, soft_wrap=True).print(message)
 
 
@@ -129,15 +136,15 @@ def cut(text: str, longest: int) -> str:
 def _stdout() -> "Console":
     from rich.console import Console
 
-    return Console(highlight=False, width=WIDE)
+    return Console(highlight=False, markup=False, emoji=False, width=WIDE)
+
+
+def _title(title: str | None) -> str | None:
+    return None if title is None else in_one_line(title)
 
 
 def _cell(value: object, longest: int = LONGEST_CELL) -> str:
-    """``value`` in one line; what would move the cursor or break the line is written as Python writes it."""
-    text = cut(_text(value), longest)
-    from rich.markup import escape
-
-    return escape("".join(each if each.isprintable() else repr(each)[1:-1] for each in text))
+    return in_one_line(cut(_text(value), longest))
 
 
 def _in_json(value: object) -> str:

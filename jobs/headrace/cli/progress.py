@@ -6,10 +6,10 @@ from time import monotonic
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.runs.report import Lines, number_of
+from headrace.terminal import in_one_line, visible
 from headrace_snapshots.format.manifest import Manifest
 
 
@@ -28,10 +28,10 @@ class Bar:
     def shown(cls, console: Console | None = None) -> Iterator[Self]:
         """A bar on ``console``, by default stderr, until the block ends."""
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("files  {task.fields[figures]}"),
+            TextColumn("files  {task.fields[figures]}", markup=False),
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=console or Console(stderr=True, highlight=False)) as bar:
@@ -39,7 +39,7 @@ class Bar:
 
     def noted(self, what: str) -> None:
         """What the run is doing now stands before the bar."""
-        self._bar.update(self._task, description=escape(what))
+        self._bar.update(self._task, description=in_one_line(what))
 
     def planned(self, files: int) -> None:
         """``files`` new files were found."""
@@ -67,4 +67,4 @@ class Bar:
         return f", {self._rows / seconds:,.0f} rows/s" if seconds > 0 else ""
 
     def _print(self, line: str) -> None:
-        self._bar.console.print(escape(line), soft_wrap=True)
+        self._bar.console.print(visible(line), soft_wrap=True, markup=False, emoji=False)

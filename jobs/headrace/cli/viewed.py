@@ -5,9 +5,9 @@ from collections.abc import Callable
 from headrace.pipeline.graph import Pipeline
 from headrace.read.changes import changed_since
 from headrace.read.columns import STATE, View, ViewColumns
-from headrace.read.conditions import QueryError
 from headrace.read.deployment import PipelineReader
 from headrace.read.lazy import LazyView
+from headrace.read.sql import QueryError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

@@ -32,6 +32,7 @@ from headrace.conformance.schema import (
 )
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.extras import require
+from headrace.terminal import visible
 
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -207,7 +208,7 @@ def summary(results: list[CaseResult]) -> str:
 def render_text(result: CaseResult) -> str:
     """A line with its name, the reason below it."""
     reason = [f"        {line}" for line in result.reason.splitlines()]
-    return "\n".join([f"{result.status.upper():7} {result.name}", *reason])
+    return visible("\n".join([f"{result.status.upper():7} {result.name}", *reason]))
 
 
 def render_json(results: list[CaseResult]) -> str:
@@ -244,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return conformance(options.file, options.executor, options.only, options.output)
     except HeadraceError as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
+        print(visible(f"{error.code}: {error}"), file=sys.stderr)
         return error.exit_code
 
 

@@ -138,8 +138,10 @@ def _check_columns(stage: "Stage") -> None:
     for name in (*key, *what):
         if name.startswith("_"):
             raise PipelineError(f"column {name!r}: names that start with _ belong to Headrace")
-        if not name or {".", "`"} & {*name}:
-            raise PipelineError(f"column {name!r}: a name is not empty and has no dots or backticks; rename it")
+        if not name or {".", "`", "\0"} & {*name} or not _is_unicode(name):
+            raise PipelineError(
+                f"column {name!r}: a name is text that is not empty and has no dots, backticks or NUL; rename it"
+            )
         if name.lower() in PANE_COLUMNS:
             raise PipelineError(f"column {name!r} is a pane column; choose another name than {', '.join(PANE_COLUMNS)}")
         if name in key and name in what:
@@ -208,3 +210,8 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
 def _fires_once(stage: "Stage") -> bool:
     """Whether a window has at most one pane: it waits for its end, and expires there."""
     return waits_for_the_end(stage.when) and stage.aggregation.how.allowed_lateness == 0
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether ``name`` can be written in files: halves of surrogate pairs cannot."""
+    return not any("\ud800" <= each <= "\udfff" for each in name)

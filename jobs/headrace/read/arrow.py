@@ -28,6 +28,13 @@ def schema_of(columns: Mapping[str, ValueType]) -> pa.Schema:
     return pa.schema([(name, _type(kind)) for name, kind in columns.items()])
 
 
+def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """``rows`` of an engine, which has the columns of ``schema`` in their order: what engines call columns may end at a
+    NUL.
+    """
+    return rows.rename_columns(schema.names).cast(schema)
+
+
 def _type(kind: ValueType) -> pa.DataType:
     match kind:
         case ListType(item):

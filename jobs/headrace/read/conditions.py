@@ -6,26 +6,22 @@ Only for an expression are Arrow and the kernel imported: reading takes half the
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING
 
-from headrace.errors import FixConfigError, HeadraceError, PipelineError
+from headrace.errors import HeadraceError, PipelineError
 from headrace.model.arguments import shown
 from headrace.model.expr import DataType, Expr, columns_of, render
 from headrace.model.typing import type_of
 from headrace.read.database import quoted
+from headrace.read.sql import QueryError, condition
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
     from headrace.read.sources import Source
-
-
-class QueryError(FixConfigError):
-    """A condition, an order, or columns that do not fit what is read."""
-
-    code = "config.query"
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Condition:
         if self.where is None:
             return rows
         if isinstance(self.where, str):
-            return rows.filter(self.where)
+            return rows.filter(self._sql)
         from duckdb.func import FunctionNullHandling, PythonUDFType
 
         names = self.read_columns
@@ -82,6 +78,11 @@ class Condition:
             null_handling=FunctionNullHandling.SPECIAL,
         )
         return rows.filter(f"{function}({quoted(names)})")
+
+    @cached_property
+    def _sql(self) -> str:
+        assert isinstance(self.where, str)
+        return condition(self.where, self.source.column_names)
 
     @property
     def read_columns(self) -> Sequence[str]:

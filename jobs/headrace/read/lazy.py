@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expr import Expr
-from headrace.read.conditions import Condition, QueryError
+from headrace.read.conditions import Condition
 from headrace.read.database import database, identifier, in_utc, quoted, working_folder
 from headrace.read.sources import OutputFiles, Source
+from headrace.read.sql import QueryError, order_by
 from headrace_snapshots.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -68,17 +69,23 @@ class LazyView:
         ``order`` is another one, as SQL writes it (``"delay desc"``). Sorting and folding take up to
         HEADRACE_READ_MEMORY and go on on the local disk (TMPDIR).
         """
+        from headrace.read.arrow import named_as
+
+        if limit is not None:
+            Arguments("batches").whole("limit", limit, least=0)
+        parsed = self._checked(order)
         with self._opened() as rows, self._condition.explained(order):
-            for batch in self._ordered(rows, quoted(self._columns), order, limit).to_arrow_reader(BATCH_ROWS):
-                yield batch.cast(self.schema)
+            for batch in self._ordered(rows, quoted(self._columns), parsed, limit).to_arrow_reader(BATCH_ROWS):
+                yield named_as(batch, self.schema)
 
     def first(self, limit: int, *, order: str | None = None) -> tuple[list[dict[str, Any]], int]:
         """The first rows in the order of ``batches``, and how many rows there are. Rows are Python's values by column;
         times are in UTC, and do not say so. It does without Arrow, and so starts sooner than all that gives rows.
         """
         Arguments("first").whole("limit", limit, least=0)
+        parsed = self._checked(order)
         with self._opened() as rows, self._condition.explained(order):
-            found = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()
+            found = self._ordered(rows, _zoneless(rows, self._columns), parsed, limit).fetchall()
             number = len(found) if len(found) < limit else _counted(rows)
             return [dict(zip(self._columns, row, strict=True)) for row in found], number
 
@@ -177,14 +184,23 @@ class LazyView:
     def _ordered(
         self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None
     ) -> "duckdb.DuckDBPyRelation":
-        if order is not None and (not isinstance(order, str) or not order.strip()):
-            raise QueryError(f"order={shown(order)} is not an order: write SQL such as 'delay desc'")
-        if limit is not None:
-            Arguments("batches").whole("limit", limit, least=0)
         by = quoted(self._source.order)
         statement = f"select {selected} from view order by {by if order is None else f'{order}, {by}'}"
         statement += "" if limit is None else f" limit {int(limit)}"
         return _query(rows, statement)
+
+    def _checked(self, order: str | None) -> str | None:
+        """``order`` as SQL that can stand in a statement. Raises QueryError."""
+        if order is None:
+            return None
+        if not isinstance(order, str) or not order.strip():
+            raise QueryError(f"order={shown(order)} is not an order: write SQL such as 'delay desc'")
+        import duckdb
+
+        parsed = order_by(order, self._source.column_names)
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection, self._condition.explained(order):
+            self._ordered(self._source.no_rows(connection), quoted(self._columns), parsed, None).fetchall()
+        return parsed
 
 
 def _query(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.DuckDBPyRelation":

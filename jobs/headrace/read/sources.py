@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.model.time import Instant, is_finite
 from headrace.read.columns import View, ViewColumns
-from headrace.read.conditions import QueryError
 from headrace.read.damage import ways_out
 from headrace.read.database import check_room, identifier, literal, no_rows, quoted, sql_types
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
 from headrace.read.rows import check_files
+from headrace.read.sql import QueryError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import put_under
 from headrace_snapshots.format.files import DataFile
