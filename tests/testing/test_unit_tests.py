@@ -1,6 +1,7 @@
 """``headrace test``: tests beside pipelines, in YAML and in Python."""
 
 import json
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.commands import app
+from headrace.errors import NotInstalledError
 from headrace.pipeline.registry import SHIPPED
 from headrace.testing.errors import UnitTestError
 from headrace.testing.suite import Verdict, find, run_tests
@@ -113,6 +115,11 @@ def test_a_failure_names_file_line_and_step(folder: Path) -> None:
     assert panes.endswith("worst: 6 expected, 5 found")
 
 
+def run_all(file: Path) -> None:
+    for test in read_tests(file):
+        test.failures()
+
+
 @pytest.mark.parametrize(
     ("change", "line", "message"),
     [
@@ -158,8 +165,7 @@ def test_a_mistake_names_file_line_and_what_to_write(
     assert change[0] in PASSES
     file = written(folder, PASSES.replace(*change, 1))
     with pytest.raises(UnitTestError) as error:
-        for test in read_tests(file):
-            test.failures()
+        run_all(file)
     assert str(error.value).startswith(f"{file}:"), error.value
     assert message in str(error.value)
     assert int(str(error.value).removeprefix(f"{file}:").partition(":")[0]) == line
@@ -178,8 +184,61 @@ def test_a_mistake_names_file_line_and_what_to_write(
 )
 def test_a_file_that_says_nothing_says_what_to_write(folder: Path, text: str, message: str) -> None:
     with pytest.raises(UnitTestError, match=r"delays\.yaml:\d+: ") as error:
-        read_tests(written(folder, text))
+        run_all(written(folder, text))
     assert message in str(error.value)
+
+
+MALFORMED = """
+tests:
+  - name: it holds
+    given: [{end: true}]
+    expect: {panes: []}
+  - name: three mistakes
+    givn: []
+    given:
+      - row: []
+      - {rows: 7, watermark: noon}
+    expect: {pane: []}
+  - name: two wrong steps
+    given:
+      - rows: [{origin: JFK, at: 13:05, dely: 5}]
+      - watermark: 14:00
+      - signal: stop
+    expect: {panes: []}
+  - name: two wrong expectations
+    given: [{end: true}]
+    expect: {late: none, watermark: 7}
+  - name: it holds
+    given: [{end: true}]
+    given: []
+    expect: {panes: []}
+  - name: it holds too
+    given: [{end: true}]
+    expect: {late: []}
+pipline: ../delays.py
+"""
+
+
+def test_a_malformed_test_tells_all_of_its_mistakes_and_the_others_run(folder: Path) -> None:
+    file = written(folder, MALFORMED)
+    found = [(each.name, each.verdict, each.message) for each in run_tests(find(file))]
+    verdicts = [(name, verdict) for name, verdict, _ in found]
+    assert verdicts == [
+        ("delays.yaml", Verdict.ERROR),
+        ("it holds", Verdict.PASSED),
+        ("three mistakes", Verdict.ERROR),
+        ("two wrong steps", Verdict.ERROR),
+        ("two wrong expectations", Verdict.ERROR),
+        ("it holds", Verdict.ERROR),
+        ("it holds too", Verdict.PASSED),
+    ]
+    told = [[re.sub(r"^.*delays\.yaml:", "", line) for line in message.splitlines()] for *_, message in found]
+    said = [[(int(line.partition(":")[0]), line.partition(": ")[2]) for line in lines] for lines in told]
+    lines = [[line for line, _ in each] for each in said]
+    assert lines == [[28], [], [7, 9, 10, 10, 11], [14, 16], [20, 20], [23, 21], []]
+    text = "\n".join(text for each in said for _, text in each)
+    words = ["givn", "'row'", "rows: 7", "noon", "'pane'", "dely", "'stop'", "'none'", "watermark is 7", "twice"]
+    assert [word for word in words if word not in text] == []
 
 
 def test_a_pipeline_that_is_not_there_is_told(folder: Path) -> None:
@@ -273,6 +332,51 @@ def test_tests_in_python_run_with_pytest(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_mistake_in_a_python_test_shows_its_line_and_no_frame_of_headrace(folder: Path) -> None:
+    file = written(
+        folder,
+        """
+        import headrace as hr
+        from headrace.testing import assert_panes, load, rows, run, watermark
+
+        delays = load("../delays.py", beside=__file__)
+
+        def test_of_a_record():
+            run(delays, [rows({"orgin": "JFK", "at": "13:05"})])  # here
+
+        def test_of_a_time():
+            watermark("noon")  # here
+
+        def test_of_an_expectation():
+            assert_panes(run(delays, []), [{"orgin": "JFK"}])  # here
+
+        def test_of_a_pipeline():
+            hr.json("landing", {"at": "no type"})  # here
+
+        def test_of_a_file():
+            load("nowhere.py", beside=__file__)  # here
+
+        def helper():
+            return hr.FixedWindows("an hour")  # here
+
+        def test_through_a_function_of_its_own():
+            helper()
+
+        def test_of_an_error_that_is_not_headraces():
+            raise ValueError("own")  # here
+        """,
+        "tests/test_delays.py",
+    )
+    found = [*run_tests(find(file))]
+    assert {each.verdict for each in found} == {Verdict.FAILED}
+    for each in found:
+        assert "# here" in each.message, each.message
+        assert "headrace/testing/" not in each.message
+        assert "headrace/pipeline/" not in each.message
+        assert len(each.message.splitlines()) < 15, each.message
+
+
+@pytest.mark.slow
 def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> None:
     written(folder, "def test_good():\n    pass\n", "tests/test_good.py")
     written(folder, "\nimport nothing_of_that_name\n", "tests/test_missing.py")
@@ -346,13 +450,15 @@ def test_a_run_that_must_raise_gives_no_results(folder: Path) -> None:
         """,
     )
     with pytest.raises(UnitTestError, match=r"delays.yaml:5: a run that raises gives no results"):
-        read_tests(file)
+        run_all(file)
 
 
 def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(folder, "", "tests/test_delays.py")
-    monkeypatch.setattr("headrace.testing.suite.importlib.util.find_spec", lambda _: None)
-    with pytest.raises(UnitTestError, match="pip install pytest"):
+    monkeypatch.setattr("headrace.extras.find_spec", lambda _: None)
+    with pytest.raises(
+        NotInstalledError, match=re.escape("needs pytest, which is not installed: pip install 'headrace[test]'")
+    ):
         list(run_tests(find(file)))
 
 

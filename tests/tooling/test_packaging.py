@@ -144,12 +144,15 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
     text = (installed.folder / "shop" / "shop.py").read_text()
     expects = 'expectations=[hr.expect("column_values_to_not_be_null", column="orders")],\n    description='
     expecting.write_text(text.replace("description=", expects))
+    in_python = tmp_path / "test_shop.py"
+    in_python.write_text("def test_nothing():\n    pass\n")
     keys = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
     told = {
         "spark": installed.refused("run", "shop/shop.py", "--root", root),
         "quality": installed.refused("run", str(expecting), "--root", root, "--executor", "local"),
         "s3": installed.refused("log", "shop/shop.py", "--root", "s3://bucket/root", **keys),
         "plots": installed.refused("plot", "shop/shop.py", "--root", root, "--out", "lateness.png"),
+        "test": installed.refused("test", str(in_python)),
         "airflow": airflow_error(installed),
     }
     assert told.keys() == EXTRAS.keys()

@@ -33,38 +33,53 @@ for _name, _pattern, _first in (
     _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
+Mistakes = list[UnitTestError]
+
+
 @dataclass(frozen=True)
 class Node:
     """A value of a document: a scalar, a list of nodes, or nodes by name; and the line in ``file`` where it begins,
-    or its name does.
+    or its name does. ``broken``: what in it is YAML, and means nothing.
+
+    Methods that are given a list of ``mistakes`` add theirs to it, and give what is left; without, they raise the
+    first as UnitTestError.
     """
 
     file: Path
     line: int
     value: Any
+    broken: tuple[UnitTestError, ...] = ()
 
     def error(self, why: str) -> UnitTestError:
         """A mistake here."""
         return UnitTestError(f"{self.file}:{self.line}: {why}")
 
-    def fields(self, what: str, known: Iterable[str]) -> dict[str, "Node"]:
-        """Nodes by name, all of them ``known``. Raises UnitTestError."""
+    def all_broken(self) -> "Iterator[UnitTestError]":
+        """What is broken here and below."""
+        yield from self.broken
+        below = self.value.values() if isinstance(self.value, dict) else self.value
+        for each in below if isinstance(self.value, dict | list) else ():
+            yield from each.all_broken()
+
+    def fields(self, what: str, known: Iterable[str], mistakes: Mistakes | None = None) -> dict[str, "Node"]:
+        """Nodes by name, all of them ``known``."""
         names = list(known)
         if not isinstance(self.value, dict):
-            raise self.error(f"{what} is {self._shown()}; write a mapping with some of {', '.join(names)}")
+            _note(self.error(f"{what} is {self._shown()}; write a mapping with some of {', '.join(names)}"), mistakes)
+            return {}
         for name, each in self.value.items():
             if name not in names:
                 close = difflib.get_close_matches(name, names, 1)
                 hint = f"did you mean {close[0]!r}? " if close else ""
-                raise each.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}")
-        return dict(self.value)
+                _note(each.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
+        return {name: each for name, each in self.value.items() if name in names}
 
-    def items(self, what: str) -> list["Node"]:
-        """Nodes in a list. Raises UnitTestError."""
+    def items(self, what: str, mistakes: Mistakes | None = None) -> list["Node"]:
+        """Nodes in a list."""
         if not isinstance(self.value, list):
-            raise self.error(
-                f"{what}: {self._shown()} is not a list; write its items below each other, each after `- `"
-            )
+            why = f"{what}: {self._shown()} is not a list; write its items below each other, each after `- `"
+            _note(self.error(why), mistakes)
+            return []
         return list(self.value)
 
     def text(self, what: str) -> str:
@@ -99,25 +114,34 @@ def read(file: Path) -> Node:
     return _node(file, found)
 
 
+def _note(mistake: UnitTestError, mistakes: Mistakes | None) -> None:
+    if mistakes is None:
+        raise mistake
+    mistakes.append(mistake)
+
+
 def _node(file: Path, found: yaml.Node) -> Node:
     line = found.start_mark.line + 1
     if isinstance(found, yaml.SequenceNode):
         return Node(file, line, [_node(file, each) for each in found.value])
     if isinstance(found, yaml.MappingNode):
-        return Node(file, line, dict(_pairs(file, found)))
+        broken: Mistakes = []
+        return Node(file, line, dict(_pairs(file, found, broken)), tuple(broken))
     return Node(file, line, _scalar(found))
 
 
-def _pairs(file: Path, found: yaml.MappingNode) -> Iterator[tuple[str, Node]]:
+def _pairs(file: Path, found: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, Node]]:
     seen: set[str] = set()
     for key, value in found.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            raise UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping")
-        if key.value in seen:
-            raise UnitTestError(f"{file}:{line}: {key.value!r} stands here twice")
-        seen.add(key.value)
-        yield key.value, Node(file, line, _node(file, value).value)
+            broken.append(UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
+        elif key.value in seen:
+            broken.append(UnitTestError(f"{file}:{line}: {key.value!r} stands here twice"))
+        else:
+            seen.add(key.value)
+            node = _node(file, value)
+            yield key.value, Node(file, line, node.value, node.broken)
 
 
 def _scalar(found: yaml.Node) -> Any:

@@ -1,5 +1,7 @@
 """Mistakes in tests themselves, as opposed to tests that fail."""
 
+from collections.abc import Sequence
+
 from headrace.errors import FixConfigError
 
 
@@ -8,3 +10,8 @@ class UnitTestError(FixConfigError):
 
     code = "config.unit_test"
     step: int | None = None
+
+
+def all_of(mistakes: Sequence[UnitTestError]) -> UnitTestError:
+    """One error that says all ``mistakes``, each once and on a line of its own."""
+    return UnitTestError("\n".join(dict.fromkeys(map(str, mistakes))))

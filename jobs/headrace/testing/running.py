@@ -1,6 +1,6 @@
 """A pipeline over the steps of a test, in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from headrace.model.arguments import Arguments, shown
@@ -64,6 +64,17 @@ def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "loca
         columns=columns,
         steps=tuple(done),
     )
+
+
+def wrong_steps(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[UnitTestError]:
+    """What makes no sense in ``steps``, of each the first mistake; nothing is computed."""
+    clock = _Clock(pipeline)
+    for number, step in enumerate(steps):
+        try:
+            _epoch(pipeline, number, step, clock)
+        except UnitTestError as error:
+            error.step = number
+            yield error
 
 
 def _outcome(found: Computed, so_far: list[Pane], now: Instant, columns: Mapping[str, tuple[str, ...]]) -> Outcome:

@@ -1,6 +1,5 @@
 """The tests beside pipelines: found, run, and what came of each."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from headrace.errors import HeadraceError
+from headrace.extras import require
 from headrace.testing.errors import UnitTestError
 from headrace.testing.running import Executor
 from headrace.testing.unit_tests import UnitTest, read_tests
@@ -104,10 +104,10 @@ def _is_python_test(file: Path) -> bool:
 def run_tests(found: Found, executor: Executor = "local") -> Iterator[Tested]:
     """Run them one after another; those in YAML with ``executor``, those in Python with pytest.
 
-    Raises UnitTestError if pytest is needed and not there.
+    Raises NotInstalledError if pytest is needed and not there.
     """
-    if found.python and importlib.util.find_spec("pytest") is None:
-        raise UnitTestError(f"{found.python[0]} is a test in Python, for which pytest is missing: pip install pytest")
+    if found.python:
+        require("test", f"{found.python[0]}, a test in Python,")
     for file in found.unit_tests:
         yield from _unit_tests(file, executor)
     if found.python:

@@ -21,19 +21,20 @@
           raises: leaves 64 bits         # a part of the message, or the code
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.pipeline.graph import Pipeline
 from headrace.testing.comparing import VIEWS, difference
-from headrace.testing.documents import Node, read
-from headrace.testing.errors import UnitTestError
+from headrace.testing.documents import Mistakes, Node, read
+from headrace.testing.errors import UnitTestError, all_of
 from headrace.testing.loading import load
 from headrace.testing.results import Outcome, Result
-from headrace.testing.running import Executor, run
+from headrace.testing.running import Executor, run, wrong_steps
 from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
 from headrace.testing.times import expected_watermark, text_of
 
@@ -74,7 +75,7 @@ class Check:
 @dataclass(frozen=True)
 class UnitTest:
     """One test: its steps, each with its place in the file, and what is expected: ``checks`` of the result, or an error
-    that ``raises`` a part of.
+    that ``raises`` a part of. ``mistakes``: what of it makes no sense as it is written; such a test cannot be run.
     """
 
     name: str
@@ -83,24 +84,44 @@ class UnitTest:
     given: tuple[tuple[Node, Step], ...]
     checks: tuple[Check, ...]
     raises: Node | None = None
+    mistakes: tuple[UnitTestError, ...] = ()
 
     def failures(self, executor: Executor = "local") -> list[str]:
-        """What is not as expected. Raises UnitTestError, with its line, for what cannot be meant; and what a run over
-        such records raises, unless that is expected.
+        """What is not as expected. Raises UnitTestError for what cannot be meant, a line for each mistake; and what a
+        run over such records raises, unless that is expected.
         """
+        if self.mistakes:
+            raise all_of(self.mistakes)
+        steps = [step for _, step in self.given]
         try:
-            result = run(self.pipeline, [step for _, step in self.given], executor=executor)
+            result = run(self.pipeline, steps, executor=executor)
         except UnitTestError as error:
-            place = self.place if error.step is None else self.given[error.step][0]
-            raise place.error(str(error)) from None
+            wrong = [each for each in wrong_steps(self.pipeline, steps) if each.step is not None] or [error]
+            raise all_of([self._place(each).error(str(each)) for each in wrong]) from None
         except HeadraceError as error:
             if self.raises is None:
                 raise
             return self._unlike(f"{error} ({error.code})")
         if self.raises is not None:
             return self._unlike(None)
-        found = (check.difference(result) for check in self.checks)
-        return [text for text in found if text is not None]
+        return self._differences(result)
+
+    def _differences(self, result: Result) -> list[str]:
+        found: list[str] = []
+        mistakes: Mistakes = []
+        for check in self.checks:
+            try:
+                difference = check.difference(result)
+            except UnitTestError as error:
+                mistakes.append(error)
+            else:
+                found += [] if difference is None else [difference]
+        if mistakes:
+            raise all_of(mistakes)
+        return found
+
+    def _place(self, error: UnitTestError) -> Node:
+        return self.place if error.step is None else self.given[error.step][0]
 
     def _unlike(self, raised: str | None) -> list[str]:
         """How what the run ``raised`` differs from what it must raise."""
@@ -113,17 +134,26 @@ class UnitTest:
 
 
 def read_tests(file: Path) -> list[UnitTest]:
-    """The tests in ``file``. Raises UnitTestError, naming the line and what to write, and PipelineFileError."""
+    """The tests in ``file``, those with mistakes too; mistakes outside of them are a test of the file's name. Raises
+    UnitTestError, naming the line and what to write, if there is none, and PipelineFileError.
+    """
     document = read(file)
-    fields = document.fields("a file of tests", ("pipeline", "tests"))
+    mistakes = [*document.broken]
+    fields = document.fields("a file of tests", ("pipeline", "tests"), mistakes)
     if "tests" not in fields:
-        raise document.error("there are no tests here; write `tests:` and below it `- name: ...`")
+        raise all_of(mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")])
     pipeline = _pipeline(document, fields)
-    found = [_test(each, pipeline) for each in fields["tests"].items("tests")]
-    for number, test in enumerate(found):
-        if test.name in [other.name for other in found[:number]]:
-            raise test.place.error(f"another test has the name {test.name!r}")
-    return found
+    found = [_test(each, pipeline, number) for number, each in enumerate(fields["tests"].items("tests"), 1)]
+    of_the_file = [UnitTest(file.name, document, pipeline, (), (), mistakes=tuple(mistakes))] if mistakes else []
+    return [*of_the_file, *_named_once(found)]
+
+
+def _named_once(tests: Sequence[UnitTest]) -> Iterator[UnitTest]:
+    names: set[str] = set()
+    for test in tests:
+        again = test.place.error(f"another test has the name {test.name!r}")
+        yield replace(test, mistakes=(*test.mistakes, again)) if test.name in names else test
+        names.add(test.name)
 
 
 def _pipeline(document: Node, fields: Mapping[str, Node]) -> Pipeline:
@@ -144,48 +174,70 @@ def _pipeline(document: Node, fields: Mapping[str, Node]) -> Pipeline:
     raise document.error(f"there is no {name} beside it or in the folder above; write `pipeline: path/to/file.py`")
 
 
-def _test(node: Node, pipeline: Pipeline) -> UnitTest:
-    fields = node.fields("a test", ("name", "description", "given", "expect"))
-    for needed in ("name", "given"):
-        if needed not in fields:
-            raise node.error(f"a test without `{needed}:`; it has a name, what is given, and what to expect")
+def _test(node: Node, pipeline: Pipeline, number: int) -> UnitTest:
+    mistakes = [*node.all_broken()]
+    fields = node.fields("a test", ("name", "description", "given", "expect"), mistakes)
+    missing = [needed for needed in ("name", "given") if needed not in fields]
+    if missing and not mistakes:
+        what = "a test without `{}:`; it has a name, what is given, and what to expect"
+        mistakes += [node.error(what.format(needed)) for needed in missing]
     given, checks = [], []
-    for number, each in enumerate(fields["given"].items("given")):
-        step, expect = _step(each)
+    for at, each in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
+        step, expect = _step(each, mistakes)
         given.append((each, step))
-        checks += list(_checks(expect, number))
-    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES)) if "expect" in fields else {}
+        checks += list(_checks(expect, at, mistakes))
+    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES), mistakes) if "expect" in fields else {}
     raises = expected.get(_RAISES)
     checks += [Check(None, what, each) for what, each in expected.items() if what != _RAISES]
+    with _noted(mistakes):
+        _check_expected(node, checks, raises, is_whole=not mistakes)
+    name = f"test {number}"
+    with _noted(mistakes):
+        name = fields["name"].text("name") if "name" in fields else name
+    return UnitTest(name, node, pipeline, tuple(given), tuple(checks), raises, tuple(mistakes))
+
+
+@contextmanager
+def _noted(mistakes: Mistakes) -> Iterator[None]:
+    """Add the mistake that ends the block to ``mistakes``."""
+    try:
+        yield
+    except UnitTestError as error:
+        mistakes.append(error)
+
+
+def _check_expected(node: Node, checks: Sequence[Check], raises: Node | None, *, is_whole: bool) -> None:
+    """Raises UnitTestError. ``is_whole``: nothing that may have been an expectation was left out."""
     if raises is not None:
         raises.text(_RAISES)
         if checks:
             raise checks[0].expected.error(f"a run that {_RAISES} gives no results: expect the one or the other")
-    elif not checks:
+    elif not checks and is_whole:
         known = ", ".join((*_EXPECT, _RAISES))
         raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known}")
-    return UnitTest(fields["name"].text("name"), node, pipeline, tuple(given), tuple(checks), raises)
 
 
-def _checks(expect: Node | None, step: int) -> Iterator[Check]:
+def _checks(expect: Node | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
     if expect is not None:
-        for what, node in expect.fields("expect", _EXPECT).items():
+        for what, node in expect.fields("expect", _EXPECT, mistakes).items():
             yield Check(step, what, node)
 
 
-def _step(node: Node) -> tuple[Step, Node | None]:
-    fields = node.fields("a step", (*_STEP, "expect"))
-    if not {*fields} & {*_STEP}:
-        raise node.error(f"a step without {', '.join(_STEP)}: nothing happens in it")
+def _step(node: Node, mistakes: Mistakes) -> tuple[Step, Node | None]:
+    known = len(mistakes)
+    fields = node.fields("a step", (*_STEP, "expect"), mistakes)
+    if not {*fields} & {*_STEP} and len(mistakes) == known:
+        mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
     parts: list[Step] = []
     for name, each in fields.items():
         if name != "expect":
             try:
                 parts += _PARTS[name](each)
             except UnitTestError as error:
-                known = str(error).startswith(f"{node.file}:")
-                raise error if known else each.error(str(error)) from None
-    return together(*parts), fields.get("expect")
+                mistakes.append(error if str(error).startswith(f"{node.file}:") else each.error(str(error)))
+    with _noted(mistakes):
+        return together(*parts), fields.get("expect")
+    return Step(), fields.get("expect")
 
 
 def _rows(node: Node) -> Iterator[Step]:
