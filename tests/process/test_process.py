@@ -116,6 +116,35 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
     assert current(CLICKS, tmp_path) == truth(3)
 
 
+def test_every_epoch_behind_a_failed_one_is_refused_however_many_are_tried(tmp_path: Path) -> None:
+    """A slot that nobody gives back would let the third wait for ever."""
+    land(tmp_path, 0, 7)
+
+    class Failing(LocalEngine):
+        def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:
+            raise RetryError("the store is away")
+
+    store = open_store(tmp_path.as_uri())
+    engine = Failing(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
+    started = Started(engine, tmp_path)
+    computed = [engine.compute({OWN: [file]}, Instant(0)) for file in started.files]
+    refused = list[str]()
+
+    def submit() -> None:
+        for each in computed:
+            try:
+                started.committer.submit(each)
+                started.committer.drain()
+            except RetryError as error:
+                refused.append(str(error))
+
+    trying = threading.Thread(target=submit, daemon=True)
+    trying.start()
+    trying.join(SECONDS)
+    started.committer.close()
+    assert refused == ["the store is away"] * 7
+
+
 class Incomplete(LocalEngine):
     """Not all levels acknowledge epoch 1; or it says that it is another one."""
 

@@ -20,7 +20,7 @@ from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
-from headrace.runs.report import Lines, Where, ending
+from headrace.runs.report import Lines, Where, ending, watched
 from headrace.runs.results import RunError, RunResult, now, redacted, write
 from headrace.terminal import visible
 from headrace_snapshots.refs import MAIN
@@ -37,9 +37,10 @@ def main(arguments: list[str]) -> int:
         _tell("::endgroup::")  # the task folds what Spark says while it starts
     try:
         perform = ACTIONS[given.action]
-        result = perform(resolve(given.pipeline), given.root, _options(given), listener=Lines(_tell))
+        listener = watched(Lines(_tell))
+        result = perform(resolve(given.pipeline), given.root, _options(given), listener=listener)
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
-            _tell(line)  # and the task logs the warnings as such
+            listener.noted(line)  # and the task logs the warnings as such
         exit_code = 0
     except MissingRootError as error:
         return _report(error)  # the result object would make the root

@@ -7,9 +7,10 @@ Rich is imported by what is printed with it: the commands that print JSON, or pl
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -43,6 +44,18 @@ class Format(StrEnum):
 def notice(message: str) -> None:
     """Something for people to know, on stderr; never wrapped."""
     sys.stderr.write(f"{visible(cut(message, LONGEST_MESSAGE))}\n")
+
+
+@contextmanager
+def whoever_reads() -> Iterator[None]:
+    """Tell in the block how something ended. It ended so even if nobody reads it any more (``| head -1``)."""
+    with suppress(BrokenPipeError):
+        yield
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:  # else Python fails once more when it flushes what is left at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from headrace.cli.output import Format, notice, print_lines
+from headrace.cli.output import Format, notice, print_lines, whoever_reads
 from headrace.cli.progress import Bar
 from headrace.errors import HeadraceError
 from headrace.pipeline.graph import Pipeline
@@ -17,7 +17,7 @@ from headrace.runs.actions import ACTIONS
 from headrace.runs.backfill import branch_of
 from headrace.runs.options import RunOptions
 from headrace.runs.promotion import BranchBehindError, cut_over, promote
-from headrace.runs.report import Lines, Listener, Where, ending
+from headrace.runs.report import Lines, Listener, Where, ending, watched
 from headrace.runs.results import Action, RunError, RunResult, now, to_json, write
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -61,8 +61,9 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
     _print_ending(result, Where(reference, root), output)
     if not cuts_over:
         where = Where(reference, root)
-        notice(f"to compare it with what readers see: {where.command('diff', 'published', options.branch)}")
-        notice(f"to make it main and published: {where.command('backfill', *_on(options), '--promote')}")
+        with whoever_reads():
+            notice(f"to compare it with what readers see: {where.command('diff', 'published', options.branch)}")
+            notice(f"to make it main and published: {where.command('backfill', *_on(options), '--promote')}")
 
 
 def run_promotion(catalog: Catalog, reference: str, root: str, branch: str, output: Format) -> None:
@@ -109,10 +110,10 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
 def watching() -> Iterator[Listener]:
     """A listener that fits where stderr goes."""
     if not sys.stderr.isatty():
-        yield Lines(notice)
+        yield watched(Lines(notice))
         return
     with Bar.shown() as bar:
-        yield bar
+        yield watched(bar)
 
 
 def _on(options: RunOptions) -> tuple[str, ...]:
@@ -121,4 +122,5 @@ def _on(options: RunOptions) -> tuple[str, ...]:
 
 
 def _print_ending(result: RunResult, where: Where, output: Format) -> None:
-    print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))
+    with whoever_reads():
+        print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))

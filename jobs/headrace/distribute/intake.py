@@ -142,9 +142,8 @@ def together(shares: Iterable[Said]) -> Said:
                 before = known_files.get(path, columns)  # of another piece of the file
                 known_files[path] = {column: near for column, near in before.items() if column in columns}
         for each in share.ahead:
-            first = ahead.get(each.input, each)
-            count = each.records if first is each else first.records + each.records
-            ahead[each.input] = Ahead(first.input, count, first.file, first.position, first.at)
+            first = ahead.get(each.input)
+            ahead[each.input] = each if first is None else first.and_more(each.records)
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]

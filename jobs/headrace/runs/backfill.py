@@ -18,7 +18,7 @@ from headrace.runs.files_read import files_main_read, files_read, lacking
 from headrace.runs.forking import ForkPoint, fork_point
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.process import process
-from headrace.runs.report import Listener, Silent
+from headrace.runs.report import Listener, watched
 from headrace.runs.restoring import InputGoneError
 from headrace.runs.results import RunResult
 from headrace.sources.landing import Landing
@@ -65,7 +65,7 @@ def backfill(
     ``process`` raises.
     """
     branch = branch_of(options)
-    listener = listener or Silent()
+    listener = watched(listener)
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
     store = open_store(root)
     check_root(store)  # a fork would make it

@@ -87,7 +87,7 @@ class Committer:
         self.on_commit = on_commit
         self.request = request
         self.allowed = allowed
-        self.committed: list[Manifest] = []
+        self._is_allowed = False
         self._coordinator = Coordinator(
             range(engine.levels),
             generation=claim.generation,
@@ -105,12 +105,20 @@ class Committer:
     def submit(self, computed: Computed) -> None:
         """Queue an epoch. Raises the failure of an earlier one."""
         self._slots.acquire()
+        try:
+            self._queue(computed)
+        except BaseException:
+            self._slots.release()  # nobody else will
+            raise
+
+    def _queue(self, computed: Computed) -> None:
         self._raise_failure()
         snapshot = SnapshotId(self.claim.generation, computed.epoch)
         self._tell(Due())
         for level in computed.acknowledged:
             self._tell(Acknowledged(level, snapshot))
-        self._pending.append(self._thread.submit(self.engine.in_background(self._run), snapshot, computed))
+        queued = self._thread.submit(self.engine.in_background(self._run), snapshot, computed)
+        self._pending = [*(each for each in self._pending if not each.done()), queued]
 
     def drain(self) -> None:
         """Wait until every submitted epoch is committed. Raises the first failure."""
@@ -156,8 +164,9 @@ class Committer:
         catalog = self.catalog
         started = time.monotonic()
         parent = self.head
-        if not self.committed:
+        if not self._is_allowed:
             self.allowed()
+            self._is_allowed = True
         written = self.engine.write(computed, {} if parent is None else parent.tables)
         current = self._current_layers(parent, computed, written)
         logs = self._logs(parent, computed, written)
@@ -188,7 +197,6 @@ class Committer:
         )
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head = manifest
-        self.committed.append(manifest)
         self.on_commit(manifest)
 
     def _signals_of(self, parent: Manifest | None, computed: Computed) -> str | None:

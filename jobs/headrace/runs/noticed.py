@@ -2,25 +2,21 @@
 missing, many late records.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from headrace.model.time import render
-from headrace.read.progress import StoredProgress
+from headrace.runs.tally import Tally
 from headrace.sources.progress import Ahead, Lacking
-from headrace_snapshots.format.manifest import Manifest
 
 LATE_SHARE = 0.01
 """A run warns if more late drops than this share of its records were counted."""
 
 
-def noticed(committed: Sequence[Manifest], rows: Mapping[str, int]) -> Iterator[str]:
-    """Warnings about the epochs of a run, whose counts are ``rows``; lateness comes last."""
-    found = [each for manifest in committed for each in StoredProgress.of(manifest).ahead]
-    for name in dict.fromkeys(ahead.input for ahead in found):
-        yield _ahead([ahead for ahead in found if ahead.input == name])
-    lacking = [each for manifest in committed for each in StoredProgress.of(manifest).lacking]
-    for each in {(each.input, each.column): each for each in reversed(lacking)}.values():
-        yield _lacking(each, sum(other.files for other in lacking if _same(each, other)))
+def noticed(tally: Tally) -> Iterator[str]:
+    """Warnings about the epochs of a run; lateness comes last."""
+    yield from map(_ahead, tally.ahead.values())
+    yield from map(_lacking, tally.lacking.values())
+    rows = tally.counts
     records, late = rows.get("records", 0), rows.get("late_dropped", 0)
     if late > LATE_SHARE * records:
         yield (
@@ -30,12 +26,8 @@ def noticed(committed: Sequence[Manifest], rows: Mapping[str, int]) -> Iterator[
         )
 
 
-def _same(one: Lacking, other: Lacking) -> bool:
-    return (one.input, one.column) == (other.input, other.column)
-
-
-def _lacking(found: Lacking, files: int) -> str:
-    where = f"file {found.file}" if files == 1 else f"{files:,} files, the first of them {found.file},"
+def _lacking(found: Lacking) -> str:
+    where = f"file {found.file}" if found.files == 1 else f"{found.files:,} files, the first of them {found.file},"
     near = "" if found.near is None else f"; its first record has {found.near!r}, which is spelled much like it"
     return (
         f"input {found.input} has no column {found.column!r} in any record of {where} and the pipeline reads it: it is "
@@ -44,8 +36,8 @@ def _lacking(found: Lacking, files: int) -> str:
     )
 
 
-def _ahead(found: Sequence[Ahead]) -> str:
-    first, count = found[0], sum(ahead.records for ahead in found)
+def _ahead(first: Ahead) -> str:
+    count = first.records
     line = "" if first.position is None else f" record {first.position}"
     which = "1 record of" if count == 1 else f"{count:,} records, the first of"
     return (

@@ -33,13 +33,14 @@ from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.modes import Mode
 from headrace.runs.noticed import noticed
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.publish import publish_range, reference, total_counts
+from headrace.runs.publish import publish_range, reference
 from headrace.runs.replay import Replay, begun, next_number, open_replay
-from headrace.runs.report import Listener, Silent, number_of
+from headrace.runs.report import Listener, Watched, number_of, watched
 from headrace.runs.rereading import Rereading, recorded_since, reread
 from headrace.runs.restoring import restore
 from headrace.runs.results import RunResult
 from headrace.runs.results import now as timestamp
+from headrace.runs.tally import Tally
 from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.looking import instead_of_input
 from headrace.sources.planning import Offsets
@@ -78,10 +79,10 @@ def process(
     """Drain, audit, publish. ``now`` is the processing-time clock; ``spark`` a session to use instead of one of its
     own.
 
-    Raises typed errors; what was committed before an error stays committed.
+    Raises typed errors; what was committed before an error stays committed. A ``listener`` that fails ends nothing.
     """
     clock = now or (lambda: datetime.now(UTC))
-    with _Run(pipeline, root, options, listener or Silent(), clock, spark) as run:
+    with _Run(pipeline, root, options, watched(listener), clock, spark) as run:
         return run.execute()
 
 
@@ -119,8 +120,8 @@ def audit(
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    with _Run(pipeline, root, options, listener or Silent(), lambda: datetime.now(UTC), spark) as run:
-        return replace(run.result([], run.audited()), action="audit")
+    with _Run(pipeline, root, options, watched(listener), lambda: datetime.now(UTC), spark) as run:
+        return replace(run.result(run.audited()), action="audit")
 
 
 @dataclass
@@ -130,7 +131,7 @@ class _Run:
     pipeline: Pipeline
     root: str
     options: RunOptions
-    listener: Listener
+    listener: Watched
     now: Callable[[], datetime]
     borrowed: Any
 
@@ -140,6 +141,7 @@ class _Run:
         self.catalog = Catalog(self.store, self.pipeline.name)
         self.started_at = timestamp()
         self.warnings: list[str] = []
+        self.tally = Tally()
         self._looked: tuple[str | None, ByInput] | None = None
         self._replay: Replay | None = None
         self.choice: Choice | None = None
@@ -210,15 +212,14 @@ class _Run:
             self._side.close(error)
 
     def execute(self) -> RunResult:
-        committed: list[Manifest] = []
         with ways_out(self.catalog, self.options.branch):
             if self._has_work():
                 with expectations_checked(self.pipeline) as allowed:
-                    committed = self._drain_input(allowed)
+                    self._drain_input(allowed)
         outcome = self.audited()
         if self.options.publish and outcome is not None:
             publish_range(self.catalog, outcome)
-        return self.result(committed, outcome)
+        return self.result(outcome)
 
     def _progress(self, manifest: Manifest | None) -> Progress:
         return Progress() if manifest is None else progress_of(self.catalog, manifest)
@@ -269,14 +270,13 @@ class _Run:
         copies = left_out(self.catalog, manifest, (file.path for file in read))
         return self.landing.gone((f for f in read if f.path not in copies), self._new_files(manifest, True))
 
-    def _drain_input(self, allowed: Callable[[], None]) -> list[Manifest]:
+    def _drain_input(self, allowed: Callable[[], None]) -> None:
         claim = self.catalog.claim(self.options.branch, owner=self.options.run_id)
         if self._replay is not None:
             self._begun(self._replay, claim.snapshot_id)  # who wrote the branch until now may have gone on meanwhile
-        committed: list[Manifest] = []
 
         def on_commit(manifest: Manifest) -> None:
-            committed.append(manifest)
+            self.tally.add(manifest)
             self.listener.committed(manifest)
 
         self.side.begin()
@@ -304,7 +304,7 @@ class _Run:
             committer.drain()
         finally:
             committer.close()
-        return committed
+            engine.close()
 
     def _verify(self, manifest: Manifest, table: str, file: DataFile) -> None:
         """State of another definition has not the columns of this one: it is read when it is migrated."""
@@ -438,12 +438,11 @@ class _Run:
             ),
         )
 
-    def result(self, committed: list[Manifest], outcome: AuditOutcome | None) -> RunResult:
+    def result(self, outcome: AuditOutcome | None) -> RunResult:
         """What the run did, and where the branch and ``published`` are now."""
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)
-        rows = total_counts(committed)
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
@@ -451,14 +450,14 @@ class _Run:
             status="succeeded",
             started_at=self.started_at,
             finished_at=timestamp(),
-            epochs=tuple(m.epoch for m in committed),
+            epochs=tuple(self.tally.epochs),
             snapshot=head,
             epoch=None if manifest is None else manifest.epoch,
             published=refs.get(PUBLISHED),
             audit=None if outcome is None else reference(outcome),
-            rows=rows,
+            rows=dict(self.tally.counts),
             watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
             branch=self.options.branch,
-            warnings=(*self.warnings, *noticed(committed, rows)),
+            warnings=(*self.warnings, *noticed(self.tally), *self.listener.warnings()),
             executor=self.choice,
         )

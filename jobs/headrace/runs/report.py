@@ -5,12 +5,14 @@ and in Airflow's task log.
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headrace.model.time import render
 from headrace.read.progress import StoredProgress
-from headrace.runs.results import RunResult
+from headrace.runs.results import RunResult, redacted
 from headrace_snapshots.format.manifest import Manifest
+
+T = TypeVar("T")
 
 _QUIET_DROPS = {
     "filtered": "filtered",
@@ -76,6 +78,52 @@ class Lines:
     def warned(self, warning: str) -> None:
         """As a warning."""
         self._tell(f"warning: {warning}")
+
+
+class Watched:
+    """What a run tells ``listener``, none of whose failures ends the run: after the first, nothing is told any more.
+    ``failure`` is that one.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.failure: Exception | None = None
+
+    def noted(self, what: str) -> None:
+        """As the listener does."""
+        self._tell(self._listener.noted, what)
+
+    def planned(self, files: int) -> None:
+        """As the listener does."""
+        self._tell(self._listener.planned, files)
+
+    def committed(self, manifest: Manifest) -> None:
+        """As the listener does."""
+        self._tell(self._listener.committed, manifest)
+
+    def warned(self, warning: str) -> None:
+        """As the listener does."""
+        self._tell(self._listener.warned, warning)
+
+    def warnings(self) -> Iterator[str]:
+        """That the listener failed, if it did."""
+        if self.failure is not None:
+            yield redacted(
+                f"nothing more was told once the listener had failed ({type(self.failure).__name__}: {self.failure}); "
+                "the run went on"
+            )
+
+    def _tell(self, tell: Callable[[T], None], what: T) -> None:
+        if self.failure is None:
+            try:
+                tell(what)
+            except Exception as error:
+                self.failure = error
+
+
+def watched(listener: Listener | None) -> Watched:
+    """``listener`` (None: a silent one) as a run calls it."""
+    return listener if isinstance(listener, Watched) else Watched(listener or Silent())
 
 
 @dataclass(frozen=True)

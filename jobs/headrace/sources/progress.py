@@ -4,7 +4,7 @@ Stored in the manifest, for people as well as machines (``headrace.read.progress
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, parse, render
@@ -76,6 +76,10 @@ class Ahead:
     file: str
     position: int | None
     at: Instant
+
+    def and_more(self, records: int) -> "Ahead":
+        """The same with so many more ``records``."""
+        return replace(self, records=self.records + records)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.exchange import Heard, hear
 from headrace.distribute.tasks.fold import FoldPlan
 from headrace.distribute.tasks.levels import levels_below
@@ -47,8 +48,9 @@ class Blobs:
                 said = list(threads.map(part, by_part(row for rows in said for row in rows)))
         return hear((row for rows in said for row in rows), plan.parts)
 
-    def merge(self, plan: MergePlan) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
         """What the tasks of a merge say."""
+        del stop  # cases end with what they began
         return hear(merge_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
 
     def fold(self, plan: FoldPlan) -> Sequence[Heard]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.exchange import Heard
 from headrace.distribute.tasks.fold import FoldPlan, fold_task
 from headrace.distribute.tasks.found import Message
@@ -48,9 +49,9 @@ class Threads:
             said = self._together(part, range(plan.parts))
         return [each.heard(0) for each in said]
 
-    def merge(self, plan: MergePlan) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
-        return [merge_task(self.work, plan, part).heard(0) for part in range(plan.parts)]
+        return [merge_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
 
     def fold(self, plan: FoldPlan) -> Sequence[Heard]:
         """What the tasks of a fold say."""

@@ -6,7 +6,9 @@ Classic sessions and those of Spark Connect alike.
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -15,6 +17,7 @@ import headrace
 import headrace_snapshots
 from headrace.distribute.spark.jvm import is_local
 from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.settings import stated_tasks
 
 P = ParamSpec("P")
@@ -62,6 +65,18 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
             context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
     return pooled
+
+
+@contextmanager
+def interrupted(spark: SparkSession, stop: Stop) -> Iterator[None]:
+    """End what this thread starts in the block when ``stop`` is set. Raises CancelledError if it is already."""
+    tag = f"headrace-{uuid.uuid4().hex}"
+    spark.addTag(tag)
+    try:
+        with stop.calling(lambda: spark.interruptTag(tag)):
+            yield
+    finally:
+        spark.removeTag(tag)
 
 
 def bring_packages(spark: SparkSession) -> None:

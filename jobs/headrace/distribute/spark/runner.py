@@ -10,12 +10,13 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from headrace.distribute.spark.application import in_background_pool
+from headrace.distribute.spark.application import in_background_pool, interrupted
 from headrace.distribute.spark.errors import spark_errors
 from headrace.distribute.spark.functions import applied
 from headrace.distribute.spark.session import EXCHANGE
 from headrace.distribute.spark.shipping import Sent
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkSession
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.exchange import SCHEMA, Heard, hear
 from headrace.distribute.tasks.fold import FoldPlan
 from headrace.distribute.tasks.levels import levels_below
@@ -92,9 +93,9 @@ class SparkRunner:
             rows = rows.union(self._through(applied(transform, panes), map_made, plan, "", _TASKS))
         return rows
 
-    def merge(self, plan: MergePlan) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
         """What the tasks of a merge say, which share the cores fairly with the epoch being computed."""
-        with spark_errors():
+        with spark_errors(), interrupted(self._spark, stop):
             return in_background_pool(self._spark, self._merged)(plan)
 
     def _merged(self, plan: MergePlan) -> Sequence[Heard]:

@@ -91,9 +91,14 @@ class TasksEngine:
         self.renamed = tuple(renamed)
         self.epoch, self.progress = epoch, progress
         self.inputs = {**self.inputs, **progress.inputs}
+        self.merges.close()
         self.merges = Merges(self.runner)
         self.tables = {name: tuple(tables.get(name, ())) for name in self._table_names()}
         self.clocks = stage_clocks(progress, self.work.stages, source_clocks(self.pipeline, self.inputs))
+
+    def close(self) -> None:
+        """End what runs beside the epochs, and wait until it writes nothing more."""
+        self.merges.close()
 
     def pass_watermark(self, to: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so; the next epoch moves

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.found import Files, Merged, Message, Passed, attempted
 from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
 from headrace.distribute.tasks.work import Work
@@ -69,18 +70,18 @@ def mergings(tables: Tables) -> dict[str, Merging]:
     return {name: Merging(tables[name][at:], at == 0) for name, at in planned.items() if at is not None}
 
 
-def merge_task(work: Work, plan: MergePlan, part: int) -> Message:
-    """What becomes of a part of the keys."""
+def merge_task(work: Work, plan: MergePlan, part: int, stop: Stop | None = None) -> Message:
+    """What becomes of a part of the keys. Raises CancelledError once ``stop`` is set."""
     before = work.requests()
-    found, error = attempted(partial(_merge, work, plan, part))
+    found, error = attempted(partial(_merge, work, plan, part, stop or Stop()))
     return Message(part, Passed(found, error=error, requests=work.requests_since(before)))
 
 
-def _merge(work: Work, plan: MergePlan, part: int) -> Merged:
-    return Merged({name: _table(work, plan, part, name) for name in plan.tables})
+def _merge(work: Work, plan: MergePlan, part: int, stop: Stop) -> Merged:
+    return Merged({name: _table(work, plan, part, name, stop) for name in stop.checked(plan.tables)})
 
 
-def _table(work: Work, plan: MergePlan, part: int, name: str) -> Files:
+def _table(work: Work, plan: MergePlan, part: int, name: str, stop: Stop) -> Files:
     merging = plan.tables[name]
     if name == IDS:
         assert work.pipeline.deduplicate is not None
@@ -91,4 +92,4 @@ def _table(work: Work, plan: MergePlan, part: int, name: str) -> Files:
         stage = work.stages[state_tables(work.pipeline).index(name)]
         layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)
         pieces = merge_layers(stage, layers, is_lowest=merging.is_lowest)
-    return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, pieces))
+    return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.checked(pieces)))

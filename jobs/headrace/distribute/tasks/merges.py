@@ -1,9 +1,9 @@
 """Merges of layers beside the epochs (``merge``), one at a time."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
+from headrace.distribute.tasks.beside import Beside, Stop
 from headrace.distribute.tasks.exchange import Heard
 from headrace.distribute.tasks.found import Above, Merged, summed
 from headrace.distribute.tasks.merge import MergePlan, Tables, mergings
@@ -25,8 +25,8 @@ class Merger(Protocol):
     def tasks(self, size: int) -> int:
         """How many tasks share work on so many bytes."""
 
-    def merge(self, plan: MergePlan) -> Sequence[Heard]:
-        """What they say."""
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
+        """What they say. Raises an error soon after ``stop`` was set."""
 
 
 class Merges:
@@ -34,38 +34,37 @@ class Merges:
 
     def __init__(self, runner: Merger) -> None:
         self._runner = runner
-        self._running: tuple[MergePlan, Future[Sequence[Heard]]] | None = None
+        self._beside = Beside[tuple[MergePlan, Sequence[Heard]]]("merge")
         self._requests: dict[str, int] = {}
 
     def begin(self, prefix: str, tables: Tables, watermark: Instant) -> None:
         """Begin what is to be merged of ``tables``, into files below ``prefix``, unless a merge is running."""
-        found = {} if self._running is not None else mergings(tables)
+        found = {} if self._beside.is_running else mergings(tables)
         if not found:
             return
         files = [file for merging in found.values() for layer in merging.layers for file in layer.files]
         parts = self._runner.tasks(sum(file.bytes for file in files))
         plan = MergePlan(prefix, parts, watermark, found)
-        thread = ThreadPoolExecutor(1, thread_name_prefix="merge")
-        self._running = (plan, thread.submit(self._runner.merge, plan))
-        thread.shutdown(wait=False)
+        self._beside.begin(lambda stop: (plan, self._runner.merge(plan, stop)))
 
     def adopted(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
         """``tables`` with what was merged meanwhile. ``wait``: until the merge that is running, if one is, is done.
         Raises the error that ended a merge.
         """
-        if self._running is None:
-            return dict(tables)
-        plan, future = self._running
         wait = wait or any(len(layers) > MOST_LAYERS for layers in tables.values())
-        if not (wait or future.done()):
+        if not (self._beside.is_done or (wait and self._beside.is_running)):
             return dict(tables)
-        self._running = None
-        above = Above.of(future.result())
+        plan, heard = self._beside.result()
+        above = Above.of(heard)
         if above.error is not None:
             raise above.error.error()
         if self._runner.is_elsewhere:
             self._requests = summed([self._requests, *(each.requests for each in above.passed)])
         return plan.replaced(tables, [each.found for each in above.passed if isinstance(each.found, Merged)])
+
+    def close(self) -> None:
+        """End the merge that is running, if one is, and wait until it writes nothing more."""
+        self._beside.close()
 
     def requests(self) -> Mapping[str, int]:
         """Those of merges that were adopted since this was asked last, as far as nobody else has counted them."""

@@ -109,5 +109,8 @@ class Engine(Protocol):
         below.
         """
 
+    def close(self) -> None:
+        """End what runs beside the epochs, and wait until it writes nothing more."""
+
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
         """``run`` for a thread of its own, beside the epoch being computed."""

@@ -1,0 +1,142 @@
+"""Who watches a run, or reads what it says, ends nothing by failing; and the run holds no manifest of epochs that are
+long committed.
+"""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.executors import Executor
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.report import Lines
+from headrace_snapshots import objects
+from headrace_snapshots.format.manifest import Manifest
+from tests.process.clicks import CLICKS, land
+
+
+class Failing:
+    """A listener of which one method fails, from the second time on."""
+
+    def __init__(self, method: str) -> None:
+        self.method, self.told = method, list[str]()
+
+    def _tell(self, method: str, what: object) -> None:
+        self.told.append(method)
+        if method == self.method and self.told.count(method) > (method == "committed"):
+            raise BrokenPipeError(32, f"nobody reads {what!r}"[:30])
+
+    def noted(self, what: str) -> None:
+        self._tell("noted", what)
+
+    def planned(self, files: int) -> None:
+        self._tell("planned", files)
+
+    def committed(self, manifest: Manifest) -> None:
+        self._tell("committed", manifest.epoch)
+
+    def warned(self, warning: str) -> None:
+        self._tell("warned", warning)
+
+
+@pytest.mark.parametrize("method", ["noted", "planned", "committed"])
+def test_a_listener_that_fails_ends_no_run_and_is_told_nothing_more(method: str, tmp_path: Path) -> None:
+    land(tmp_path, 0, 3)
+    listener = Failing(method)
+    found = process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor=Executor.AUTO), listener=listener)
+    assert (found.status, found.epochs) == ("succeeded", (0, 1, 2))
+    assert listener.told[-1] == method
+    (warning,) = [each for each in found.warnings if "the listener had failed" in each]
+    assert warning.startswith("nothing more was told once the listener had failed (BrokenPipeError: [Errno 32] nobody")
+
+
+def test_a_listener_that_warnings_end_is_no_other(tmp_path: Path) -> None:
+    listener = Failing("warned")
+    found = process(
+        CLICKS, tmp_path.as_uri(), RunOptions("none", create=True, executor=Executor.LOCAL), listener=listener
+    )
+    assert listener.told[-1] == "warned"
+    assert [("the listener had failed" in each) for each in found.warnings] == [False, True]
+
+
+def test_an_interrupt_in_a_listener_is_an_interrupt(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    with pytest.raises(KeyboardInterrupt):
+        process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor=Executor.AUTO), listener=Lines(interrupt))
+
+
+PIPELINE = """
+from tests.process.clicks import CLICKS
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+def test_a_run_whose_output_nobody_reads_any_more_goes_on_and_succeeds(closed: str, tmp_path: Path) -> None:
+    """As in ``headrace run ... 2>&1 | head -1``: the reader is gone before the first line."""
+    land(tmp_path / "root", 0, 3)
+    file = tmp_path / "own.py"
+    file.write_text(PIPELINE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams = {name: writing for name in ("stdout", "stderr") if closed in {name, "both"}}
+    streams = {**dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL), **streams}
+    command = [sys.executable, "-c", "from headrace.cli.commands import main; main()", "run", str(file)]
+    options = ["--root", (tmp_path / "root").as_uri(), "--executor", "local"]
+    ended = subprocess.run(
+        [*command, *options], check=False, **streams, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    )
+    os.close(writing)
+    assert ended.returncode == 0
+    (result,) = (tmp_path / "root" / "clicks" / "runs").iterdir()
+    told = json.loads(result.read_text())
+    assert (told["status"], told["epochs"]) == ("succeeded", [0, 1, 2])
+
+
+class Counting(Lines):
+    """How many manifests there are in memory whenever an epoch is committed."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda line: None)
+        self.most = 0
+
+    def committed(self, manifest: Manifest) -> None:
+        self.most = max(self.most, sum(type(each) is Manifest for each in gc.get_objects()))
+
+
+@pytest.mark.slow
+def test_a_run_holds_few_manifests_however_many_epochs_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_CACHED", 4)
+    gc.collect()
+    before = sum(type(each) is Manifest for each in gc.get_objects())
+    land(tmp_path, 0, 40)
+    counting = Counting()
+    found = process(
+        CLICKS, tmp_path.as_uri(), RunOptions("long", publish=True, executor=Executor.LOCAL), listener=counting
+    )
+    assert len(found.epochs) == 40
+    assert found.rows["records"] == 40 * 80
+    assert counting.most - before <= 12
+
+
+def test_what_epochs_say_together_is_in_the_result(tmp_path: Path) -> None:
+    """Counts and warnings of all epochs, though their manifests are gone: two have records ahead of the clock."""
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    for number in range(3):
+        year = 2026 if number == 1 else 2999
+        record = {"user": "ann", "at": f"{year}-01-01T00:00:00Z", "price": 1}
+        (folder / f"{number}.json").write_text(json.dumps(record) + "\n")
+    found = process(CLICKS, tmp_path.as_uri(), RunOptions("ahead", executor=Executor.LOCAL))
+    (warning,) = [each for each in found.warnings if "ahead of the clock" in each]
+    assert "2 records, the first of file landing/clicks/0.json" in warning
+    assert found.rows["records"] == 3

@@ -1,0 +1,82 @@
+"""What is merged beside the epochs ends with the run: when a run has ended, nobody writes for it any more."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+
+from headrace.distribute.local import engine as local_engine
+from headrace.distribute.local.runner import Threads
+from headrace.distribute.tasks.beside import Beside, Stop
+from headrace.distribute.tasks.exchange import Heard
+from headrace.distribute.tasks.merge import MergePlan
+from headrace.errors import HeadraceError
+from headrace.pipeline.executors import Executor
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from tests.process.clicks import CLICKS, land
+
+SECONDS = 60.0
+
+
+def test_work_goes_on_until_it_is_ended() -> None:
+    beside, done = Beside[list[int]]("work"), list[int]()
+    began = threading.Event()
+
+    def work(stop: Stop) -> list[int]:
+        for piece in stop.checked(iter(int, 1)):  # without an end of its own
+            done.append(piece)
+            began.set()
+        return done
+
+    beside.begin(work)
+    assert began.wait(SECONDS)
+    assert (beside.is_running, beside.is_done) == (True, False)
+    beside.close()
+    written = len(done)
+    assert (beside.is_running, len(done)) == (False, written)
+    beside.begin(lambda stop: [*stop.checked([1, 2])])
+    assert beside.result() == [1, 2]
+
+
+def test_what_waits_elsewhere_is_called_and_what_begins_too_late_does_not_begin() -> None:
+    stop, called = Stop(), list[str]()
+    with stop.calling(lambda: called.append("while")):
+        stop.set()
+    assert called == ["while"]
+    with pytest.raises(CancelledError), stop.calling(lambda: called.append("after")):
+        called.append("begun")
+    assert called == ["while"]
+
+
+class Held(Threads):
+    """Threads whose first merge takes away the input of the next epochs, and waits for its end before it writes."""
+
+    root: Path
+    ended: list[bool]
+
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
+        for file in sorted((self.root / "landing" / "clicks").iterdir())[-2:]:
+            file.unlink(missing_ok=True)
+        told = threading.Event()
+        with stop.calling(told.set):
+            self.ended.append(told.wait(SECONDS))
+        return super().merge(plan, stop)
+
+
+@pytest.mark.slow
+def test_a_merge_ends_with_the_run_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Held.root, Held.ended = tmp_path, []
+    monkeypatch.setattr(local_engine, "Threads", Held)
+    land(tmp_path, 0, 24)
+    with pytest.raises(HeadraceError, match="landing/clicks"):
+        process(CLICKS, tmp_path.as_uri(), RunOptions("fails", executor=Executor.LOCAL))
+    assert Held.ended == [True], "the run ended without the merge"
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("merge")]
+    assert not [*tmp_path.rglob("*-merged-*")]
+    monkeypatch.setattr(local_engine, "Threads", Threads)
+    land(tmp_path, 22, 24)
+    process(CLICKS, tmp_path.as_uri(), RunOptions("again", executor=Executor.LOCAL))
+    assert [*tmp_path.rglob("*-merged-*")], "what the first run began is done by the next one"
