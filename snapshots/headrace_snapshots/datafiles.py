@@ -1,20 +1,10 @@
-"""Data files of snapshots: where they are, and whether they still are what was written."""
+"""Data files of snapshots: whether they still are what was written."""
 
 from pathlib import Path
 
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectNotFoundError, ObjectStore
-
-
-def data_prefix(pipeline: str, epoch: int, attempt: str) -> str:
-    """Where one attempt at one epoch puts its data files; ``attempt`` must be unique, as a snapshot id is."""
-    return f"{pipeline}/data/{epoch:08d}-{attempt}"
-
-
-def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) -> str:
-    """The path of the data file ``name`` of ``table``."""
-    return f"{data_prefix(pipeline, epoch, attempt)}/{table}-{name}.parquet"
 
 
 def verify(store: ObjectStore, file: DataFile) -> bytes:

@@ -51,12 +51,13 @@ from headrace.errors import RestoreError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.marks import Batch, Mark, manifest_path
+from headrace_snapshots.layout import ObjectKind, folder, kind_of
+from headrace_snapshots.marks import Batch, Mark
 from headrace_snapshots.protocol import Head, Horizon
 from headrace_snapshots.reach import Keep, Kept, Lines, Names
 from headrace_snapshots.store import ObjectInfo
 
-FOLDERS = ("manifests", "index", "data")
+KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)
 """What snapshots are made of, in the order in which it is deleted."""
 
 KEPT_ENTRIES = 100
@@ -67,7 +68,7 @@ _DELETERS = 8
 _logger = logging.getLogger(__name__)
 
 Live = Callable[[Collection[ObjectInfo], Collection[str]], set[str]]
-"""Of the objects of a folder and the ids of the kept snapshots: the paths of those that are live."""
+"""Of the objects of a kind and the ids of the kept snapshots: the paths of those that are live."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,13 @@ def expire(
     keep: Keep,
     now: datetime,
     *,
-    beside: Mapping[str, Live] | None = None,
+    beside: Mapping[ObjectKind, Live] | None = None,
     dry_run: bool = False,
     unnamed_only: bool = False,
 ) -> Expired:
     """Sweep what was marked, mark what ``keep`` does not keep, fold the log.
 
-    ``beside``: further folders of the pipeline, and what is live in them. ``unnamed_only``: what a snapshot named stays
+    ``beside``: further kinds of objects, and what is live of them. ``unnamed_only``: what a snapshot named stays
     marked, and is not swept.
     Raises RestoreError when something is damaged that is kept: then nothing can be deleted; see ``fsck``.
     """
@@ -165,21 +166,25 @@ class _Expiry:
         catalog: Catalog,
         keep: Keep,
         now: datetime,
-        beside: Mapping[str, Live],
+        beside: Mapping[ObjectKind, Live],
         *,
         dry_run: bool,
         unnamed_only: bool,
     ) -> None:
         self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
         self._dry_run, self._unnamed_only = dry_run, unnamed_only
-        self._manifests = manifest_path(catalog.pipeline, "").removesuffix(".json")
         self._names = Names(catalog)
-        self._listed = {folder: self._list(folder) for folder in (*FOLDERS, *beside)}
+        self._listed = {kind: self._list(kind) for kind in (*KINDS, *beside)}
         self._swept: dict[str, int] = {}
         self._entry = -1
 
-    def _list(self, folder: str) -> list[ObjectInfo]:
-        return [*self._catalog.store.list(f"{self._catalog.pipeline}/{folder}/")]
+    def _list(self, kind: ObjectKind) -> list[ObjectInfo]:
+        pipeline = self._catalog.pipeline
+        found = self._catalog.store.list(folder(pipeline, kind))
+        return [info for info in found if kind_of(pipeline, info.path) is kind]  # others are not ours
+
+    def _kind(self, path: str) -> ObjectKind | None:
+        return kind_of(self._catalog.pipeline, path)
 
     def is_overtaken(self) -> bool:
         """Whether there is a newer entry than the one at which the attempt began."""
@@ -219,8 +224,8 @@ class _Expiry:
 
     def _live(self, kept: Kept) -> set[str]:
         live = self._names.of(kept.snapshots)
-        for folder, judge in self._beside.items():
-            live |= judge(self._listed[folder], kept.snapshots)
+        for kind, judge in self._beside.items():
+            live |= judge(self._listed[kind], kept.snapshots)
         return live
 
     def _marked(self, head: Head) -> tuple[Batch, ...] | None:
@@ -238,7 +243,7 @@ class _Expiry:
         left: list[Batch] = []
         for batch in marked:
             writers = {b: since for b, since in batch.writers.items() if head.generations.get(b) == since}
-            objects = {path: size for path, size in batch.objects.items() if path not in live}
+            objects = {path: size for path, size in batch.objects.items() if path not in live and self._kind(path)}
             if writers or (self._unnamed_only and not batch.writers):
                 left += _batch(writers, objects)
             else:
@@ -270,7 +275,7 @@ class _Expiry:
         known = {*self._swept, *(path for batch in waiting for path in batch.objects)}
         objects = {info.path: info.size for listed in self._listed.values() for info in listed}
         dead = {path: size for path, size in objects.items() if path not in live and path not in known}
-        named = self._names.of(kept.expired) | {info.path for folder in self._beside for info in self._listed[folder]}
+        named = self._names.of(kept.expired) | {info.path for kind in self._beside for info in self._listed[kind]}
         return (
             {path: size for path, size in dead.items() if path in named},
             {path: size for path, size in dead.items() if path not in named},
@@ -298,7 +303,7 @@ class _Expiry:
         store = self._catalog.store
         with ThreadPoolExecutor(_DELETERS) as pool:
             for is_manifest in (True, False):
-                some = [path for path in paths if path.startswith(self._manifests) is is_manifest]
+                some = [path for path in paths if (self._kind(path) is ObjectKind.MANIFESTS) is is_manifest]
                 for _ in pool.map(store.delete, some):
                     pass
 

@@ -25,18 +25,15 @@ from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.expiry import Expired, collect
+from headrace_snapshots.expiry import KINDS, Expired, collect
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.marks import manifest_path, node_path
+from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
 from headrace_snapshots.reach import data_files, files_of
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
-
-KINDS = ("log", "log-hint.json", "manifests", "index", "data", "audits", "runs", "marks")
-"""What there is below the folder of a pipeline."""
 
 BACKUP = "bring it back from a backup"
 _READERS = 8
@@ -101,12 +98,12 @@ def fsck(
     tree = _Tree(catalog, listed, deep, copies if repair else None)
     problems = [*log.problems(repair), *tree.problems()]
     problems += [problem for each in beside for problem in each(catalog, log.entries, tree.links)]
-    collected, marks = None, f"{catalog.pipeline}/marks/"
-    if repair and all(problem.is_repaired or problem.path.startswith(marks) for problem in problems):
+    kinds = {path: kind_of(catalog.pipeline, path) for path in listed}
+    collected = None
+    if repair and all(problem.is_repaired or kinds.get(problem.path) is ObjectKind.MARKS for problem in problems):
         collected = collect(catalog)
         problems = [replace(problem, is_repaired=True) for problem in problems]
-    kinds = {path: path.removeprefix(f"{catalog.pipeline}/").partition("/")[0] for path in listed}
-    loose = [p for p, kind in kinds.items() if kind in {"manifests", "index", "data"} and p not in tree.named]
+    loose = [path for path, kind in kinds.items() if kind in KINDS and path not in tree.named]
     return Checked(
         tuple(problems),
         len(tree.links),
@@ -114,7 +111,7 @@ def fsck(
         sum(info.size for info in listed.values()),
         len(loose),
         sum(listed[path].size for path in loose),
-        tuple(path for path, kind in kinds.items() if kind not in KINDS),
+        tuple(path for path, kind in kinds.items() if kind is None),
         collected,
     )
 
@@ -124,7 +121,6 @@ class _Log:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._folder = f"{catalog.pipeline}/log"
         self._head = catalog.known_head()
         found = [*catalog.history()]
         self.entries = [entry for entry in found if isinstance(entry, Entry)]
@@ -145,7 +141,7 @@ class _Log:
     def _way_on(self) -> str:
         if self._head.is_whole:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
-        to = self._head.refs.get(MAIN, "beginning")
+        to = self._head.refs.get(MAIN, BEGINNING)
         return f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it"
 
     def _hint(self, repair: bool) -> Iterator[Problem]:
@@ -157,7 +153,7 @@ class _Log:
         if problem is None:
             return
         remedy = "`headrace fsck --repair` writes it anew, or the next few entries do"
-        path = f"{self._catalog.pipeline}/log-hint.json"
+        path = hint_path(self._catalog.pipeline)
         yield Problem(path, problem, "whoever looks for the end of the log", remedy, is_repaired)
 
     def _mark(self) -> Iterator[Problem]:
@@ -172,7 +168,7 @@ class _Log:
             )
 
     def _path(self, number: int) -> str:
-        return f"{self._folder}/{number:020d}.json"
+        return entry_path(self._catalog.pipeline, number)
 
 
 @dataclass(frozen=True)
@@ -301,7 +297,7 @@ class _Tree:
         if ref.startswith(TAGS):
             return f"`headrace drop {pipeline} {ref}` does without the snapshot"
         if whole == self._heads.get(ref):
-            is_data = path.startswith(f"{pipeline}/data/")
+            is_data = kind_of(pipeline, path) is ObjectKind.DATA
             until = "until they expire" if is_data else "and nothing expires meanwhile"
             return f"do without: {ref} goes on, only older snapshots miss it, {until}"
         anew = f"`headrace backfill {pipeline}` computes all anew beside it" if ref in {MAIN, PUBLISHED} else ""

@@ -8,11 +8,10 @@ entry may have been stored before that or after; who knows what it did can tell 
 """
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -20,7 +19,8 @@ from headrace.errors import RetryError
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, decode, encode
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.layout import ObjectKind, entry_number, entry_path, folder, hint_path, kind_of
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED
 from headrace_snapshots.store import (
     ObjectExistsError,
     ObjectNotFoundError,
@@ -35,7 +35,10 @@ HINT_EVERY = 4
 _HINT = "log-hint"
 _ATTEMPTS = 8
 _NAMED = 3
-_NAME = re.compile(r"(\d{20})\.json")
+_FIRST_DIGITS = "0000"
+"""With which the numbers of all entries begin."""
+_SEEN = 100
+"""Of what lies there under names that are none of entries."""
 _logger = logging.getLogger(__name__)
 
 
@@ -79,8 +82,8 @@ class CatalogLog:
     def __init__(self, store: ObjectStore, pipeline: str) -> None:
         self._store = store
         self._pipeline = pipeline
-        self._folder = f"{pipeline}/log"
-        self._hint = f"{pipeline}/log-hint.json"
+        self._folder = folder(pipeline, ObjectKind.LOG)
+        self._hint = hint_path(pipeline)
         self._newest: Entry | None = None
 
     def last(self) -> Entry | None:
@@ -256,8 +259,8 @@ class CatalogLog:
     def _listed(self, first: int, below: int | None = None) -> list[int]:
         """The numbers of the entries from ``first`` on, and below ``below`` if that is given."""
         start_after = self._path(first - 1) if first else ""
-        names = (info.path.rpartition("/")[2] for info in self._store.list(f"{self._folder}/", start_after))
-        numbers = (int(found[1]) for name in names if (found := _NAME.fullmatch(name)))
+        names = (info.path.rpartition("/")[2] for info in self._store.list(self._folder, start_after))
+        numbers = (number for name in names if (number := entry_number(name)) is not None)
         return list(takewhile(lambda number: below is None or number < below, numbers))
 
     def _remember(self, entry: Entry) -> None:
@@ -285,10 +288,16 @@ class CatalogLog:
         return decode(_HINT, self._store.read(self._hint), self._where(self._hint), lambda f: f.integer("entry"))
 
     def _path(self, number: int) -> str:
-        return f"{self._folder}/{number:020d}.json"
+        return entry_path(self._pipeline, number)
 
     def _where(self, path: str) -> str:
         return f"{self._store.uri}/{path}"
+
+
+def has_log(store: ObjectStore, pipeline: str) -> bool:
+    """Whether a pipeline of that name has run: its folder holds an entry. One request."""
+    entries = store.list(f"{folder(pipeline, ObjectKind.LOG)}{_FIRST_DIGITS}")
+    return any(kind_of(pipeline, info.path) is ObjectKind.LOG for info in islice(entries, _SEEN))
 
 
 def _number(entry: Entry | None) -> int:
@@ -306,6 +315,6 @@ def _way_out(pipeline: str, end: End) -> str:
     refs = end.entry.refs
     at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, PUBLISHED))
     return (
-        f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, 'beginning')}` goes on from "
+        f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, BEGINNING)}` goes on from "
         f"entry {end.entry.number} ({at}), as if nothing had been done since"
     )

@@ -4,15 +4,14 @@
 entry gets the number, nobody will ever name that mark.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError, decode, encode
+from headrace_snapshots.layout import ObjectKind, entry_number, folder, kind_of, manifest_path, mark_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 KIND = "mark"
-_NAME = re.compile(r"(\d{20})-[^/]+")
 
 
 @dataclass(frozen=True)
@@ -96,25 +95,15 @@ class Marks:
 
         ``mark`` is what the entry ``last_entry``, the newest, names.
         """
-        folder = self.path("").removesuffix(".json")
-        found = [info.path for info in self._store.list(folder)]
-        return [path for path in found if path != self.path(mark or "") and _entry(path, folder) <= last_entry]
+        found = [info.path for info in self._store.list(folder(self._pipeline, ObjectKind.MARKS))]
+        marks = [path for path in found if kind_of(self._pipeline, path) is ObjectKind.MARKS]
+        return [path for path in marks if path != self.path(mark or "") and _entry(path) <= last_entry]
 
     def path(self, mark: str) -> str:
         """Where the mark is."""
-        return f"{self._pipeline}/marks/{mark}.json"
+        return mark_path(self._pipeline, mark)
 
 
-def manifest_path(pipeline: str, snapshot: str) -> str:
-    """Where the manifest of a snapshot is."""
-    return f"{pipeline}/manifests/{snapshot}.json"
-
-
-def node_path(pipeline: str, node_id: str) -> str:
-    """Where a node of a file log is."""
-    return f"{pipeline}/index/{node_id}.json"
-
-
-def _entry(path: str, folder: str) -> int:
-    named = _NAME.match(path.removeprefix(folder))
-    return -1 if named is None else int(named[1])
+def _entry(path: str) -> int:
+    number = entry_number(path.rpartition("/")[2])
+    return -1 if number is None else number

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from headrace_snapshots import datafiles
+from headrace_snapshots import layout
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.marks import manifest_path, node_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 _CACHED = 256
@@ -82,7 +81,7 @@ class Objects:
 
     def data_prefix(self, epoch: int, attempt: str) -> str:
         """Where that attempt at that epoch puts its data files."""
-        return datafiles.data_prefix(self.pipeline, epoch, attempt)
+        return layout.data_prefix(self.pipeline, epoch, attempt)
 
     def append_record(self, log: FileLog, record: FileRecord) -> FileLog:
         """``log`` with ``record`` at its end; index nodes that this completes are stored."""
@@ -115,7 +114,7 @@ class Objects:
                 del objects[next(iter(objects))]
 
     def _manifest_path(self, snapshot_id: str) -> str:
-        return manifest_path(self.pipeline, snapshot_id)
+        return layout.manifest_path(self.pipeline, snapshot_id)
 
     def _node_path(self, node_id: str) -> str:
-        return node_path(self.pipeline, node_id)
+        return layout.node_path(self.pipeline, node_id)

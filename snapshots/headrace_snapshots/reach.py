@@ -12,7 +12,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import IndexNode
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.marks import manifest_path, node_path
+from headrace_snapshots.layout import manifest_path, node_path
 from headrace_snapshots.protocol import Head
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 

@@ -14,13 +14,13 @@ from headrace.audit.store import (
     AuditFormatError,
     AuditOutcome,
     Finding,
-    audit_path,
     failure_message,
     read_audit,
     write_audit,
 )
 from headrace.errors import PipelineError
 from headrace.pipeline.expectations import View
+from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import MemoryStore
 
 POSITIVE = Finding(
@@ -83,22 +83,22 @@ def test_only_the_audit_of_exactly_the_range_counts(store: MemoryStore) -> None:
 
 def test_an_audit_copied_to_another_range_is_not_believed(store: MemoryStore) -> None:
     write_audit(store, outcome(POSITIVE))
-    copied = store.read(f"{audit_path('flights', 's1', 's2')}/result.json")
-    store.write(f"{audit_path('flights', 's1', 's9')}/result.json", copied)
+    copied = store.read(f"{audit_folder('flights', 's1', 's2')}/result.json")
+    store.write(f"{audit_folder('flights', 's1', 's9')}/result.json", copied)
     with pytest.raises(AuditDamagedError, match="another range"):
         read_audit(store, "flights", "s1", "s9")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "from": "s1", "to": "s2"}'])
 def test_a_damaged_audit_is_named_not_believed(store: MemoryStore, data: bytes) -> None:
-    store.write(f"{audit_path('flights', 's1', 's2')}/result.json", data)
+    store.write(f"{audit_folder('flights', 's1', 's2')}/result.json", data)
     with pytest.raises(AuditDamagedError, match=r"flights/audits/s1--s2/result\.json"):
         read_audit(store, "flights", "s1", "s2")
 
 
 def test_an_audit_with_any_bit_flipped_is_not_believed(store: MemoryStore) -> None:
     write_audit(store, outcome(POSITIVE, replace(MEAN, observed=float("nan"))))
-    path = f"{audit_path('flights', 's1', 's2')}/result.json"
+    path = f"{audit_folder('flights', 's1', 's2')}/result.json"
     written = store.read(path)
     read_audit(store, "flights", "s1", "s2")
     for place in range(len(written) * 8):
@@ -110,7 +110,7 @@ def test_an_audit_with_any_bit_flipped_is_not_believed(store: MemoryStore) -> No
 
 
 def test_an_audit_of_a_newer_format_asks_for_an_upgrade(store: MemoryStore) -> None:
-    store.write(f"{audit_path('flights', 's1', 's2')}/result.json", b'{"format": 2}')
+    store.write(f"{audit_folder('flights', 's1', 's2')}/result.json", b'{"format": 2}')
     with pytest.raises(AuditFormatError, match="upgrade"):
         read_audit(store, "flights", "s1", "s2")
 

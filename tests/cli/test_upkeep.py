@@ -63,8 +63,8 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     live = started
     ids = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.catalog.head().refs["main"])][::-1]
     assert live.headrace("tag", "first", ids[0]).exit_code == 0
-    (live.folder / "clicks" / "data" / "00000003-killed").mkdir()
-    (live.folder / "clicks" / "data" / "00000003-killed" / "panes.parquet").write_bytes(b"?")
+    (live.folder / "clicks" / "data" / "00000003-0123456789abcdef").mkdir()
+    (live.folder / "clicks" / "data" / "00000003-0123456789abcdef" / "panes.parquet").write_bytes(b"?")
     views = {at: live.read("--view", "panes", "--at", at) for at in (ids[0], ids[-1], ids[-2])}
     before = live.files()
 
@@ -94,7 +94,7 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     live.land_and_run(RUNS + 1)
     live.told("expire", "--keep-last", "2")
     live.told("expire", "--keep-last", "2")
-    assert not (live.folder / "clicks" / "data" / "00000003-killed").exists(), "nor the folder"
+    assert not (live.folder / "clicks" / "data" / "00000003-0123456789abcdef").exists(), "nor the folder"
     epochs = {row["epoch"] for row in live.read("--view", "panes")}
     assert epochs >= {RUNS, RUNS + 1}
     assert sum(row["clicks"] for row in live.read()) == RUNS + 3, (

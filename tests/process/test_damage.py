@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import FixedWindows, Pipeline
-from headrace.audit.store import audit_path, read_audit
+from headrace.audit.store import read_audit
 from headrace.distribute.local.engine import LocalEngine
 from headrace.read.progress import progress_of
 from headrace.runs.commits import attempts_of
@@ -24,6 +24,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.layers import FANOUT
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, MODEST, clicks, land, truth
 from tests.process.executors import Executed
@@ -160,7 +161,7 @@ def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executo
     snapshot = str(run(tmp_path, "unpublished", executor, AUDITED).snapshot)
     store = open_store(tmp_path.as_uri())
     stored = read_audit(store, CLICKS.name, None, snapshot)
-    result = tmp_path / audit_path(CLICKS.name, None, snapshot) / "result.json"
+    result = tmp_path / audit_folder(CLICKS.name, None, snapshot) / "result.json"
     flip(result)
     changed = clicks(FixedWindows("2h"), expectations=MODEST)
     with pytest.raises(ChangedPipelineError):

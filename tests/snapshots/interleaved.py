@@ -10,7 +10,6 @@ from catalog_helpers import commit_some, manifest_for
 from exploring import Explorer, Objects, Program, stored
 
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.datafiles import data_path
 from headrace_snapshots.errors import (
     FencedAfterCommitError,
     FencedError,
@@ -23,6 +22,7 @@ from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.layout import data_path
 from headrace_snapshots.protocol import Horizon, Kind
 from headrace_snapshots.reach import Keep, files_of
 from headrace_snapshots.store import MemoryStore, ObjectStore, StoreUnavailableError, UnknownOutcomeError
@@ -58,7 +58,12 @@ def action_of(entry: Entry) -> str:
 def catalog_over(store: ObjectStore, writer: str) -> Catalog:
     """A catalog whose ids are the same each time."""
     numbers = count()
-    return Catalog(store, "p", now=lambda: WHEN, new_id=lambda: f"{writer}{next(numbers)}")
+    return Catalog(store, "p", now=lambda: WHEN, new_id=lambda: checksum(f"{writer}{next(numbers)}".encode())[:32])
+
+
+def snapshot(name: str) -> str:
+    """The id of the snapshot that is called ``name`` here."""
+    return checksum(name.encode())[:16]
 
 
 def attempt(say: Say, what: str, action: Callable[[], Entry]) -> bool:
@@ -94,7 +99,7 @@ def committer(writer: str, epochs: int, *, publishes: bool = False, files: bool 
             return
         parent, published = claim.snapshot_id, catalog.head().refs.get("published") if publishes else None
         for number in range(epochs):
-            manifest = manifest_for(catalog, claim, parent, f"{writer}-{number}")
+            manifest = manifest_for(catalog, claim, parent, snapshot(f"{writer}-{number}"))
             if files:
                 manifest = with_file(catalog, manifest)
             if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
@@ -117,7 +122,7 @@ def folds(branch: str, epochs: int = 0) -> Program:
             return
         parent = claim.snapshot_id
         for number in range(epochs):
-            manifest = manifest_for(catalog, claim, parent, f"folder-{number}")
+            manifest = manifest_for(catalog, claim, parent, snapshot(f"folder-{number}"))
             if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
                 return
             parent = manifest.snapshot_id
@@ -145,7 +150,9 @@ def expirer(name: str, times: int = 2) -> Program:
 
 def rolls_back(to: str) -> Program:
     """A person who moves main back."""
-    return lambda store, say: _at_once(store, say, "rollback", lambda catalog: catalog.rollback("main", to, "back"))
+    return lambda store, say: _at_once(
+        store, say, "rollback", lambda catalog: catalog.rollback("main", snapshot(to), "back")
+    )
 
 
 def promoter(store: ObjectStore, say: Say) -> None:
@@ -158,12 +165,12 @@ def promoter(store: ObjectStore, say: Say) -> None:
     )
 
 
-def tagger(snapshot: str) -> Program:
+def tagger(name: str) -> Program:
     """A person who gives a tag, and drops it again."""
 
     def program(store: ObjectStore, say: Say) -> None:
         catalog = catalog_over(store, "tagger")
-        if attempt(say, "tag", lambda: catalog.tag("t", snapshot)):
+        if attempt(say, "tag", lambda: catalog.tag("t", snapshot(name))):
             attempt(say, "drop", lambda: catalog.drop("tags/t"))
 
     return program
@@ -205,14 +212,14 @@ def published(epochs: int) -> Objects:
     store = MemoryStore()
     catalog = catalog_over(store, "first")
 
-    def commit(claim: Claim, parent: str | None, snapshot: str) -> str:
-        catalog.commit(claim, with_file(catalog, manifest_for(catalog, claim, parent, snapshot)))
-        return snapshot
+    def commit(claim: Claim, parent: str | None, name: str) -> str:
+        catalog.commit(claim, with_file(catalog, manifest_for(catalog, claim, parent, snapshot(name))))
+        return snapshot(name)
 
     claim, parent = catalog.claim("main", "first"), None
     for number in range(epochs):
         parent = commit(claim, parent, f"first-{number}")
-    seen = f"first-{epochs - 2}"
+    seen = snapshot(f"first-{epochs - 2}")
     catalog.publish(seen, None)
     catalog.fork("other", seen)
     commit(catalog.claim("other", "first"), seen, "other-0")

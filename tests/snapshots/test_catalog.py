@@ -6,7 +6,7 @@ import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.datafiles import data_path, verify
+from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import (
     DamagedLogError,
     FencedError,
@@ -17,6 +17,7 @@ from headrace_snapshots.errors import (
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.layout import data_path
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import MemoryStore, ObjectStore
 from headrace_snapshots.testing import check_catalog

@@ -14,6 +14,7 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.layout import ObjectKind
 from headrace_snapshots.log import LostEntry
 from headrace_snapshots.reach import Keep, KeepError
 from headrace_snapshots.store import MemoryStore, ObjectInfo
@@ -128,9 +129,9 @@ def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:
     def judge(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:
         return {info.path for info in listed} & live
 
-    assert expire(catalog, Keep(1), NOW, beside={"runs": judge}).marked.objects == 2
+    assert expire(catalog, Keep(1), NOW, beside={ObjectKind.RUNS: judge}).marked.objects == 2
     live.add("p/runs/a.json")
-    assert expire(catalog, Keep(1), NOW, beside={"runs": judge}).swept.objects == 1
+    assert expire(catalog, Keep(1), NOW, beside={ObjectKind.RUNS: judge}).swept.objects == 1
     assert there(memory, "runs") == {"a"}
 
 
@@ -138,7 +139,7 @@ def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
     catalog = Catalog(memory, "p")
     claim = catalog.claim("main", "run")
     catalog.fork("fix", None)
-    memory.write("p/data/00000000-x/panes.parquet", b"rows")
+    memory.write("p/data/00000000-0123456789abcdef/panes.parquet", b"rows")
     for _ in range(3):
         found = expire(catalog, Keep(1), NOW)
         assert (found.waiting.objects, found.writers) == (1, ("fix", "main"))
@@ -154,7 +155,7 @@ def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore, mo
     monkeypatch.setattr(expiry, "KEPT_ENTRIES", 5)
     catalog = Catalog(memory, "p")
     idle = catalog.claim("fix", "a run that hangs")
-    memory.write("p/data/00000000-x/panes.parquet", b"rows")
+    memory.write("p/data/00000000-0123456789abcdef/panes.parquet", b"rows")
     published = None
     for _ in range(2):
         ids = commit_some(catalog, catalog.claim("main", "run"), 4)

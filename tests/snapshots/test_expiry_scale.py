@@ -50,7 +50,7 @@ class Pipeline:
         self.store.write(f"p/audits/{published or 'none'}--{self.head.snapshot_id}/result.json", b"{}")
         catalog.publish(self.head.snapshot_id, published)
         if self.runs % 10 == 0:
-            self.store.write(catalog.data_prefix(self.head.epoch + 1, f"killed{self.runs}") + "/panes.parquet", b"rows")
+            self.store.write(catalog.data_prefix(self.head.epoch + 1, f"{self.runs:016x}") + "/panes.parquet", b"rows")
 
     def epoch(self, catalog: Catalog, claim: Claim, floor: int) -> Manifest:
         parent = self.head

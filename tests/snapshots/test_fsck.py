@@ -102,7 +102,7 @@ def checked(store: MemoryStore, path: str) -> Checked:
 
 
 def test_what_is_whole_has_no_problem(memory: MemoryStore, snapshots: list[Manifest]) -> None:
-    memory.write("p/data/00000099-x/panes.parquet", b"of a run that was killed")
+    memory.write("p/data/00000099-0123456789abcdef/panes.parquet", b"of a run that was killed")
     memory.write("p/somebody-elses", b"?")
     found = fsck(Catalog(memory, "p"), deep=True)
     assert found.problems == ()
@@ -201,7 +201,7 @@ def test_a_file_of_which_there_is_a_copy_is_stored_again(
 def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stays(
     memory: MemoryStore, snapshots: list[Manifest]
 ) -> None:
-    killed = "p/data/00000099-x/panes.parquet"
+    killed = "p/data/00000099-0123456789abcdef/panes.parquet"
     memory.write(killed, b"of a run that was killed")
     before = {info.path for info in memory.list("p/")}
 

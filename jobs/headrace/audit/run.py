@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 
 from headrace.audit.frames import Frame
 from headrace.audit.releases import ReleasedPanes
-from headrace.audit.store import AuditOutcome, Finding, audit_path, write_audit
+from headrace.audit.store import AuditOutcome, Finding, write_audit
 from headrace.model.time import instant, render
 from headrace.pipeline.expectations import Expectation, View
 from headrace.pipeline.graph import Pipeline
 from headrace.read.columns import View as ReadersView
 from headrace.read.columns import ViewColumns
+from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectStore
 
 
@@ -81,7 +82,7 @@ def run_audit(
             rows[view] = looked_at.count()
             report = evaluate(view, expected, looked_at, audited.identity)
         found[view] = _without_released(view, report.findings, rows[view], audited)
-        store.write(f"{audit_path(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
+        store.write(f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/docs/{view}.html", report.page)
     outcome = AuditOutcome(
         pipeline=pipeline,
         from_snapshot=from_snapshot,

@@ -14,6 +14,7 @@ from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expr import Scalar
 from headrace.pipeline.expectations import Argument, Expectation, View
 from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1
@@ -110,7 +111,7 @@ class AuditOutcome:
     @property
     def path(self) -> str:
         """Where the audit is kept: the folder of ``result.json`` and ``docs/``, relative to the root."""
-        return audit_path(self.pipeline, self.from_snapshot, self.to_snapshot)
+        return audit_folder(self.pipeline, self.from_snapshot, self.to_snapshot)
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -131,14 +132,9 @@ class AuditOutcome:
         ]
 
 
-def audit_path(pipeline: str, from_snapshot: str | None, to_snapshot: str) -> str:
-    """The folder of the audit of (``from_snapshot``, ``to_snapshot``], relative to the root."""
-    return f"{pipeline}/audits/{from_snapshot or 'none'}--{to_snapshot}"
-
-
 def read_audit(store: ObjectStore, pipeline: str, from_snapshot: str | None, to_snapshot: str) -> AuditOutcome | None:
     """The stored audit of exactly that range, or None. Raises AuditFormatError, AuditDamagedError."""
-    path = f"{audit_path(pipeline, from_snapshot, to_snapshot)}/result.json"
+    path = f"{audit_folder(pipeline, from_snapshot, to_snapshot)}/result.json"
     try:
         data = store.read(path)
     except ObjectNotFoundError:

@@ -70,6 +70,8 @@ def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> Non
 
 def _check_inputs(pipeline: "Pipeline") -> None:
     _check_event_time(pipeline.event_time, pipeline.schema)
+    for each in pipeline.inputs:
+        _check_place(pipeline, each.source.path)
     names = [each.name for each in pipeline.inputs]
     for other in pipeline.also:
         if not other.name or names.count(other.name) > 1:
@@ -80,6 +82,19 @@ def _check_inputs(pipeline: "Pipeline") -> None:
         kind = type_of(pipeline.deduplicate.id, pipeline.schema)
         if kind in (None, DataType.FLOAT):
             raise PipelineError(f"the id of Deduplicate is {kind}, which does not compare exactly; cast it to string")
+
+
+def _check_place(pipeline: "Pipeline", path: str) -> None:
+    """Whether input lies outside of the pipeline's own folder, of which expiry deletes what it lists there."""
+    if "://" in path:
+        return  # a run compares it with its root
+    above = path.strip("/").partition("/")[0]
+    if above in ("", pipeline.name):
+        holds = "is in" if above else "holds"
+        raise PipelineError(
+            f"input {path!r} {holds} the folder {pipeline.name}/, where Headrace keeps the pipeline's snapshots: land "
+            f'files elsewhere and write "landing/{pipeline.name}", or give the pipeline another name'
+        )
 
 
 def _check_event_time(event_time: EventTime, schema: Schema) -> None:

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
-
-_BEGINNING = "beginning"
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
 
 
 @contextmanager
@@ -56,7 +54,7 @@ def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
 def _before(catalog: Catalog, head: str, writer: Link) -> str | None:
     """The newest snapshot in the line of ``head`` that came before ``writer`` and is kept; None if there is none."""
     if writer.parent is None:
-        return _BEGINNING
+        return BEGINNING
     try:
         if catalog.is_kept(writer.parent):
             return writer.parent

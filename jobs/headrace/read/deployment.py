@@ -14,6 +14,7 @@ from headrace.read.lazy import LazyView
 from headrace.read.sources import OutputFiles, SnapshotRows
 from headrace.sources.looking import children
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.log import has_log
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
@@ -45,7 +46,7 @@ class Deployment(Mapping[str, "PipelineReader"]):
         return PipelineReader(self._catalog(name))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.isidentifier() and self._has_log(name)
+        return isinstance(name, str) and name.isidentifier() and has_log(self._store, name)
 
     def __iter__(self) -> Iterator[str]:
         folders = (name.removesuffix("/") for name in children(self._store, "") if name.endswith("/"))
@@ -62,9 +63,6 @@ class Deployment(Mapping[str, "PipelineReader"]):
             there = ", ".join(self) or "none"
             raise UnknownResultsError(f"no pipeline {name!r} has run under {self._store.uri}; there are {there}")
         return Catalog(self._store, name)
-
-    def _has_log(self, name: str) -> bool:
-        return next(iter(self._store.list(f"{name}/log/")), None) is not None
 
 
 class PipelineReader:

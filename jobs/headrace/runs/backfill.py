@@ -23,6 +23,7 @@ from headrace.runs.restoring import InputGoneError
 from headrace.runs.results import RunResult
 from headrace.sources.landing import Landing
 from headrace.sources.looking import exists
+from headrace.sources.places import check_places
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -70,6 +71,7 @@ def backfill(
     store = open_store(root)
     check_root(store)  # a fork would make it
     catalog = Catalog(store, pipeline.name)
+    check_places(pipeline, store, is_first=catalog.head().entry < 0)
     point = fork_point(catalog, pipeline, options.span)
     if branch not in catalog.head().generations:
         listener.noted(str(point))

@@ -15,6 +15,7 @@ from headrace.read.columns import View
 from headrace.read.relanded import AGAIN, landed_from
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.lines import first_line
+from headrace.sources.places import overlap
 from headrace.sources.planning import open_source
 from headrace.sources.reading import decompressed
 from headrace_snapshots.catalog import Catalog
@@ -91,8 +92,15 @@ class Target:
 def target_of(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:
     """Where records of ``source`` land: under ``to``, or by default where the source lies below ``root/{view}``.
 
-    Raises LandingAgainError if there is no such default.
+    Raises LandingAgainError if there is no such default, or it lies in the folder of a pipeline.
     """
+    found = _target(view, source, store, root, to)
+    if (problem := overlap(store, found.store, found.prefix)) is not None:
+        raise LandingAgainError(f"{problem}, where files are no input: name another landing prefix (--to)")
+    return found
+
+
+def _target(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:
     if to is not None:
         found = Target(view, *open_source(store, to), is_own=False)
         own = Target(view, *open_source(store, source.path), is_own=True)

@@ -8,7 +8,7 @@ from headrace.read.at import At, NoSnapshotError, named_id, snapshot_at
 from headrace.read.deployment import Deployment, PipelineReader
 from headrace.read.roots import check_root
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.refs import BEGINNING, MAIN
 from headrace_snapshots.store import open_store
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from headrace.runs.results import RunResult
     from headrace_snapshots.expiry import Expired
     from headrace_snapshots.fsck import Checked
-
-BEGINNING = "beginning"
-"""Before the first snapshot."""
 
 BY_HAND = "rolled back by hand"
 

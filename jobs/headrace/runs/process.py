@@ -43,6 +43,7 @@ from headrace.runs.results import now as timestamp
 from headrace.runs.tally import Tally
 from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.looking import instead_of_input
+from headrace.sources.places import check_places
 from headrace.sources.planning import Offsets
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
@@ -228,13 +229,15 @@ class _Run:
         return begun(self.catalog, self.options.branch, snapshot, replay, fingerprint(self.pipeline))
 
     def _has_work(self) -> bool:
-        snapshot = self.catalog.head().refs.get(self.options.branch)
+        head = self.catalog.head()
+        check_places(self.pipeline, self.store, is_first=head.entry < 0)
+        snapshot = head.refs.get(self.options.branch)
         if self.options.mode is Mode.REPLAY:
             self._replay = open_replay(self.catalog, self.options, self.landing)
-            head = self._begun(self._replay, snapshot)
-            left = self._replay.bytes_left(head)
-            self._choose(lambda: Work.after(head, left))
-            return self._replay.epoch(next_number(head), self._progress(head)) is not None
+            begun = self._begun(self._replay, snapshot)
+            left = self._replay.bytes_left(begun)
+            self._choose(lambda: Work.after(begun, left))
+            return self._replay.epoch(next_number(begun), self._progress(begun)) is not None
         try:
             manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
             progress = self._progress(manifest)

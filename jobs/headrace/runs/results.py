@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
 from headrace.pipeline.executors import Choice, Executor
 from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.layout import result_path
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore
 
@@ -127,11 +128,6 @@ def from_json(data: bytes) -> RunResult:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultDamagedError(f"a result object that cannot be read ({error}); run the action again") from error
-
-
-def result_path(pipeline: str, run_id: str) -> str:
-    """Where the result of a run is kept under the root."""
-    return f"{pipeline}/runs/{run_id}.json"
 
 
 def now() -> str:

@@ -12,13 +12,14 @@ from headrace.audit.store import AuditDamagedError, read_audit
 from headrace.model.time import parse_duration
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.schedules import Retention
-from headrace.runs.results import ResultDamagedError, RunResult, from_json, result_path
+from headrace.runs.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import expiry, fsck
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import Expired, Live
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.fsck import BACKUP, Checked, Problem
+from headrace_snapshots.layout import NOTHING, ObjectKind, folder, kind_of, result_path
 from headrace_snapshots.reach import Keep, KeepError
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
@@ -27,7 +28,6 @@ KEPT_RESULTS = 100
 
 _READERS = 8
 _RESULT = "/result.json"
-_NONE = "none"
 
 
 def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = True) -> Keep:
@@ -69,7 +69,10 @@ def expire(
     least 100), and the young ones. Raises RestoreError when something that is kept is damaged.
     """
     at = now()
-    beside: dict[str, Live] = {"audits": _live_audits, "runs": partial(_live_results, catalog.store, keep, at)}
+    beside: dict[ObjectKind, Live] = {
+        ObjectKind.AUDITS: _live_audits,
+        ObjectKind.RUNS: partial(_live_results, catalog.store, keep, at),
+    }
     return expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
 
 
@@ -107,12 +110,13 @@ class _Result:
 def _live_results(
     store: ObjectStore, keep: Keep, now: datetime, listed: Collection[ObjectInfo], kept: Collection[str]
 ) -> set[str]:
-    """The newest, and the young. One that cannot be read is of no use to anybody."""
+    """The newest, and the young; and what is no result, of which nobody knows whose it is."""
     with ThreadPoolExecutor(_READERS, thread_name_prefix="results") as pool:
-        results = [found for found in pool.map(partial(_result, store), listed) if found is not None]
+        read = dict(zip((info.path for info in listed), pool.map(partial(_result, store), listed), strict=True))
+    results = [found for found in read.values() if found is not None]
     newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), results, key=lambda result: result.finished_at)
     young = [each for each in results if keep.younger is not None and each.finished_at >= now - keep.younger]
-    return {result.path for result in (*newest, *young)}
+    return {result.path for result in (*newest, *young)} | {path for path, found in read.items() if found is None}
 
 
 def _result(store: ObjectStore, info: ObjectInfo) -> _Result | None:
@@ -132,8 +136,7 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
         for entry in entries
         if isinstance(entry.detail, dict) and "audit" in entry.detail
     }
-    folder = f"{catalog.pipeline}/audits/"
-    stored = {info.path.removesuffix(_RESULT) for info in catalog.store.list(folder) if info.path.endswith(_RESULT)}
+    stored = {path.removesuffix(_RESULT) for path in _stored(catalog, ObjectKind.AUDITS) if path.endswith(_RESULT)}
     for path in sorted({*stored, *trusted}):
         begin, end = _audited(path)
         if end not in kept:
@@ -141,7 +144,7 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
         entry = trusted.get(path)
         needed_by = f"the audit of {end}" if entry is None else f"entry {entry.number}, which published {end}"
         try:
-            outcome = read_audit(catalog.store, catalog.pipeline, None if begin == _NONE else begin, end)
+            outcome = read_audit(catalog.store, catalog.pipeline, None if begin == NOTHING else begin, end)
         except AuditDamagedError as error:
             yield Problem(path + _RESULT, str(error), needed_by, f"{BACKUP}; the next run audits the range anew")
             continue
@@ -152,12 +155,18 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
 
 def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
     """Results of runs: each can be read."""
-    for info in catalog.store.list(f"{catalog.pipeline}/runs/"):
+    for path in _stored(catalog, ObjectKind.RUNS):
         try:
-            found = _read(catalog.store, info.path)
-            if info.path != result_path(catalog.pipeline, found.run_id):
+            found = _read(catalog.store, path)
+            if path != result_path(catalog.pipeline, found.run_id):
                 raise ResultDamagedError(f"it is the result of run {found.run_id} of {found.pipeline}")
         except ResultDamagedError as error:
-            yield Problem(info.path, str(error), "who started that run", f"{BACKUP}; the next expiry deletes it")
+            yield Problem(path, str(error), "who started that run", f"{BACKUP}, or delete it: no expiry does")
         except ObjectNotFoundError:
             continue
+
+
+def _stored(catalog: Catalog, kind: ObjectKind) -> Iterator[str]:
+    """The paths of the objects of ``kind``."""
+    paths = (info.path for info in catalog.store.list(folder(catalog.pipeline, kind)))
+    return (path for path in paths if kind_of(catalog.pipeline, path) is kind)

@@ -1,0 +1,89 @@
+"""What became of an entry that its writer finds folded away: whether what it did is so at the head.
+
+The entry was stored before the log was folded, and counts; or after that, and is void. Nothing in the log tells which,
+but the head does: a commit counts if its branch leads to its snapshot, which no other entry names. What people ask for
+can be so by another's hand as well, and then there is nothing left to do either.
+"""
+
+from typing import TYPE_CHECKING
+
+from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.protocol import Commit, Drop, Fork, Head, Intent, Promote, Publish, Rollback, Tag
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+
+if TYPE_CHECKING:
+    from headrace_snapshots.catalog import Catalog
+
+
+def counts(catalog: "Catalog", head: Head, intent: Intent, entry: Entry) -> bool:
+    """Whether ``entry``, the one of ``intent`` that was folded away, has done at ``head`` what it was to do.
+
+    Raises what ends a writer that was fenced: see ``_is_committed``.
+    """
+    match intent:
+        case Commit():
+            found = _is_committed(catalog, head, intent, entry)
+        case Publish(snapshot):
+            found = _leads_to(catalog, head.refs.get(PUBLISHED), snapshot)
+        case Rollback() | Fork():
+            found = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(catalog, head, intent, entry)
+        case Promote(branch):
+            found = branch not in head.generations and _leads_to(catalog, head.refs.get(MAIN), entry.moves[MAIN][1])
+        case Tag(name, snapshot):
+            found = head.refs.get(TAGS + name) == snapshot
+        case Drop(ref):
+            found = ref not in head.refs and ref not in head.generations
+        case _:
+            found = False  # a claim and an expiry are done once more
+    return found
+
+
+def _has_moved(catalog: "Catalog", head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
+    """Whether the branch leads to where it was to be, and no longer to what a rollback was to give up."""
+    before, to = entry.moves.get(intent.branch, (None, None))
+    now = head.refs.get(intent.branch)
+    if to is not None and not _leads_to(catalog, now, to):
+        return False
+    return before == to or not _leads_to(catalog, now, before)
+
+
+def _leads_to(catalog: "Catalog", now: str | None, snapshot: str | None) -> bool:
+    """Whether ``snapshot`` is ``now`` or came before it; not, as far as anybody can tell, if it has expired."""
+    if now is None or snapshot is None:
+        return False
+    if now == snapshot:
+        return True
+    try:
+        return catalog.is_ancestor(snapshot, now)
+    except (MissingSnapshotError, BrokenObjectError):
+        return False
+
+
+def _is_committed(catalog: "Catalog", head: Head, intent: Commit, entry: Entry) -> bool:
+    """Whether the branch (main, if it was promoted) leads to the snapshot, and the writer has the branch still.
+
+    Raises FencedAfterCommitError if it was committed, and the writer was fenced since; FencedError if snapshots that
+    would tell have expired.
+    """
+    branch, epoch = intent.branch, entry.detail["epoch"]
+    is_there = branch in head.generations
+    at = head.refs.get(branch if is_there else MAIN)
+    if at is None:
+        return False
+    found = catalog.ancestor_at(at, epoch)
+    where = f"pipeline {catalog.pipeline}: epoch {epoch} (snapshot {intent.snapshot})"
+    if found is None and is_there and catalog.link(at).epoch > epoch:
+        raise FencedError(
+            f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired since "
+            "if it was; this writer was replaced and must stop. There is nothing to repeat"
+        )
+    if found != intent.snapshot:
+        return False
+    if at == found and head.generations.get(branch) == intent.generation:
+        return True
+    raise FencedAfterCommitError(
+        f"{where} was committed to branch {branch} and counts: there is nothing to repeat. While this writer stood "
+        "still others went on with the branch, so it was replaced and must stop"
+    )
