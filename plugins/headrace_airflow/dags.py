@@ -18,17 +18,17 @@ from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.registry import Registered, registered_files
 from headrace.pipeline.schedules import Retention, dag_id
-from headrace.runs.options import BRANCH_NAME
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.settings import pool_name
 from headrace_airflow.upkeep import ExpireOperator
+from headrace_snapshots.refs import NAME
 
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
 _BY_HAND = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
-_BRANCH_PATTERN = f"^{BRANCH_NAME}$"
+_BRANCH_PATTERN = f"^{NAME}$"
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 

@@ -8,13 +8,10 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from headrace_snapshots.refs import SNAPSHOT
+from headrace_snapshots.refs import NOTHING, SNAPSHOT
 
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_.-]{0,199}"
 """A regular expression of ids of runs."""
-
-NOTHING = "none"
-"""How the folder of an audit names what is before the first snapshot."""
 
 _NUMBER = r"\d{20}"
 

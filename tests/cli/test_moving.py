@@ -17,6 +17,7 @@ from headrace.runs.publish import AuditMissingError
 from headrace.runs.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.protocol import transitions
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
@@ -92,16 +93,42 @@ def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(written: De
     assert written.catalog.head().refs["main"] == first
 
 
-def test_a_branch_comes_before_the_tag_of_its_name(written: Deployment) -> None:
-    head = written.catalog.head().refs["main"]
-    written.catalog.fork("trial", head)
-    written.catalog.tag("trial", head)
-    for left in ({"main", "tags/trial"}, {"main"}):
-        assert headrace(written, "drop", "trial").exit_code == 0
-        assert written.catalog.head().refs.keys() == left
-    gone = headrace(written, "drop", "trial")
+def test_a_tag_is_called_as_nothing_else_is(written: Deployment) -> None:
+    newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
+    written.catalog.fork("trial", newest)
+    for name in (first, first.upper(), "beginning", "none", "main", "published", "trial", "2026-11-21", "tags/x"):
+        refused = headrace(written, "tag", name)
+        assert refused.exit_code == 10, name
+        assert "cannot name a branch or tag" in refused.stderr or "would name" in refused.stderr
+    for words in (["tag", "x", "2026-11-21"], ["recover", "2026-11-21"], ["rollback", "--to", "2026-11-21"]):
+        unknown = headrace(written, *words)
+        assert unknown.exit_code == 10
+        assert "'2026-11-21' is a time, which names no snapshot here" in " ".join(unknown.stderr.split())
+    for at in ("beginning", "0" * 16, "mian"):
+        assert headrace(written, "read", "--at", at).exit_code == 10
+    assert written.catalog.head().refs.keys() == {"main", "trial"}
+
+
+def test_names_of_before_show_nobody_another_snapshot(written: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tags could be called once: they are found as tags/NAME, and dropped."""
+    newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
+    names = (first, "beginning", "2026-11-21")
+    with monkeypatch.context() as patched:
+        patched.setattr(transitions, "why_not", lambda name: None)
+        for name in names:
+            written.catalog.tag(name, newest)
+
+    def shown(at: str) -> Any:
+        told = headrace(written, "read", "--view", "panes", "--at", at, "--format", "json")
+        return len(json.loads(told.stdout)) if told.exit_code == 0 else None
+
+    assert [shown(at) for at in names] == [1, None, None]
+    for name in names:
+        assert shown(f"tags/{name}") == 2
+        assert headrace(written, "drop", f"tags/{name}").exit_code == 0
+    gone = headrace(written, "drop", "beginning")
     assert gone.exit_code == 10
-    assert "there is no branch or tag trial; those that can be dropped: none" in gone.stderr
+    assert "there is no branch or tag beginning; those that can be dropped: none" in gone.stderr
 
 
 def test_recover_goes_back_and_reads_the_rest_again(live: Live) -> None:

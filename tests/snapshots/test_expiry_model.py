@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace_snapshots import expiry
+from headrace_snapshots import expiry, layout
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.expiry import expire
@@ -245,7 +245,12 @@ class ExpiryMachine(RuleBasedStateMachine):
     def die(self, held: Held, name: str) -> None:
         """What a killed run leaves."""
         self.claimed += 1
-        self.store.write(f"p/{name}/killed-{self.claimed}", b"?")
+        killed = {
+            "data": layout.data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
+            "manifests": layout.manifest_path("p", f"{2**63 + self.claimed:016x}"),
+            "index": layout.node_path("p", f"{self.claimed:032x}"),
+        }
+        self.store.write(killed[name], b"?")
 
     @precondition(lambda self: len(self.model.parents) > 1)
     @rule(number=st.integers(0), what=st.sampled_from(["tag", "fork", "rollback", "publish"]))

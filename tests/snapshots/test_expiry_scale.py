@@ -15,6 +15,7 @@ from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import fsck
+from headrace_snapshots.layout import ObjectKind
 from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import MemoryStore
 
@@ -139,7 +140,7 @@ def _expire(pipeline: Pipeline) -> None:
     def audits(listed: object, kept: object) -> set[str]:
         return {info.path for info in listed if info.path.split("/")[2].rpartition("--")[2] in kept}  # type: ignore[attr-defined, operator]
 
-    expire(Catalog(pipeline.store, "p"), Keep(KEPT), NOW, beside={"audits": audits})
+    expire(Catalog(pipeline.store, "p"), Keep(KEPT), NOW, beside={ObjectKind.AUDITS: audits})
 
 
 @pytest.mark.slow

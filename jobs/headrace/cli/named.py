@@ -6,6 +6,7 @@ from headrace.read.at import named_id
 from headrace.read.roots import check_root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.layout import manifest_path
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 
@@ -24,11 +25,11 @@ def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
     """The manifest of a snapshot of ``pipeline``, or by its id of whichever registered pipeline has it."""
     if pipeline is not None:
         catalog = catalog_of(pipeline, root)
-        return catalog.manifest(named_id(catalog.head(), snapshot))
+        return catalog.manifest(named_id(catalog, catalog.head(), snapshot))
     store = open_store(existing(root))
     for name in registered_files().pipelines:
         try:
-            store.stat(f"{name}/manifests/{snapshot}.json")
+            store.stat(manifest_path(name, snapshot))
         except ObjectNotFoundError:
             continue
         return Catalog(store, name).manifest(snapshot)

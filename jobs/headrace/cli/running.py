@@ -159,7 +159,8 @@ def recover(
     from headrace.read.at import named_id
     from headrace.runs.options import RunOptions
 
-    to = named_id(catalog_of(pipeline, root).head(), snapshot)
+    catalog = catalog_of(pipeline, root)
+    to = named_id(catalog, catalog.head(), snapshot)
     options = RunOptions(new_run_id(), snapshot=to, executor=executor, publish=publish)
     run_action("recover", pipeline, root, options, output)
 

@@ -8,7 +8,7 @@ from headrace.cli.completion import complete_snapshot
 from headrace.cli.explaining import print_graph
 from headrace.cli.output import Format, notice, print_fields, print_json, print_table
 from headrace.cli.parameters import Argument, Option
-from headrace_snapshots.refs import MAIN, TAGS
+from headrace_snapshots.refs import MAIN, ref_of
 
 if TYPE_CHECKING:
     from headrace_snapshots.catalog import Head, LostEntry
@@ -93,7 +93,7 @@ def release(
     from headrace.read.at import named_id
 
     catalog = catalog_of(pipeline, root)
-    print_entry(catalog.release(named_id(catalog.head(), snapshot), message), output)
+    print_entry(catalog.release(named_id(catalog, catalog.head(), snapshot), message), output)
     notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
 
 
@@ -114,7 +114,7 @@ def tag(
     from headrace.read.at import named_id
 
     catalog = catalog_of(pipeline, root)
-    print_entry(catalog.tag(name, named_id(catalog.head(), snapshot)), output)
+    print_entry(catalog.tag(name, named_id(catalog, catalog.head(), snapshot)), output)
 
 
 @command("headrace drop delays.py before-the-change --root file:///tmp/hr")
@@ -142,9 +142,8 @@ def _patched(patch: "Patch") -> str:
 
 
 def _ref(head: "Head", name: str) -> str:
-    """The ref that ``name`` means: the branch of that name, else the tag."""
-    is_branch = name in head.refs or name in head.generations
-    return f"{TAGS}{name}" if not is_branch and f"{TAGS}{name}" in head.refs else name
+    """The ref that ``name`` means, or ``name``, of which there is none."""
+    return ref_of(name, head.refs, head.generations) or name
 
 
 def _moves(entry: "Entry") -> str:

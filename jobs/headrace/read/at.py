@@ -1,6 +1,5 @@
 """Which snapshot a reader means: by its id, by a branch or a tag, or by a time."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,12 +8,11 @@ from headrace_snapshots.catalog import Catalog, Head, LostEntry
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+from headrace_snapshots.refs import BEGINNING, PUBLISHED, NameKind, kind_of_name, ref_of
 
 At = str | datetime
 """A branch, a tag, the id of a snapshot, an aware datetime, or such a time as ISO 8601 text."""
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d.*")
 _WRITTEN = "write it with its time zone, such as 2026-11-21T10:00:00Z"
 
 
@@ -59,34 +57,54 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> Found:
         raise AtError(
             f"at={at!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; {_WRITTEN}"
         )
+    match kind_of_name(at):
+        case NameKind.TIME:
+            return _published_at(catalog, _time(at), at)
+        case NameKind.SNAPSHOT:
+            return Found(_manifest(catalog, at))
+        case NameKind.BEGINNING:
+            raise NoSnapshotError(f"{BEGINNING!r} is before the first snapshot of {catalog.pipeline}: nothing is there")
     head = catalog.head()
-    refs = head.refs
-    for ref in (at, f"{TAGS}{at}"):
-        if ref in refs:
-            return Found(catalog.manifest(refs[ref]), ref)
-    if at in {MAIN, PUBLISHED, *head.generations}:
-        return Found(None, at)
-    if _TIME.fullmatch(at):
-        return _published_at(catalog, _time(at), at)
-    try:
-        return Found(catalog.manifest(at))
-    except MissingSnapshotError:
-        there = ", ".join(sorted(refs)) or "none"
-        raise UnknownBranchError(
-            f"pipeline {catalog.pipeline} has no branch, tag or snapshot {at!r}; its branches and tags are {there}, "
-            f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_WRITTEN}"
-        ) from None
+    ref = ref_of(at, head.refs, head.generations)
+    if ref is None:
+        raise _unknown(catalog, head, at)
+    return Found(catalog.manifest(head.refs[ref]) if ref in head.refs else None, ref)
 
 
-def named_id(head: Head, name: str) -> str:
-    """What the branch or tag of that name points to, else ``name`` itself, as the id of a snapshot.
+def named_id(catalog: Catalog, head: Head, name: str) -> str:
+    """The id of the snapshot that ``name`` means at ``head``: an id, or the branch or tag that points to it.
 
-    Raises UnknownBranchError for a branch that has no snapshot yet.
+    Raises UnknownBranchError, also for a branch that has no snapshot yet, and AtError for a time.
     """
-    found = head.refs.get(name) or head.refs.get(f"{TAGS}{name}")
-    if found is None and name in {MAIN, PUBLISHED, *head.generations}:
+    match kind_of_name(name):
+        case NameKind.SNAPSHOT:
+            return name
+        case NameKind.TIME | NameKind.BEGINNING as kind:
+            raise AtError(
+                f"{name!r} is {kind.value}, which names no snapshot here: give a branch, a tag or an id; "
+                f"`headrace log {catalog.pipeline}` lists them"
+            )
+    ref = ref_of(name, head.refs, head.generations)
+    if ref is None:
+        raise _unknown(catalog, head, name)
+    if ref not in head.refs:
         raise UnknownBranchError(f"{name} has no snapshot yet")
-    return found or name
+    return head.refs[ref]
+
+
+def _manifest(catalog: Catalog, snapshot_id: str) -> Manifest:
+    try:
+        return catalog.manifest(snapshot_id)
+    except MissingSnapshotError:
+        raise _unknown(catalog, catalog.head(), snapshot_id) from None
+
+
+def _unknown(catalog: Catalog, head: Head, name: str) -> UnknownBranchError:
+    there = ", ".join(sorted(head.refs)) or "none"
+    return UnknownBranchError(
+        f"pipeline {catalog.pipeline} has no branch, tag or snapshot {name!r}; its branches and tags are {there}, "
+        f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_WRITTEN}"
+    )
 
 
 def _time(text: str) -> datetime:

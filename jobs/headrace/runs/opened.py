@@ -61,7 +61,9 @@ class PipelineHistory(PipelineReader):
         it is newer. Whoever writes the branch is fenced, and the next run reads again what came after.
         """
         catalog = self._catalog
-        return catalog.rollback(branch, None if to == BEGINNING else named_id(catalog.known_head(), to), message)
+        return catalog.rollback(
+            branch, None if to == BEGINNING else named_id(catalog, catalog.known_head(), to), message
+        )
 
     @overload
     def promote(self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False) -> "RunResult": ...

@@ -12,11 +12,10 @@ from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.executors import Executor
 from headrace.runs.modes import Mode
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.layout import RUN_ID
+from headrace_snapshots.refs import MAIN, PUBLISHED, why_not
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
-BRANCH_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
-"""A regular expression, also for forms."""
+_RUN_ID = re.compile(RUN_ID)
 _LAST = instant(datetime.max.replace(tzinfo=UTC))
 
 
@@ -163,10 +162,10 @@ class RunOptions:
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):
             raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
-        if not re.fullmatch(BRANCH_NAME, self.branch):
-            raise RunOptionsError(f"branch {self.branch!r}: use up to 100 letters, digits, _, . and -")
         if self.branch == PUBLISHED:
             raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")
+        if (problem := why_not(self.branch)) is not None:
+            raise RunOptionsError(f"branch {self.branch!r} cannot be: {problem}")
         for name in ("max_epochs", "files_per_epoch", "bytes_per_epoch"):
             value = getattr(self, name)
             if value is not None and value < 1:

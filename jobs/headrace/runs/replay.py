@@ -26,7 +26,7 @@ from headrace.sources.planning import InputFile, is_unchanged
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.refs import MAIN, ref_of
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 _NAMED = 3
@@ -86,15 +86,16 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
     Raises UnknownBranchError if there is nothing to replay, InputGoneError if files that were read are not there as
     they were.
     """
-    head = catalog.head().refs
+    head = catalog.head()
     if options.clock is not None:
         return Replay(tuple(_cut(catalog, landing, options)), options.clock)
     of = options.of or MAIN
-    snapshot = head.get(of) or head.get(f"tags/{of}")
+    ref = ref_of(of, head.refs, head.generations)
+    snapshot = None if ref is None else head.refs.get(ref)
     if snapshot is None:
         raise UnknownBranchError(
             f"no branch or tag {of!r} of {catalog.pipeline} has a snapshot to replay; there are "
-            f"{', '.join(sorted(head)) or 'none'}. A clock of its own (--clock) replays input that was never run"
+            f"{', '.join(sorted(head.refs)) or 'none'}. A clock of its own (--clock) replays input that was never run"
         )
     epochs = recorded_epochs(catalog, snapshot)
     _check_input(f"{catalog.pipeline}: replay of {of}", epochs, landing)

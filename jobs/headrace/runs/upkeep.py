@@ -19,8 +19,9 @@ from headrace_snapshots.expiry import Expired, Live
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.fsck import BACKUP, Checked, Problem
-from headrace_snapshots.layout import NOTHING, ObjectKind, folder, kind_of, result_path
+from headrace_snapshots.layout import ObjectKind, folder, kind_of, result_path
 from headrace_snapshots.reach import Keep, KeepError
+from headrace_snapshots.refs import NOTHING
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 KEPT_RESULTS = 100

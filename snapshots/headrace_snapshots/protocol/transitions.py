@@ -33,15 +33,12 @@ To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, 
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
 """
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,199}")
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS, why_not
 
 
 class Kind(StrEnum):
@@ -258,7 +255,10 @@ def _init(head: Head, intent: Init, facts: Facts) -> Decision:
 
 
 def _claim(head: Head, intent: ClaimBranch, facts: Facts) -> Decision:
-    return _bad_name(intent.branch) or _append(head, Kind.CLAIM, intent.branch, fences=[intent.branch])
+    is_new = intent.branch not in head.generations
+    return (_bad_branch(head, intent.branch) if is_new else None) or _append(
+        head, Kind.CLAIM, intent.branch, fences=[intent.branch]
+    )
 
 
 def _commit(head: Head, intent: Commit, facts: Facts) -> Decision:
@@ -314,7 +314,7 @@ def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
     moves = {} if intent.snapshot is None else {intent.branch: intent.snapshot}
     if intent.snapshot is not None and (obstacle := _unless_kept(head, intent.snapshot, facts)):
         return obstacle
-    return _bad_name(intent.branch) or _append(head, Kind.FORK, intent.branch, moves, fences=[intent.branch])
+    return _bad_branch(head, intent.branch) or _append(head, Kind.FORK, intent.branch, moves, fences=[intent.branch])
 
 
 def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
@@ -331,6 +331,8 @@ def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
     ref = TAGS + intent.name
     if ref in head.refs:
         return Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
+    if intent.name in head.generations:
+        return Refused(f"there is a branch {intent.name}, so {intent.name} would name two: choose another name")
     if obstacle := _unless_kept(head, intent.snapshot, facts):
         return obstacle
     return _bad_name(intent.name) or _append(head, Kind.TAG, None, {ref: intent.snapshot})
@@ -404,12 +406,15 @@ def _expired(head: Head) -> str:
     return "" if head.horizon is None else ", or has expired"
 
 
+def _bad_branch(head: Head, name: str) -> Refused | None:
+    if TAGS + name in head.refs:
+        return Refused(f"there is a tag {name}, so {name} would name two: choose another name")
+    return _bad_name(name)
+
+
 def _bad_name(name: str) -> Refused | None:
-    if name == PUBLISHED or not _NAME.fullmatch(name):
-        return Refused(
-            f"{name!r} cannot name a branch or tag: use letters, digits and _.:+- (at most 200), not 'published'"
-        )
-    return None
+    reason = why_not(name)
+    return None if reason is None else Refused(f"{name!r} cannot name a branch or tag: {reason}")
 
 
 def _append(
