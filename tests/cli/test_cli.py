@@ -390,8 +390,9 @@ def test_an_error_is_one_message_an_exit_code_and_json_for_machines(deployment: 
 
 
 def test_a_snapshot_that_is_not_there_asks_to_restore(deployment: Deployment) -> None:
-    result = headrace(deployment, "show", "0123", "--pipeline", deployment.reference)
+    result = headrace(deployment, "show", "0123456789abcdef", "--pipeline", deployment.reference)
     assert result.exit_code == 40
+    assert headrace(deployment, "show", "0123", "--pipeline", deployment.reference).exit_code == 10, "that is no id"
     assert "has no snapshot 0123" in result.stderr
 
 
