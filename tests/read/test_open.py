@@ -1,6 +1,8 @@
 """Reading by the root alone: pipelines by name, snapshots by name or time, rows in every form."""
 
 import random
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -212,6 +214,37 @@ def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) ->
         connection.register("found", found.to_arrow_table())
         joined = connection.sql('select name, clicks from found join names on found."user" = who')
         assert joined.fetchall() == [("Robert", 5)]
+
+
+@pytest.mark.parametrize("root", ["file", "memory"])
+def test_relations_leave_nothing_more_however_many_are_asked_for(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = Deployment(tmp_path, f"memory://{uuid.uuid4().hex}" if root == "memory" else None)
+    deployment.commit(panes=[pane("ann", 1, 1), pane("bob", 1, 5)])
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with duckdb.connect() as connection:
+
+        def number_of_functions() -> int:
+            ((found,),) = connection.sql(
+                "select count(*) from duckdb_functions() where function_name like 'headrace%'"
+            ).fetchall()
+            return int(found)
+
+        def ask() -> tuple[list[Any], int, int]:
+            view = results(deployment).current(at="main", where=col("user") == "bob", columns=["clicks"])
+            found = view.to_duckdb(connection)
+            kept = [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()]
+            return [found, view.to_duckdb().fetchall()], number_of_functions(), len(kept)
+
+        before = number_of_functions()
+        asked = [ask() for _ in range(5)]
+        assert [row for found, _, _ in asked for row in found[0].fetchall() + found[1]] == [(5,)] * 10
+        assert {functions for _, functions, _ in asked} == {before + 1}
+        assert len({files for _, _, files in asked}) == 1
+        assert len([*temporary.iterdir()]) <= 1
 
 
 @pytest.mark.slow

@@ -3,16 +3,18 @@
 Only for an expression are Arrow and the kernel imported: reading takes half the time to start without them.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, PipelineError
 from headrace.model.arguments import shown
-from headrace.model.expr import DataType, Expr, columns_of, render
+from headrace.model.expr import DataType, Expr, columns_of, render, to_json
 from headrace.model.typing import type_of
 from headrace.read.database import quoted
 from headrace.read.sql import QueryError, condition
@@ -59,24 +61,29 @@ class Condition:
     def applied(
         self, connection: "duckdb.DuckDBPyConnection", rows: "duckdb.DuckDBPyRelation"
     ) -> "duckdb.DuckDBPyRelation":
-        """Those of ``rows``, a relation of ``connection``, that fulfil the condition."""
+        """Those of ``rows``, a relation of ``connection``, that fulfil the condition. For an expression the connection
+        gets a function, one however often it is asked for.
+        """
         if self.where is None:
             return rows
         if isinstance(self.where, str):
             return rows.filter(self._sql)
+        import duckdb
         from duckdb.func import FunctionNullHandling, PythonUDFType
 
         names = self.read_columns
         kinds = dict(zip(rows.columns, rows.types, strict=True))
-        function = f"headrace_where_{id(self)}_{id(rows)}"
-        connection.create_function(
-            function,
-            _of_so_many(self._called, len(names)),
-            [kinds[name] for name in names],
-            "BOOLEAN",
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
+        asked = [to_json(self.where), [[name, str(kinds[name])] for name in names]]
+        function = f"headrace_where_{sha256(json.dumps(asked).encode()).hexdigest()[:32]}"
+        with suppress(duckdb.NotImplementedException):  # there it is already, and the same
+            connection.create_function(
+                function,
+                _of_so_many(self._called, len(names)),
+                [kinds[name] for name in names],
+                "BOOLEAN",
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+            )
         return rows.filter(f"{function}({quoted(names)})")
 
     @cached_property

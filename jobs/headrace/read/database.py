@@ -3,10 +3,13 @@
 It is imported where rows are read: it takes as long to import as all that only looks at snapshots.
 """
 
+import atexit
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -68,6 +71,28 @@ def working_folder() -> Iterator[Path]:
     """A folder for what one reader keeps on the local disk."""
     with TemporaryDirectory(prefix="headrace-read-") as folder:
         yield Path(folder)
+
+
+@cache
+def _kept_folder() -> Path:
+    folder = TemporaryDirectory(prefix="headrace-read-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
+def kept(file: Path) -> Path:
+    """Where ``file`` can be read as long as this process lasts: where it is, if that is a link to it; else it moves to
+    one folder of the process, in which there is one file of any content.
+    """
+    if file.is_symlink():
+        return file.resolve()
+    with file.open("rb") as content:
+        named = _kept_folder() / f"{hashlib.file_digest(content, 'sha256').hexdigest()}.parquet"
+    named.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # who tidies up may have taken it away
+    if named.exists():
+        file.unlink()
+        return named
+    return file.replace(named)
 
 
 def check_room(needed: int, folder: Path) -> None:

@@ -1,17 +1,14 @@
 """Views that are read when their rows are asked for, and never whole unless one asks for that."""
 
-import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expr import Expr
 from headrace.read.conditions import Condition
-from headrace.read.database import database, identifier, in_utc, quoted, working_folder
+from headrace.read.database import database, identifier, in_utc, kept, quoted, working_folder
 from headrace.read.sources import OutputFiles, Source
 from headrace.read.sql import QueryError, order_by
 from headrace_snapshots.format.manifest import Manifest
@@ -119,14 +116,14 @@ class LazyView:
         """A DuckDB relation over the files, in no order, for ``connection`` or one of its own (with times in UTC).
 
         A local root is read where it is. Files of another are copied to the local disk (TMPDIR) now, and stay as long
-        as the process.
+        as the process: one copy, however often they are asked for.
         """
         import duckdb
 
         using = in_utc(duckdb.connect()) if connection is None else connection
-        kept = TemporaryDirectory(prefix="headrace-read-")
-        atexit.register(kept.cleanup)
-        rows = self._source.relation(using, [path.resolve() for path in self._source.bring(Path(kept.name))])
+        with working_folder() as folder:
+            files = [kept(path) for path in self._source.bring(folder)]
+        rows = self._source.relation(using, files)
         return self._condition.applied(using, rows).project(quoted(self._columns))
 
     def to_spark(self, spark: "SparkSession") -> "DataFrame":
