@@ -1,15 +1,23 @@
 """Pipeline files: what they may import, and what becomes of those that cannot be used."""
 
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import app
-from headrace.errors import PipelineError
+from headrace.errors import FixConfigError, PipelineError
 from headrace.pipeline.code import code_of
-from headrace.pipeline.registry import PipelineFileError, UnknownPipelineError, registered_files, resolve
+from headrace.pipeline.registry import (
+    PipelineFileError,
+    UnknownPipelineError,
+    registered,
+    registered_files,
+    resolve,
+)
 from tests.airflow.subprocesses import write_pipeline
 
 
@@ -48,6 +56,117 @@ def test_a_bad_file_fails_alone_with_file_and_line(folder: Path, name: str) -> N
     assert listed.exit_code == 0
     assert "clicks" in listed.stdout
     assert said in listed.stderr
+
+
+STRANGE = {
+    "blocks": ("import time\n\ntime.sleep(300)\n", "{file}:3: it has not ended after 1 s: let it define pipelines"),
+    "turns": ("while True:\n    pass\n", "{file}:"),
+    "goes_on": (
+        "import time\n\ntry:\n    time.sleep(300)\nexcept:\n    time.sleep(300)\n",
+        "{file}:6: it has not ended",
+    ),
+    "interrupts": ("raise KeyboardInterrupt('x')\n", "{file}:1: KeyboardInterrupt: x"),
+    "closes": ("\nraise GeneratorExit\n", "{file}:2: GeneratorExit: "),
+    "cancels": ("import asyncio\nraise asyncio.CancelledError\n", "{file}:2: CancelledError: "),
+    "own": ("class Own(BaseException): ...\nraise Own('x')\n", "{file}:2: Own: x"),
+    "mute": (
+        "class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute\n",
+        "{file}:3: Mute: (its text cannot",
+    ),
+    "recurses": ("def f(): f()\nf()\n", "{file}:1: RecursionError: "),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_file_that_blocks_or_raises_what_is_no_exception_fails_alone(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_IMPORT_LIMIT", "1s")
+    text, said = STRANGE[name]
+    file = folder / "a_bad_one.py"
+    file.write_text(text)
+    found = registered_files()
+    assert "clicks" in found.pipelines
+    assert found.broken[file].startswith(said.format(file=file))
+
+
+def test_what_a_file_holds_is_not_asked_what_it_is(folder: Path) -> None:
+    """A proxy, as many libraries have them, computes what it stands for as soon as somebody asks."""
+    file = folder / "clicks.py"
+    proxy = "class Proxy:\n    @property\n    def __class__(self): raise SystemExit\n\nproxy = Proxy()\n"
+    file.write_text(file.read_text() + proxy)
+    assert "clicks" in registered_files().pipelines
+
+
+@pytest.mark.slow
+def test_a_limit_set_outside_leaves_time_for_the_others_and_holds_afterwards(folder: Path) -> None:
+    """Airflow has one for all files together, of thirty seconds."""
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.py").write_text("import time\ntime.sleep(300)\n")
+
+    def end(*_: object) -> None:
+        raise TimeoutError("all of them")
+
+    before = signal.signal(signal.SIGALRM, end)
+    outer = signal.setitimer(signal.ITIMER_REAL, 4)
+    try:
+        found = registered_files()
+        assert len(found.broken) == 3
+        assert "clicks" in found.pipelines
+        with pytest.raises(TimeoutError, match="all of them"):
+            signal.pause()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *outer)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_named_may_take_its_time_and_a_person_may_end_that(folder: Path) -> None:
+    file = folder / "clicks.py"
+    file.write_text("import os, signal, time\ntime.sleep(1.5)\n" + file.read_text())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HEADRACE_IMPORT_LIMIT", "1s")
+        assert resolve(str(file)).name == "clicks"
+        assert list(registered_files().broken) == [file]
+    file.write_text(file.read_text().replace("time.sleep(1.5)", "os.kill(os.getpid(), signal.SIGINT)"))
+    with pytest.raises(KeyboardInterrupt):
+        registered_files()
+
+
+def test_beside_the_main_thread_files_are_loaded_without_a_limit(folder: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert "clicks" in pool.submit(registered_files).result().pipelines
+
+
+@pytest.mark.parametrize("limit", ["soon", "10"])
+def test_a_limit_that_is_no_length_of_time_is_refused(
+    folder: Path, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_IMPORT_LIMIT", limit)
+    with pytest.raises(FixConfigError, match=f"HEADRACE_IMPORT_LIMIT='{limit}': .* write 10s"):
+        registered_files()
+
+
+def test_one_pipeline_is_found_without_what_need_not_be_loaded(folder: Path) -> None:
+    (folder / "a_bad_one.py").write_text("raise AssertionError('not this one')\n")
+    assert registered("clicks").file == folder / "clicks.py"
+    computed = write_pipeline(folder, "computed")
+    computed.write_text(computed.read_text().replace('"computed"', '"com" + "puted"').replace("computed =", "it ="))
+    assert registered("computed").file == computed
+    with pytest.raises(UnknownPipelineError, match=r"(?s)no pipeline 'typo'.*a_bad_one\.py:1: AssertionError"):
+        registered("typo")
+
+
+def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Path) -> None:
+    text = (folder / "clicks.py").read_text()
+    (folder / "a_copy.py").write_text(text.replace('"clicks"', '"cli" + "cks"', 1).replace("/clicks", "/else"))
+    (folder / "zz_copy.py").write_text(text)
+    found = registered_files()
+    assert found.pipelines["clicks"].file == registered("clicks").file
+    assert {file.name for file in found.broken} | {registered("clicks").file.name} == {
+        "a_copy.py", "clicks.py", "zz_copy.py",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -91,7 +210,9 @@ def test_a_name_that_two_files_define_is_refused_and_the_others_are_not(folder: 
 def test_a_folder_that_is_none_takes_nothing_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_PIPELINES", f"/nowhere:{folder}:{folder}")
     assert resolve("clicks").name == "clicks"
-    assert list(registered_files().broken.values()) == ["/nowhere: HEADRACE_PIPELINES names it and it is not a folder"]
+    assert list(registered_files().broken.values()) == [
+        "/nowhere: HEADRACE_PIPELINES names it and it is not a folder that can be read: No such file or directory"
+    ]
 
 
 def test_what_lies_beside_comes_before_what_is_installed_but_not_before_python(folder: Path) -> None:

@@ -1,23 +1,36 @@
 """Finding pipelines: those that ship, those of ``HEADRACE_PIPELINES``, and one named by a path.
 
 Importing a pipeline file runs it, nothing else: no Spark, no storage. A file that cannot be used takes nothing away
-from the others.
+from the others: each has a limit of its own, and whatever it raises is its own.
 """
 
 import os
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
+from headrace.model.time import UNITS, parse_duration
 from headrace.pipeline.folders import forget, load
 from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.guarding import Interrupted, TimeUpError, guarded
 
 SHIPPED = Path(__file__).resolve().parents[2] / "pipelines"
 """In the repository: the installed package ships none, and the images leave it out."""
 
 VARIABLE = "HEADRACE_PIPELINES"
+
+IMPORT_LIMIT: Final = "HEADRACE_IMPORT_LIMIT"
+_IMPORT_LIMIT: Final = "10s"
+
+
+class ImportLimitError(FixConfigError):
+    """The limit for importing a pipeline's file is no length of time."""
+
+    code = "config.import_limit"
 
 
 class UnknownPipelineError(FixConfigError):
@@ -48,7 +61,7 @@ class Registered:
 @dataclass(frozen=True)
 class RegisteredFiles:
     """``pipelines`` by name. ``broken``: why each of the other files cannot be used. ``repeated``: names that several
-    files define, and which; the first of them counts.
+    files define, and two of them; the first of these counts (``_first``).
     """
 
     pipelines: Mapping[str, Registered]
@@ -65,26 +78,43 @@ def pipeline_folders() -> list[Path]:
 
 
 def registered_files() -> RegisteredFiles:
-    """Every pipeline that can be loaded; a file that raises, or repeats a name, is broken, and nothing else is."""
-    pipelines: dict[str, Registered] = {}
+    """Every pipeline that can be loaded; a file that raises, takes too long or repeats a name is broken, nothing else.
+
+    Raises ImportLimitError.
+    """
     broken: dict[Path, str] = {}
+    found = dict(_usable(_files(broken), broken))
+    defining: dict[str, list[Path]] = defaultdict(list)
+    for file, pipelines in found.items():
+        for pipeline in pipelines:
+            defining[pipeline.name].append(file)
     repeated: dict[str, tuple[Path, Path]] = {}
-    for file in _files(broken):
-        try:
-            found = _loaded(file)
-        except PipelineFileError as error:
-            broken[file] = str(error)
+    for name, files in sorted(defining.items()):
+        if len(files) == 1:
             continue
-        names = [pipeline.name for pipeline in found]
-        known = {name: pipelines[name].file for name in names if name in pipelines}
-        again = {name: (known.get(name, file), file) for name in names if name in known or names.count(name) > 1}
-        if again:
-            name, (first, _) = min(again.items())
-            broken[file] = f"{file}: pipeline {name} is also defined in {first}; rename one"
-            repeated |= again
-        else:
-            pipelines |= {pipeline.name: Registered(pipeline, file) for pipeline in found}
-    return RegisteredFiles(dict(sorted(pipelines.items())), broken, repeated)
+        first, *others = _first(name, files)
+        for other in others:
+            broken.setdefault(other, f"{other}: pipeline {name} is also defined in {first}; rename one")
+            repeated.setdefault(name, (first, other))
+    usable = {
+        pipeline.name: Registered(pipeline, file)
+        for file, pipelines in found.items()
+        if file not in broken
+        for pipeline in pipelines
+    }
+    return RegisteredFiles(dict(sorted(usable.items())), broken, repeated)
+
+
+def registered(name: str) -> Registered:
+    """The pipeline of that name out of ``registered_files``, without loading files that need not be: of those in which
+    the name is written one will do. Raises UnknownPipelineError.
+    """
+    broken: dict[Path, str] = {}
+    for file, pipelines in _usable(_first(name, _files(broken)), broken):
+        for pipeline in pipelines:
+            if pipeline.name == name:
+                return Registered(pipeline, file)
+    raise UnknownPipelineError(f"there is no pipeline {name!r}{_unusable(broken)}")
 
 
 def resolve(reference: str) -> Pipeline:
@@ -100,10 +130,9 @@ def resolve(reference: str) -> Pipeline:
         first, second = found.repeated[reference]
         raise UnknownPipelineError(f"pipeline {reference} is defined in {first} and in {second}; rename one")
     if reference not in found.pipelines:
-        unusable = "".join(f"\ncannot be used: {why}" for why in found.broken.values())
         raise UnknownPipelineError(
             f"there is no pipeline {reference!r}; registered: {', '.join(found.pipelines) or 'none'}; "
-            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{unusable}"
+            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(found.broken)}"
         )
     return found.pipelines[reference].pipeline
 
@@ -125,23 +154,72 @@ def _from_file(file: Path, name: str) -> Pipeline:
     return pipelines[0]
 
 
-def _files(broken: dict[Path, str]) -> Iterator[Path]:
+def _unusable(broken: Mapping[Path, str]) -> str:
+    return "".join(f"\ncannot be used: {why}" for why in broken.values())
+
+
+def _first(name: str, files: Iterable[Path]) -> list[Path]:
+    """``files`` as they are asked for pipeline ``name``: those in which it is written come first."""
+    return sorted(files, key=lambda file: not _is_written(name, file))
+
+
+def _is_written(name: str, file: Path) -> bool:
+    try:
+        return name.encode() in file.read_bytes()
+    except OSError:  # loading it tells more
+        return False
+
+
+def _usable(files: Iterable[Path], broken: dict[Path, str]) -> Iterator[tuple[Path, Sequence[Pipeline]]]:
+    """The pipelines of each file that can be used; why the others cannot goes to ``broken``."""
+    limit = import_limit()
+    for file in files:
+        try:
+            yield file, _loaded(file, limit)
+        except PipelineFileError as error:
+            broken[file] = str(error)
+
+
+def import_limit() -> float | None:
+    """Seconds that each file may take to import where all of a folder are asked for; None: any time.
+
+    Raises ImportLimitError.
+    """
+    stated = os.environ.get(IMPORT_LIMIT) or _IMPORT_LIMIT
+    try:
+        limit = parse_duration(stated) / UNITS["seconds"]
+    except ValueError as error:
+        raise ImportLimitError(f"{IMPORT_LIMIT}={stated!r}: {error}; write 10s, or 1m; 0s: no limit") from None
+    return limit if limit > 0 else None
+
+
+def _files(broken: dict[Path, str]) -> list[Path]:
     """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
+    files = []
     for folder in pipeline_folders():
-        if not folder.is_dir():
-            broken[folder] = f"{folder}: {VARIABLE} names it and it is not a folder"
+        try:
+            names = sorted(entry.name for entry in folder.iterdir())
+        except OSError as error:
+            broken[folder] = f"{folder}: {VARIABLE} names it and it is not a folder that can be read: {error.strerror}"
             continue
         forget(folder)
-        yield from sorted(folder.glob("[!_]*.py"))
+        files += [folder / name for name in names if name.endswith(".py") and not name.startswith("_")]
+    return files
 
 
-def _loaded(file: Path) -> Sequence[Pipeline]:
-    """The pipelines that ``file`` defines at its top level, in order of definition. Raises PipelineFileError."""
+def _loaded(file: Path, limit: float | None = None) -> Sequence[Pipeline]:
+    """The pipelines that ``file`` defines at its top level, in order of definition. Raises PipelineFileError, also when
+    that takes longer than ``limit`` seconds.
+    """
     try:
-        module = load(file)
-    except (Exception, SystemExit) as error:  # a user's file may raise anything, and may call sys.exit
-        raise PipelineFileError(f"{_place(file, error)}: {type(error).__name__}: {_text(error)}") from error
-    unique = {id(value): value for value in vars(module).values() if isinstance(value, Pipeline)}
+        with guarded(limit):
+            module = load(file)
+    except Interrupted:
+        raise
+    except BaseException as error:  # a user's file may raise anything
+        raise PipelineFileError(f"{_place(file, error)}: {_said(error)}") from error
+    # by the type alone: whatever else a file holds is not asked what it is
+    unique = {id(value): value for value in vars(module).values() if issubclass(type(value), Pipeline)}
     return list(unique.values())
 
 
@@ -157,7 +235,18 @@ def _place(file: Path, error: BaseException) -> str:
     return f"{where}:{line}" if line else str(where)
 
 
+def _said(error: BaseException) -> str:
+    if isinstance(error, TimeUpError):
+        return f"{error}: let it define pipelines and nothing else, or raise {IMPORT_LIMIT}"
+    return f"{type(error).__name__}: {_text(error)}"
+
+
 def _text(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg
-    return f"it calls sys.exit({error})" if isinstance(error, SystemExit) else str(error)
+    if isinstance(error, SystemExit):
+        return f"it calls sys.exit({error})"
+    try:
+        return str(error)
+    except Exception as failure:  # the text of an error is code of the file too
+        return f"(its text cannot be had: {type(failure).__name__})"

@@ -13,6 +13,7 @@ PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@mont
 FAMILIES: Final = ("process", "recover", "backfill", "expire")
 """The DAGs that each pipeline has; its schedule is that of the first."""
 
+_DAG_PREFIX: Final = "headrace_"
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -111,7 +112,13 @@ class Retention:
 
 def dag_id(pipeline: str, family: str) -> str:
     """What Airflow calls a DAG of ``pipeline``."""
-    return f"headrace_{pipeline}_{family}"
+    return f"{_DAG_PREFIX}{pipeline}_{family}"
+
+
+def pipeline_of(dag_id: str) -> tuple[str, str] | None:
+    """Pipeline and family of the DAG that ``dag_id`` gave this id; None for any other."""
+    pipeline, _, family = dag_id.removeprefix(_DAG_PREFIX).rpartition("_")
+    return (pipeline, family) if dag_id.startswith(_DAG_PREFIX) and pipeline and family in FAMILIES else None
 
 
 def scheduled(given: Arguments, schedule: object) -> str | None:
