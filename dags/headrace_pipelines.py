@@ -1,5 +1,5 @@
 """The Airflow DAGs of every registered pipeline."""
 
-from headrace_airflow.dags import built
+from headrace_airflow.registered import asked_for
 
-globals().update(built().dags)
+globals().update(asked_for())

@@ -37,13 +37,13 @@ class AirflowApi:
         """Close the connections."""
         self._client.close()
 
-    def check_health(self) -> None:
-        """Raise NotReadyError unless the API answers and every component is healthy."""
+    def check_health(self, *others: str) -> None:
+        """Raise NotReadyError unless the API answers and every component is healthy, ``others`` among them."""
         try:
             health = self._get("/api/v2/monitor/health")
         except httpx.HTTPError as error:
             raise NotReadyError(f"the API server does not answer: {error!r}") from error
-        bad = [name for name in _HEALTHY if health[name]["status"] != "healthy"]
+        bad = [name for name in (*_HEALTHY, *others) if health[name]["status"] != "healthy"]
         if bad:
             raise NotReadyError(f"not healthy yet: {', '.join(bad)}")
 
@@ -66,6 +66,11 @@ class AirflowApi:
         answer.raise_for_status()
         return str(answer.json()["dag_run_id"])
 
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """The runs of a DAG as Airflow tells them, oldest first; each has ``dag_run_id``, ``conf`` and ``run_type``."""
+        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns", order_by="id", limit=100)
+        return list(found["dag_runs"])
+
     def own_backfill(self, dag_id: str, start: str, end: str) -> httpx.Response:
         """What Airflow answers who asks for a backfill of its own."""
         body = {"dag_id": dag_id, "from_date": start, "to_date": end}
@@ -83,6 +88,11 @@ class AirflowApi:
                 if state not in _ENDED:
                     raise NotReadyError(f"{dag_id} {run_id} is {state} after {seconds} s: {tasks}")
         return EndedRun(dag_id, run_id, state, tasks)
+
+    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """The state that a task is in."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
+        return str(self._get(path)["state"])
 
     def log(self, dag_id: str, run_id: str, task_id: str) -> list[str]:
         """Lines of the log of a task's last try."""

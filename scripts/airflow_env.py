@@ -31,6 +31,8 @@ COMPONENTS = {
     "dag-processor": (),
 }
 """What runs, and with which options."""
+TRIGGERER = {"triggerer": ("--skip-serve-logs",)}
+"""No task of Headrace waits in it; without it the UI shows people a component that is red."""
 ADMIN = "admin"
 ADMIN_ONLY = {ADMIN: "admin"}
 _TASKS = "headrace"
@@ -57,7 +59,7 @@ class Running:
 class LocalAirflow:
     """One Airflow under ``home`` whose pipelines work under ``root`` (a URI).
 
-    ``users`` are the roles of people, by name; ``passwords`` are theirs.
+    ``users`` are the roles of people, by name; ``passwords`` are theirs. ``for_people``: with all that the UI shows.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class LocalAirflow:
         extra_environment: Mapping[str, str] | None = None,
         *,
         users: Mapping[str, str] = ADMIN_ONLY,
+        for_people: bool = False,
     ) -> None:
         self.home = home.resolve()
         self.root = root
@@ -76,6 +79,7 @@ class LocalAirflow:
         self.passwords = {user: secrets.token_urlsafe(18) for user in self._users}
         self.api = self.api_as(ADMIN)
         self._mark = secrets.token_hex(16)
+        self._components = {**COMPONENTS, **(TRIGGERER if for_people else {})}
         self._extra = dict(extra_environment or {})
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
 
@@ -100,6 +104,7 @@ class LocalAirflow:
             "API__PORT": self.port,
             "API__BASE_URL": self.url,
             "API__WORKERS": 1,
+            "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": 60,  # of a task whose worker was killed; beats come every 5 s
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.2,  # for one person who waits, not for a thousand DAGs
             "DAG_PROCESSOR__REFRESH_INTERVAL": 10,
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 10,
@@ -134,7 +139,7 @@ class LocalAirflow:
         _write_private(_state_file(self.home), json.dumps(asdict(state)))
         try:
             self.run("db-migrate", "airflow", "db", "migrate")
-            for component, options in COMPONENTS.items():
+            for component, options in self._components.items():
                 self._spawn(component, options)
             self._wait_until_healthy()
         except BaseException:
@@ -191,7 +196,7 @@ class LocalAirflow:
                 for name, process in self._processes:
                     if process.poll() is not None:
                         raise LocalAirflowError(f"{name} ended ({process.returncode}):\n{self.log_tail(name)}")
-                self.api.check_health()
+                self.api.check_health(*(TRIGGERER.keys() & self._components.keys()))
 
     def _log(self, name: str) -> IO[bytes]:
         folder = self.home / "logs"

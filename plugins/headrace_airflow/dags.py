@@ -10,14 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from airflow.sdk import DAG, Asset, Param, chain
+from airflow.sdk import DAG, Param, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.model.time import render_duration
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import Registered, registered_files
-from headrace.pipeline.schedules import Retention, dag_id
+from headrace.pipeline.registry import Registered, registered, registered_files
+from headrace.pipeline.schedules import Retention, dag_id, pipeline_of
+from headrace_airflow.assets import Published
+from headrace_airflow.forms import Form
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
@@ -28,7 +30,9 @@ from headrace_snapshots.refs import NAME
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
 _BY_HAND = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
-_BRANCH_PATTERN = f"^{NAME}$"
+_END = r"$(?!\n)"  # $ also matches before a last newline, in Python; browsers do not know \Z
+_BRANCH_PATTERN = f"^{NAME}{_END}"
+_LENGTH_PATTERN = f"^([0-9.]+ *[a-z]+ *)*{_END}"
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 
@@ -45,25 +49,35 @@ def built() -> Built:
     found = registered_files()
     dags: dict[str, DAG] = {}
     broken = dict(found.broken)
-    for registered in found.pipelines.values():
+    for each in found.pipelines.values():
         try:
-            dags |= dags_of(registered)
+            dags |= dags_of(each)
         except Exception as error:  # whatever Airflow says of this one, the others stay
-            broken[registered.file] = f"{registered.file}: {type(error).__name__}: {error}"
+            broken[each.file] = f"{each.file}: {type(error).__name__}: {error}"
     return Built(dags, broken)
+
+
+def built_for(dag_id: str) -> DAG | None:
+    """The DAG of that id alone, for one of its tasks; None where it is none of Headrace's.
+
+    Raises UnknownPipelineError if there is no such pipeline that can be used, and what Airflow raises.
+    """
+    if (owner := pipeline_of(dag_id)) is None:
+        return None
+    pipeline, family = owner
+    return _dag_of(registered(pipeline), family)
 
 
 def dags_of(registered: Registered) -> dict[str, DAG]:
     """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them."""
-    dags = [family(registered) for family in _FAMILIES.values()]
-    for dag in dags:
-        dag.validate()  # type: ignore[no-untyped-call]
+    dags = [_dag_of(registered, family) for family in _FAMILIES]
     return {dag.dag_id: dag for dag in dags}
 
 
-def published_asset(pipeline: str) -> Asset:
-    """What readers of ``pipeline`` see; its events carry {epoch, snapshot, rows, watermark}."""
-    return Asset(name=pool_name(pipeline), uri=f"headrace://{pipeline}/published")
+def _dag_of(registered: Registered, family: str) -> DAG:
+    dag = _FAMILIES[family](registered)
+    dag.validate()  # type: ignore[no-untyped-call]
+    return dag
 
 
 def process_dag(registered: Registered) -> DAG:
@@ -121,24 +135,24 @@ def process_dag(registered: Registered) -> DAG:
         params["signals"] = Param(
             [],
             type="array",
-            items={"type": "string"},
-            examples=awaited,
+            items={"type": "string"},  # with examples, people could choose but not write
             title="Signals",
-            description=f'Given to this run\'s first epoch: {", ".join(awaited)}; for one key only, as NAME=["key"].',
+            description=f"Given to this run's first epoch, one a line: {', '.join(awaited)}; for one key only, as "
+            'NAME=["key"].',
         )
     with _dag(
         registered,
         "process",
         schedule=registered.pipeline.schedule,
         params=params,
-        run_types=[DagRunType.SCHEDULED, *_BY_HAND],
+        run_types=[DagRunType.SCHEDULED, DagRunType.ASSET_MATERIALIZATION, *_BY_HAND],
     ) as dag:
         one_writer: dict[str, Any] = {"pool": pool_name(name)}
         chain(
-            PreconditionsOperator(task_id="preconditions", pipeline=name),
+            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
             HeadraceOperator(task_id="process", registered=registered, action="process", flags=flags, **one_writer),
             AuditOperator(task_id="audit", registered=registered, **one_writer),
-            PublishOperator(task_id="publish", pipeline=name, asset=published_asset(name), **one_writer),
+            PublishOperator(task_id="publish", published=Published(name, is_made_here=True), **one_writer),
         )
     return dag
 
@@ -152,7 +166,7 @@ def recover_dag(registered: Registered) -> DAG:
     params = {
         "snapshot": Param(
             type="string",
-            minLength=1,
+            pattern=rf"^\S+{_END}",
             title="Snapshot",
             description_md=f"Where main moves back to: an id from `headrace log {name}` or from an asset event.",
         ),
@@ -163,10 +177,10 @@ def recover_dag(registered: Registered) -> DAG:
         one_writer: dict[str, Any] = {"pool": pool_name(name)}
         flags = {"--snapshot": "snapshot"}
         chain(
-            PreconditionsOperator(task_id="preconditions", pipeline=name),
+            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
             HeadraceOperator(task_id="recover", registered=registered, action="recover", flags=flags, **one_writer),
             AuditOperator(task_id="audit", registered=registered, **one_writer),
-            PublishOperator(task_id="publish", pipeline=name, asset=published_asset(name), **one_writer),
+            PublishOperator(task_id="publish", published=Published(name), **one_writer),
         )
     return dag
 
@@ -205,12 +219,10 @@ def backfill_dag(registered: Registered) -> DAG:
     run_types = _BY_HAND if regular is None else [DagRunType.SCHEDULED, *_BY_HAND]
     with _dag(registered, "backfill", schedule=schedule, params=params, run_types=run_types) as dag:
         chain(
-            PreconditionsOperator(task_id="preconditions", pipeline=name),
+            PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
             ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
             AuditOperator(task_id="audit", registered=registered, of_backfill=True),
-            CutOverOperator(
-                task_id="cut_over", registered=registered, asset=published_asset(name), pool=pool_name(name)
-            ),
+            CutOverOperator(task_id="cut_over", registered=registered, pool=pool_name(name)),
         )
     return dag
 
@@ -234,6 +246,7 @@ def expire_dag(registered: Registered) -> DAG:
         "keep_for": Param(
             None if regular.keep_for is None else render_duration(regular.keep_for),
             type=["null", "string"],
+            pattern=_LENGTH_PATTERN,
             title="Keep for",
             description="And those that are younger, such as 30d. Empty: none besides.",
         ),
@@ -247,7 +260,7 @@ def expire_dag(registered: Registered) -> DAG:
     }
     run_types = _BY_HAND if regular.schedule is None else [DagRunType.SCHEDULED, *_BY_HAND]
     with _dag(registered, "expire", schedule=regular.schedule, params=params, run_types=run_types) as dag:
-        ExpireOperator(task_id="expire", pipeline=pipeline.name, retries=0)
+        ExpireOperator(task_id="expire", form=Form(pipeline, tuple(params)), retries=0)
     return dag
 
 
@@ -312,4 +325,4 @@ def _executor(pipeline: Pipeline) -> Param:
 
 
 def _reason() -> Param:
-    return Param("", type="string", title="Reason", description="For those who read this run later.")
+    return Param(None, type=["null", "string"], title="Reason", description="For those who read this run later.")

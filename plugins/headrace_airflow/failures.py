@@ -8,9 +8,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.runs.results import RunError, redacted
+from headrace_airflow.forms import FormError
 
 _log = logging.getLogger("airflow.task")
 _ADVICE = {
+    FormError.code: "Nothing was done. Trigger a new run with what is right.",
     FixConfigError.remedy: "Change the configuration, then clear this task.",
     FixDataError.remedy: "Correct the data, then trigger a new run.",
     RetryError.remedy: "Airflow tries again.",
@@ -26,7 +28,7 @@ _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 def airflow_error(error: RunError) -> AirflowException:
     """``error`` as what a task raises: AirflowException when a retry may help, else AirflowFailException."""
     kind = AirflowException if error.remedy == RetryError.remedy else AirflowFailException
-    return kind(f"{error.code}: {error.message}\n{_ADVICE.get(error.remedy, '')}".rstrip())
+    return kind(f"{error.code}: {error.message}\n{_ADVICE.get(error.code) or _ADVICE.get(error.remedy, '')}".rstrip())
 
 
 def error_of_exit_code(exit_code: int, detail: str) -> RunError:

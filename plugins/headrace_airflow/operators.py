@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset, BaseHook, Context
+from airflow.sdk import BaseHook, Context
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 
@@ -24,6 +24,7 @@ from headrace.pipeline.executors import Choice, Executor
 from headrace.pipeline.registry import Registered
 from headrace.runs.options import parse_span
 from headrace.runs.results import Action, RunError, RunResult, read, redacted
+from headrace_airflow.assets import Published
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
 from headrace_airflow.processes import Ended, OwnProcess
@@ -294,9 +295,9 @@ class CutOverOperator(HeadraceOperator):
     If main went on since the replay, the branch catches up first: this task holds the pool's slot, so main stays there.
     """
 
-    def __init__(self, *, registered: Registered, asset: Asset, **kwargs: Any) -> None:
-        super().__init__(registered=registered, action="backfill", outlets=[asset], **kwargs)
-        self.asset = asset
+    def __init__(self, *, registered: Registered, **kwargs: Any) -> None:
+        self.published = Published(registered.pipeline.name)
+        super().__init__(registered=registered, action="backfill", outlets=[self.published.outlet], **kwargs)
 
     def branch(self, context: Context) -> str:
         """The backfill's branch."""
@@ -317,14 +318,9 @@ class CutOverOperator(HeadraceOperator):
             self.log.info("%s: catching up while processing is held", error)
             self.submit(context)
             result = cut_over(name, root(), branch)
-        return announce(context, self.asset, result)
-
-
-def announce(context: Context, asset: Asset, result: RunResult) -> Summary:
-    """Give the event of ``asset`` its extra: {epoch, snapshot, rows, watermark} of what readers see now."""
-    small = summary(result)
-    context["outlet_events"][asset].extra = {key: small[key] for key in ("epoch", "snapshot", "rows", "watermark")}
-    return small
+        became = summary(result)
+        self.published.announce(context, became)
+        return became
 
 
 def summary(result: RunResult) -> Summary:

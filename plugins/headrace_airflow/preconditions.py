@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from headrace.errors import FixConfigError, RetryError
 from headrace_airflow.failures import headrace_errors
+from headrace_airflow.forms import Form
 from headrace_airflow.settings import api_connection, pool_name, root
 
 _TIMEOUT_SECONDS = 30.0
@@ -37,18 +38,20 @@ class ApiUnavailableError(RetryError):
 
 
 class PreconditionsOperator(BaseOperator):
-    """Makes the pipeline's pool if that is missing; fails and says what to do when it or the root is wrong."""
+    """Makes the pipeline's pool if that is missing; fails, and says what to do, where it, form or root is wrong."""
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, form: Form, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipeline = pipeline
+        self.form = form
 
     def execute(self, context: Context) -> None:
-        """Check root and pool; returns nothing."""
+        """Check form, root and pool; returns nothing."""
+        pool = pool_name(self.form.pipeline.name)
         with headrace_errors():
+            self.form.check(context)
             root()
-            if ensure_pool(pool_name(self.pipeline)):
-                self.log.info("made pool %s with one slot", pool_name(self.pipeline))
+            if ensure_pool(pool):
+                self.log.info("made pool %s with one slot", pool)
 
 
 def ensure_pool(pool: str) -> bool:

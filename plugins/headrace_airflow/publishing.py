@@ -2,11 +2,12 @@
 
 from typing import Any, Final
 
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
+from headrace_airflow.assets import Published
 from headrace_airflow.failures import headrace_errors
-from headrace_airflow.operators import Summary, announce, run_id_of
+from headrace_airflow.operators import Summary, run_id_of, summary
 from headrace_airflow.settings import root
 from headrace_snapshots.refs import MAIN
 
@@ -22,10 +23,9 @@ class PublishOperator(BaseOperator):
     a task that somebody marked as successful. Skipped, and so without an event, on a branch other than main.
     """
 
-    def __init__(self, *, pipeline: str, asset: Asset, **kwargs: Any) -> None:
-        super().__init__(inlets=[asset], outlets=[asset], **kwargs)
-        self.pipeline = pipeline
-        self.asset = asset
+    def __init__(self, *, published: Published, **kwargs: Any) -> None:
+        super().__init__(inlets=[published.asset], outlets=[published.outlet], **kwargs)
+        self.published = published
 
     def execute(self, context: Context) -> Summary:
         """Publish and announce; raises what is wrong with the audit."""
@@ -36,7 +36,7 @@ class PublishOperator(BaseOperator):
         told = self._told(context)
         with headrace_errors():
             try:
-                result = publish_audited(self.pipeline, root(), told=told, run_id=run_id_of(context))
+                result = publish_audited(self.published.pipeline, root(), told=told, run_id=run_id_of(context))
             except NothingToPublishError as error:
                 raise AirflowSkipException("there is no snapshot yet: nothing has landed") from error
         if result.published == told:
@@ -48,10 +48,12 @@ class PublishOperator(BaseOperator):
             len(result.epochs),
             result.watermark,
         )
-        return announce(context, self.asset, result)
+        became = summary(result)
+        self.published.announce(context, became)
+        return became
 
     def _told(self, context: Context) -> str | None:
         """The snapshot that the newest event names: what those downstream know of."""
-        events = context["inlet_events"][self.asset].ascending(False).limit(_EVENTS)
+        events = context["inlet_events"][self.published.asset].ascending(False).limit(_EVENTS)
         named = ((event.extra or {}).get("snapshot") for event in events)
         return next((str(snapshot) for snapshot in named if snapshot is not None), None)

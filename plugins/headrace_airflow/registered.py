@@ -1,7 +1,13 @@
-"""Pipeline files that cannot be used, as Airflow shows them: an import error of a file that has no DAGs."""
+"""What Airflow finds in ``dags/``: the DAGs that it asks for; and pipeline files that cannot be used, as an import
+error of a file that has no DAGs.
+"""
+
+from collections.abc import Mapping
+
+from airflow.sdk import DAG, get_parsing_context
 
 from headrace.errors import FixConfigError
-from headrace_airflow.dags import built
+from headrace_airflow.dags import built, built_for
 
 
 class BrokenPipelineFilesError(FixConfigError):
@@ -10,7 +16,19 @@ class BrokenPipelineFilesError(FixConfigError):
     code = "config.broken_pipeline_files"
 
 
+def asked_for() -> Mapping[str, DAG]:
+    """The DAGs of every registered pipeline, by DAG id; for a task that starts, only the one that it belongs to.
+
+    So a task neither builds the DAGs of others nor waits for their files. It raises what is wrong with its own.
+    """
+    dag_id = get_parsing_context().dag_id
+    if dag_id is None:
+        return built().dags
+    dag = built_for(dag_id)
+    return {} if dag is None else {dag_id: dag}
+
+
 def raise_broken() -> None:
-    """Raise BrokenPipelineFilesError naming every broken file; nothing when there is none."""
-    if broken := built().broken:
+    """Raise BrokenPipelineFilesError naming every broken file; nothing when there is none, and not for one DAG."""
+    if get_parsing_context().dag_id is None and (broken := built().broken):
         raise BrokenPipelineFilesError("\n".join(broken.values()))

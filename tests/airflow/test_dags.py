@@ -1,5 +1,6 @@
 """The DAGs of registered pipelines: what they are made of, what parsing them imports, what a broken file does."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ def about(dag):
         "tags": sorted(dag.tags), "params": sorted(dag.params), "run_types": sorted(dag.allowed_run_types),
         "defaults": {{name: param.value for name, param in dag.params.items()}},
         "executor": dag.params.get_param("executor").schema if "executor" in dag.params else None,
-        "signals": dag.params.get_param("signals").schema["examples"] if "signals" in dag.params else None,
+        "signals": dag.params.get_param("signals").description if "signals" in dag.params else None,
         "tasks": {{t.task_id: {{"pool": t.pool, "retries": t.retries, "after": sorted(t.upstream_task_ids),
                   "outlets": [a.name for a in t.outlets]}} for t in dag.tasks}},
     }}
@@ -27,6 +28,18 @@ print(json.dumps({{
     "errors": bag.import_errors,
     "heavy": [m for m in ("pyspark", "great_expectations", "pandas", "pyarrow") if m in sys.modules],
 }}, default=str))
+"""
+
+PARSE_FOR = f"""
+import json, os
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager as parsing_for
+found = {{{{}}}}
+for dag_id in {{ids}}:
+    with parsing_for(dag_id):  # as a task that starts does it
+        bag = DagBag(dag_folder={str(REPOSITORY / "dags")!r})
+    found[dag_id] = {{{{"dags": list(bag.dags), "errors": bag.import_errors, "asked": os.path.exists({{asked!r}})}}}}
+print(json.dumps(found))
 """
 
 
@@ -45,7 +58,10 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     write_pipeline(folder, "often", options='schedule="0 25 * * *"')
     write_pipeline(folder, "refused", options="description=5")
     (folder / "zz_again.py").write_text((folder / "clicks.py").read_text())
-    return python(PARSE, tmp_path_factory.mktemp("airflow"), {"HEADRACE_PIPELINES": str(folder)})
+    (folder / "blocks.py").write_text("import time\n\ntime.sleep(300)\n")
+    (folder / "a_stop.py").write_text("raise KeyboardInterrupt\n")
+    environment = {"HEADRACE_PIPELINES": str(folder), "HEADRACE_IMPORT_LIMIT": "2s"}
+    return python(PARSE, tmp_path_factory.mktemp("airflow"), environment)
 
 
 def test_every_pipeline_has_four_dags(parsed: Any) -> None:
@@ -62,9 +78,31 @@ def test_broken_files_are_import_errors_that_name_them(parsed: Any) -> None:
     (error,) = parsed["errors"].values()
     assert "broken.py:1: ZeroDivisionError: a mistake of mine" in error
     assert "exits.py:3: SystemExit" in error
+    assert "blocks.py:3: it has not ended after 2 s" in error
+    assert "a_stop.py:1: KeyboardInterrupt" in error
     assert "often.py:8: PipelineError: Pipeline often(schedule='0 25 * * *'): hour 25 is not between 0 and 23" in error
     assert "refused.py:8: PipelineError: Pipeline refused(description=5)" in error
     assert "zz_again.py: pipeline clicks is also defined in" in error
+
+
+def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp_path: Path) -> None:
+    write_pipeline(tmp_path, "clicks")
+    write_pipeline(tmp_path, "other")
+    write_pipeline(tmp_path, "wrong").write_text("# wrong\nraise ZeroDivisionError('a mistake of mine')\n")
+    asked = str(tmp_path / "asked")
+    (tmp_path / "a_block.py").write_text(f"import time\nopen({asked!r}, 'w').close()\ntime.sleep(300)\n")
+    ours = [f"headrace_clicks_{family}" for family in ("process", "recover", "backfill", "expire")]
+    others = ["reports", "headrace_clicks_nothing", "headrace_process"]
+    environment = {"HEADRACE_PIPELINES": str(tmp_path), "HEADRACE_IMPORT_LIMIT": "2s"}
+    script = PARSE_FOR.format(ids=[*ours, *others, "headrace_wrong_expire"], asked=asked)
+    found = python(script, tmp_path / "airflow", environment)
+    assert [found[dag_id]["dags"] for dag_id in ours] == [[dag_id] for dag_id in ours]
+    assert [found[dag_id]["errors"] for dag_id in [*ours, *others]] == [{}] * 7
+    assert not any(found[dag_id]["asked"] for dag_id in ours)
+    assert [found[dag_id]["dags"] for dag_id in others] == [[]] * 3
+    (error,) = found["headrace_wrong_expire"]["errors"].values()
+    assert "there is no pipeline 'wrong'" in error
+    assert "wrong.py:2: ZeroDivisionError: a mistake of mine" in error
 
 
 def test_one_run_at_a_time_and_no_catching_up(parsed: Any) -> None:
@@ -114,12 +152,13 @@ def test_tasks_of_a_family(parsed: Any, family: str, tasks: list[str], params: s
     befores: list[list[str]] = [[], *([task] for task in tasks[:-1])]
     assert {name: task["after"] for name, task in dag["tasks"].items()} == dict(zip(tasks, befores, strict=True))
     assert set(dag["params"]) == params
-    assert dag["tasks"][tasks[-1]]["outlets"] == ["headrace_clicks"]
+    outlet = "headrace_clicks" if family == "process" else "headrace_clicks_moved"
+    assert dag["tasks"][tasks[-1]]["outlets"] == [outlet]
 
 
 def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed: Any) -> None:
     assert "signals" in parsed["dags"]["headrace_awaiting_process"]["params"]
-    assert parsed["dags"]["headrace_awaiting_process"]["signals"] == ["ask", "go"]
+    assert "ask, go" in parsed["dags"]["headrace_awaiting_process"]["signals"]
 
 
 def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed: Any) -> None:

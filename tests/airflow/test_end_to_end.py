@@ -222,6 +222,23 @@ def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: Loca
     assert ended.tasks["process"] == "failed"
 
 
+def test_a_run_whose_worker_was_killed_is_not_running_for_long(airflow: LocalAirflow, pipelines: Path) -> None:
+    (pipelines / "pids").unlink(missing_ok=True)
+    run_id = airflow.api.trigger("headrace_waiting_process")
+    application, *_ = pids = [int(pid) for pid in until(lambda: read_if_there(pipelines / "pids")).split()]
+    (pipelines / "pids").unlink()
+    task = psutil.Process(application).parent()
+    assert task is not None
+    supervisor = task.parent()
+    assert supervisor is not None
+    assert "airflow" in " ".join(supervisor.cmdline())
+    supervisor.kill()
+    until(lambda: airflow.api.task_state("headrace_waiting_process", run_id, "process") != "running")
+    assert {is_alive(pid) for pid in [task.pid, *pids]} == {False}
+    airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
+    assert airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS).state == "failed"
+
+
 def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:
     catalog = Catalog(open_store(airflow.root), "modest")
     released = catalog.head().refs["main"]

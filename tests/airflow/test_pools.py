@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.subprocesses import python
+from tests.airflow.subprocesses import python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
@@ -31,15 +31,19 @@ MADE: list[str] = []
 
 CHECK = """
 import json, os
+from headrace.pipeline.registry import registered_files
+from headrace_airflow.forms import Form
 from headrace_airflow.preconditions import PreconditionsOperator
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
 def check(pipeline):
     try:
-        return PreconditionsOperator(task_id="preconditions", pipeline=pipeline).execute({})
+        return PreconditionsOperator(task_id="preconditions", form=Form(pipeline, ())).execute({})
     except Exception as error:
         return [type(error).__name__, str(error)]
-print(json.dumps({pool: check(pool.removeprefix("headrace_")) for pool in json.loads(os.environ["POOLS"])}))
+pipelines = registered_files().pipelines
+pools = json.loads(os.environ["POOLS"])
+print(json.dumps({pool: check(pipelines[pool.removeprefix("headrace_")].pipeline) for pool in pools}))
 """
 
 
@@ -97,10 +101,13 @@ def api() -> Iterator[str]:
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the first task of a DAG raised for each pool; None: nothing."""
     folder: Path = tmp_path_factory.mktemp("pools")
+    for pool in POOLS:
+        write_pipeline(folder, pool.removeprefix("headrace_"))
     with api() as address:
         environment = {
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
             "HEADRACE_ROOT": folder.as_uri(),
+            "HEADRACE_PIPELINES": str(folder),
             "POOLS": json.dumps([*POOLS]),
         }
         return python(CHECK, folder, environment)

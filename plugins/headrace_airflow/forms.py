@@ -1,0 +1,64 @@
+"""What a form says, checked by the first task of a run: when a run is triggered, Airflow checks each field by itself,
+takes keys that the form does not have, and knows nothing of how two fields agree.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from airflow.sdk import Context
+
+from headrace.errors import FixConfigError
+from headrace.pipeline.graph import Pipeline
+from headrace.runs.options import RunOptions, parse_signal, parse_span
+from headrace_snapshots.refs import MAIN
+
+
+class FormError(FixConfigError):
+    """The form or configuration of a run says what its DAG cannot do."""
+
+    code = "config.form"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a DAG of ``pipeline``: ``names`` are its fields."""
+
+    pipeline: Pipeline
+    names: Collection[str]
+
+    def check(self, context: Context) -> None:
+        """Raise FormError if something is wrong with the form of this run, before anything is done."""
+        run = context.get("dag_run")
+        self._check_names(getattr(run, "conf", None) or {})
+        try:
+            self._check_values(context.get("params") or {})
+        except FormError:
+            raise
+        except FixConfigError as error:
+            raise FormError(str(error)) from error
+
+    def _check_values(self, values: Mapping[str, Any]) -> None:
+        from headrace.runs.upkeep import keeping
+
+        signals = tuple(map(parse_signal, values.get("signals") or ()))
+        RunOptions(run_id="form", branch=values.get("branch") or MAIN, signals=signals)
+        parse_span(values.get("from") or None, values.get("to") or None)
+        if "keep_last" in values:
+            keeping(values["keep_last"], values.get("keep_for") or None)
+        if unknown := {signal.name for signal in signals} - set(self.pipeline.signals):
+            raise FormError(
+                f"nothing in {self.pipeline.name} waits for a signal {min(unknown)!r}; it waits for: "
+                f"{', '.join(self.pipeline.signals) or 'none'}"
+            )
+
+    def _check_names(self, conf: Mapping[str, Any]) -> None:
+        for name in conf:
+            if name not in self.names:
+                near = get_close_matches(name, self.names, 1)
+                meant = f" (did you mean {near[0]}?)" if near else ""
+                raise FormError(
+                    f"the configuration of this run names {name!r}, which this DAG does not know{meant}; "
+                    f"it knows {', '.join(self.names)}"
+                )
