@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow, the tests and Spark's workers are many processes of Python: compiling what they import in each takes longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-topology test-long fuzz kills exhaustive mutations dist images test-images images-remove check fmt docs clean
+.PHONY: help setup demo up down minio minio-stop archive diagrams figures bench-abs test test-unit test-browser test-topology test-long fuzz kills exhaustive mutations dist images test-images images-remove check fmt docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -63,10 +63,14 @@ bench-abs: $(READY) ## What snapshots cost the engine: 100 million rows in 1 to 
 	$(BIN)/python -m scripts.abs_figures --draw-only
 
 test: $(READY) ## All tests (ARGS="..." goes to pytest)
-	$(BIN)/pytest -m "not topology" $(or $(ARGS),$(BESIDE))
+	$(BIN)/pytest -m "not topology and not browser" $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
+
+test-browser: $(READY) ## Every form of every DAG, submitted in a real browser to a real Airflow (needs Chromium; 6 min)
+	$(BIN)/python -m scripts.chromium
+	$(BIN)/pytest tests/browser $(ARGS)
 
 test-topology: $(READY) ## What the compose file describes, from packages: PostgreSQL, MinIO, a Spark cluster, Airflow; one DAG run (3 min)
 	$(BIN)/pytest tests/cluster/test_topology.py

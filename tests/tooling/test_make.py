@@ -86,3 +86,45 @@ def test_setup_says_that_python_is_missing(machine: Path) -> None:
     done = setup(machine)
     assert done.returncode == 1
     assert "no Python 3.11 or newer" in done.stderr
+
+
+def chromium(programs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What ``make test-browser`` does first, on a machine that has these programs."""
+    return subprocess.run(
+        [sys.executable, "-m", "scripts.chromium"],
+        cwd=REPOSITORY,
+        env={"PATH": str(programs), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def program(file: Path, *lines: str) -> None:
+    file.write_text("\n".join([f"#!{shutil.which('sh')}", *lines]))
+    file.chmod(0o755)
+
+
+def test_without_chromium_the_tests_in_a_browser_say_how_to_get_it(tmp_path: Path) -> None:
+    said = chromium(tmp_path)
+    assert said.returncode == 1
+    assert "on Debian `apt-get install chromium chromium-driver`" in said.stderr
+    program(tmp_path / "chromium")
+    assert chromium(tmp_path).returncode == 1, "its driver is missing"
+    program(tmp_path / "chromedriver")
+    assert chromium(tmp_path).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may install")
+def test_ci_installs_chromium(tmp_path: Path) -> None:
+    touch = shutil.which("touch")
+    files = [tmp_path / name for name in ("chromium", "chromedriver")]
+    made = [f"{touch} {file} && {shutil.which('chmod')} +x {file}" for file in files]
+    program(tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *made)
+    assert chromium(tmp_path).returncode == 1
+    assert not (tmp_path / "asked").exists()
+    done = chromium(tmp_path, CI="true")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        "update", "install --yes --no-install-recommends chromium chromium-driver",
+    ]  # fmt: skip

@@ -1,0 +1,145 @@
+"""Airflow's UI as people use it: they look for labels and buttons, wait until these are there, type and click."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+T = TypeVar("T")
+
+_SECONDS = 60
+_DIALOG = "//*[@role='dialog'][@aria-modal='true'][.//h2]"
+_CHANGES = (StaleElementReferenceException, ElementClickInterceptedException)
+"""What the page does while it is still being drawn."""
+
+
+class AirflowUi:
+    """The UI at ``url`` in a browser of its own."""
+
+    def __init__(self, driver: WebDriver, url: str) -> None:
+        self.driver = driver
+        self._url = url
+
+    def log_in(self, user: str, password: str) -> None:
+        """Log in, and see the home page."""
+        self.driver.get(self._url)
+        self.find("//input[@name='username']").send_keys(user)
+        self.find("//input[@name='password']").send_keys(password)
+        self.click("//button[@type='submit']")
+        self.find("//*[text()='Home']")
+
+    def go(self, path: str) -> None:
+        """Open a page."""
+        self.driver.get(f"{self._url}/{path}")
+
+    def find(self, xpath: str) -> WebElement:
+        """The element, as soon as it is shown."""
+        return self.until(
+            lambda: next((one for one in self.driver.find_elements(By.XPATH, xpath) if one.is_displayed()), None), xpath
+        )
+
+    def click(self, xpath: str) -> None:
+        """Click what is there and enabled."""
+
+        def clicked() -> bool:
+            element = self.find(xpath)
+            if not element.is_enabled():
+                return False
+            element.click()
+            return True
+
+        self.until(clicked, f"{xpath} to be clicked")
+
+    def until(self, asked: Callable[[], T | None], what: str) -> T:
+        """What ``asked`` gives as soon as that is something."""
+        waiting = WebDriverWait(self.driver, _SECONDS, ignored_exceptions=_CHANGES)
+        found = waiting.until(lambda _: asked(), f"not seen: {what}")
+        assert found
+        return found
+
+    def text(self) -> str:
+        """All that the page shows."""
+        return self.driver.find_element(By.TAG_NAME, "body").text
+
+
+class TriggerForm:
+    """The form with which a run of a DAG is triggered."""
+
+    def __init__(self, ui: AirflowUi, dag_id: str) -> None:
+        self._ui = ui
+        ui.go(f"dags/{dag_id}/runs")
+        ui.click("//button[@data-testid='trigger-dag-button']")
+        ui.find(f"{_DIALOG}//h2[contains(., 'Trigger Dag')][contains(., '{dag_id}')]")
+        ui.find(f"{_DIALOG}//*[text()='Run Parameters']")
+
+    def fill(self, values: Mapping[str, object]) -> None:
+        """Give fields, by label, a value: text, a number, a switch, a moment (UTC), lines, the start of an option."""
+        for label, value in values.items():
+            field = f"{_DIALOG}//*[@data-scope='field'][.//label[normalize-space(text())='{label}']]"
+            if isinstance(value, bool):
+                self._switch(field, value)
+            elif isinstance(value, datetime):
+                self._moment(field, value)
+            elif isinstance(value, list):
+                self._ui.find(f"{field}//textarea").send_keys("\n".join(value))
+            elif self._has(f"{field}//input[@role='combobox']"):
+                self._option(field, str(value))
+            else:
+                self._write(self._ui.find(f"{field}//input"), str(value))
+
+    def required(self) -> list[str]:
+        """Labels of the fields that the form says must be filled."""
+        return [
+            one.find_element(By.XPATH, ".//label").text.rstrip(" *\n")
+            for one in self._ui.driver.find_elements(By.XPATH, f"{_DIALOG}//*[@data-scope='field'][@data-part='root']")
+            if "This field is required" in one.text
+        ]
+
+    def is_ready(self) -> bool:
+        """Whether the form can be submitted."""
+        return self._ui.find(f"{_DIALOG}//button[normalize-space()='Trigger']").is_enabled()
+
+    def submit(self) -> None:
+        """Trigger the run, and see that the form is gone."""
+        self._ui.click(f"{_DIALOG}//button[normalize-space()='Trigger']")
+        self._ui.until(lambda: not self._has(_DIALOG), "the form to be gone")
+
+    def refused(self) -> str:
+        """Trigger the run, and see why not."""
+        self._ui.click(f"{_DIALOG}//button[normalize-space()='Trigger']")
+
+        def told() -> str | None:
+            text = self._ui.find(_DIALOG).text
+            return text if "Bad Request" in text else None
+
+        return self._ui.until(told, "why the run is refused")
+
+    def _has(self, xpath: str) -> bool:
+        return bool(self._ui.driver.find_elements(By.XPATH, xpath))
+
+    def _switch(self, field: str, on: bool) -> None:
+        control = f"{field}//label[@data-scope='switch']"
+        if (self._ui.find(control).get_attribute("data-state") == "checked") is not on:
+            self._ui.click(control)
+
+    def _option(self, field: str, text: str) -> None:
+        self._ui.click(f"{field}//div[starts-with(@id, 'element_')]/div[not(self::span)]")
+        self._ui.click(f"//*[@role='option'][starts-with(normalize-space(), '{text}')]")
+
+    def _moment(self, field: str, moment: datetime) -> None:
+        self._ui.click(f"{field}//*[@data-testid='datetime-input']")
+        day = self._ui.find("//input[@placeholder='YYYY/MM/DD']")
+        self._write(day, f"{moment:%Y/%m/%d}")
+        self._write(self._ui.find("//input[@placeholder='HH:mm']"), f"{moment:%H:%M}")
+        self._ui.click(f"{_DIALOG}//h2")
+
+    @staticmethod
+    def _write(element: WebElement, text: str) -> None:
+        element.send_keys(Keys.CONTROL, "a")
+        element.send_keys(text, Keys.TAB)

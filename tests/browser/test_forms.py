@@ -1,0 +1,213 @@
+"""What people do in Airflow's UI: they submit the form of every DAG of a pipeline, untouched and filled; materialize
+the asset; read why a file has no DAGs.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from scripts.airflow_api import EndedRun
+from scripts.airflow_env import LocalAirflow
+from tests.airflow.subprocesses import write_pipeline
+from tests.airflow.test_end_to_end import land
+from tests.browser.airflow_ui import AirflowUi, TriggerForm
+
+pytestmark = [pytest.mark.airflow, pytest.mark.browser]
+
+_DAG_SECONDS = 120
+_RUN_SECONDS = 600
+UNTOUCHED = {
+    "process": {
+        "max_epochs": None, "files_per_epoch": None, "bytes_per_epoch": None, "branch": "main", "full_sweep": False,
+        "strict": False, "added_empty": False, "create": False, "executor": None, "signals": [],
+    },
+    "backfill": {
+        "from": None, "to": None, "promote": True, "files_per_epoch": None, "bytes_per_epoch": None, "branch": None,
+        "executor": None, "reason": None,
+    },
+    "recover": {"executor": None, "reason": None},
+    "expire": {"keep_last": 100, "keep_for": None, "keep_tags": True, "dry_run": False},
+}  # fmt: skip
+"""What a form says that nobody has touched."""
+
+
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pipeline that waits for signals, a file that blocks, and one that raises what is no Exception."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    clicks = write_pipeline(folder, "clicks", options='executor="local"')
+    waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
+    clicks.write_text(clicks.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
+    (folder / "a_block.py").write_text("import time\n\ntime.sleep(300)\n")
+    (folder / "b_stop.py").write_text("raise KeyboardInterrupt\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def airflow(pipelines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+    """An Airflow as ``make up`` starts it, with those files."""
+    folder = tmp_path_factory.mktemp("airflow")
+    environment = {"HEADRACE_PIPELINES": str(pipelines), "HEADRACE_IMPORT_LIMIT": "5s"}
+    local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, for_people=True)
+    try:
+        local.start()
+        for family in UNTOUCHED:
+            local.api.wait_for_dag(f"headrace_clicks_{family}", _DAG_SECONDS)
+        yield local
+    finally:
+        local.stop()
+
+
+@pytest.fixture(scope="module")
+def ui(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
+    """The UI, for an admin."""
+    found = AirflowUi(driver, airflow.url)
+    found.log_in("admin", airflow.passwords["admin"])
+    return found
+
+
+def catalog(airflow: LocalAirflow) -> Catalog:
+    """What the pipeline has left."""
+    return Catalog(open_store(airflow.root), "clicks")
+
+
+def newest(airflow: LocalAirflow, family: str) -> dict[str, Any]:
+    """The last run of a DAG, as Airflow's API tells it."""
+    return airflow.api.runs(f"headrace_clicks_{family}")[-1]
+
+
+def ended(airflow: LocalAirflow, family: str, run: dict[str, Any]) -> EndedRun:
+    """That run, ended well."""
+    found = airflow.api.wait_for_run(f"headrace_clicks_{family}", run["dag_run_id"], _RUN_SECONDS)
+    assert found.state == "success", (
+        found,
+        [airflow.api.log(found.dag_id, found.run_id, task) for task in found.tasks],
+    )
+    return found
+
+
+def submitted(airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[str, object]) -> tuple[Any, EndedRun]:
+    """The configuration of a run that somebody triggered by its form, and how the run ended."""
+    form = TriggerForm(ui, f"headrace_clicks_{family}")
+    form.fill(filled)
+    form.submit()
+    run = newest(airflow, family)
+    return run["conf"], ended(airflow, family, run)
+
+
+def test_files_that_block_or_raise_anything_take_no_dag_away_and_are_told(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    ui.go("")
+    ui.click("//button[contains(., 'Import Error')]")
+    ui.click("//*[contains(text(), 'headrace_broken_files.py')]")
+    ui.find("//*[contains(text(), 'a_block.py:3: it has not ended after 5 s')]")
+    assert "b_stop.py:1: KeyboardInterrupt" in ui.text()
+
+
+def test_nothing_that_the_home_page_shows_is_red(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    ui.go("")
+    colour = {
+        name: ui.find(f"//*[normalize-space(text())='{name}']").value_of_css_property("background-color")
+        for name in ("MetaDatabase", "Scheduler", "Triggerer", "Dag Processor")
+    }
+    assert len(set(colour.values())) == 1, colour
+
+
+@pytest.mark.parametrize("family", ["process", "backfill", "expire"])
+def test_a_form_that_nobody_has_touched_is_a_run(airflow: LocalAirflow, ui: AirflowUi, family: str) -> None:
+    if family == "process":
+        land(open_store(airflow.root), "clicks", "a.jsonl", range(10))
+    conf, _ = submitted(airflow, ui, family, {})
+    assert conf == UNTOUCHED[family]
+
+
+def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    form = TriggerForm(ui, "headrace_clicks_recover")
+    assert form.required() == ["Snapshot"]
+    assert not form.is_ready()
+    snapshot = catalog(airflow).head().refs["published"]
+    conf, _ = submitted(airflow, ui, "recover", {"Snapshot": snapshot})
+    assert conf == {**UNTOUCHED["recover"], "snapshot": snapshot}
+
+
+def test_a_filled_form_of_a_run(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    land(open_store(airflow.root), "clicks", "b.jsonl", range(10, 20))
+    filled = {
+        "Epochs at most": 1, "Files per epoch at most": 2, "Bytes per epoch at most": 1_000_000, "Branch": "main",
+        "Full sweep": True, "Strict": True, "Added aggregates start empty": True, "Create": True,
+        "Executor": "auto: ", "Signals": ['go=["ada"]', "ask"],
+    }  # fmt: skip
+    conf, _ = submitted(airflow, ui, "process", filled)
+    assert conf == {
+        "max_epochs": 1, "files_per_epoch": 2, "bytes_per_epoch": 1_000_000, "branch": "main", "full_sweep": True,
+        "strict": True, "added_empty": True, "create": True, "executor": "auto", "signals": ['go=["ada"]', "ask"],
+    }  # fmt: skip
+
+
+def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    start, end = datetime(2026, 11, 20, 0, 12, tzinfo=UTC), datetime(2026, 11, 20, 0, 15, tzinfo=UTC)
+    filled = {
+        "From": start, "To": end, "Promote": False, "Files per epoch at most": 1, "Bytes per epoch at most": 1_000,
+        "Branch": "mine", "Executor": "local: ", "Reason": "a test",
+    }  # fmt: skip
+    conf, run = submitted(airflow, ui, "backfill", filled)
+    assert (datetime.fromisoformat(conf.pop("from")), datetime.fromisoformat(conf.pop("to"))) == (start, end)
+    assert conf == {
+        "promote": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine", "executor": "local",
+        "reason": "a test",
+    }  # fmt: skip
+    assert run.tasks["cut_over"] == "skipped"
+    assert "mine" in catalog(airflow).head().refs
+
+
+def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    snapshot = catalog(airflow).head().refs["published"]
+    conf, _ = submitted(airflow, ui, "recover", {"Snapshot": snapshot, "Executor": "local: ", "Reason": "a test"})
+    assert conf == {"snapshot": snapshot, "executor": "local", "reason": "a test"}
+
+
+def test_a_filled_form_of_an_expiry(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    filled = {"Keep the last": 5, "Keep for": "2d 6h", "Keep tags": False, "Dry run": True}
+    conf, _ = submitted(airflow, ui, "expire", filled)
+    assert conf == {"keep_last": 5, "keep_for": "2d 6h", "keep_tags": False, "dry_run": True}
+
+
+@pytest.mark.parametrize(
+    ("family", "filled", "said"),
+    [
+        ("process", {"Branch": "not a name"}, "'not a name' does not match"),
+        ("expire", {"Keep for": "abc"}, "'abc' does not match"),
+        ("recover", {"Snapshot": "two words"}, "'two words' does not match"),
+    ],
+)
+def test_a_field_that_makes_no_sense_is_refused_in_the_form(
+    airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[str, object], said: str
+) -> None:
+    before = len(airflow.api.runs(f"headrace_clicks_{family}"))
+    form = TriggerForm(ui, f"headrace_clicks_{family}")
+    form.fill(filled)
+    assert said in form.refused()
+    assert len(airflow.api.runs(f"headrace_clicks_{family}")) == before
+
+
+def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirflow, ui: AirflowUi) -> None:
+    land(open_store(airflow.root), "clicks", "c.jsonl", range(20, 30))
+    ui.go("assets")
+    ui.click("//a[normalize-space()='headrace_clicks']")
+    ui.click("//button[@aria-label='Create Event']")
+    ui.click("//label[.//*[normalize-space(text())='Materialize']]")
+    before = len(airflow.api.runs("headrace_clicks_process"))
+    ui.click("//*[@role='dialog']//button[normalize-space()='Trigger']")
+    run = ui.until(
+        lambda: newest(airflow, "process") if len(airflow.api.runs("headrace_clicks_process")) > before else None,
+        "a run that materializes",
+    )
+    assert run["run_type"] == "asset_materialization"
+    found = ended(airflow, "process", run)
+    (event,) = airflow.api.asset_events(found.dag_id, found.run_id)
+    assert event["snapshot"] == catalog(airflow).head().refs["published"]
