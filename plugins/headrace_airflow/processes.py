@@ -12,7 +12,7 @@ from typing import Final
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from headrace.errors import FixConfigError
+from headrace.errors import FixConfigError, RetryError
 from headrace.sizes import shown
 from headrace_airflow.settings import LOCAL_MEMORY
 
@@ -29,6 +29,12 @@ class MemoryLimitError(FixConfigError):
     """A run of the executor ``local`` takes more memory than the deployment allows."""
 
     code = "config.local_memory"
+
+
+class OrphanedError(RetryError):
+    """Whoever supervised this task is gone, and so nobody hears what it says, or may end it."""
+
+    code = "retry.orphaned"
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,11 @@ class OwnProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._took: int | None = None
+        self._supervisor = os.getppid()
 
     def run(self, command: Sequence[str], tell: Callable[[str], None]) -> Ended:
-        """Run ``command`` to its end and ``tell`` each line that it says. Raises MemoryLimitError; whatever is raised
-        inside, by a timeout for one, ends it too.
+        """Run ``command`` to its end and ``tell`` each line that it says. Raises MemoryLimitError, and OrphanedError
+        once the parent of this process is gone; whatever is raised inside, by a timeout for one, ends it too.
         """
         self._process = process = subprocess.Popen(
             command,
@@ -104,6 +111,8 @@ class OwnProcess:
         """
         said, rest, is_open = "", b"", True
         while True:
+            if os.getppid() != self._supervisor:
+                raise OrphanedError("the process that supervises this task was killed: the run is ended with it")
             has_ended = _has_ended(pid)  # what it has said until then is there to be read
             is_ready = bool(select.select([output] if is_open else [], [], [], _LOOK_SECONDS)[0])
             if self._took is None and (taken := memory_of(pid)) > self._memory:

@@ -234,7 +234,7 @@ def test_a_run_whose_worker_was_killed_is_not_running_for_long(airflow: LocalAir
     assert "airflow" in " ".join(supervisor.cmdline())
     supervisor.kill()
     until(lambda: airflow.api.task_state("headrace_waiting_process", run_id, "process") != "running")
-    assert {is_alive(pid) for pid in [task.pid, *pids]} == {False}
+    until(lambda: not any(map(is_alive, [task.pid, *pids])))
     airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
     assert airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS).state == "failed"
 

@@ -205,3 +205,32 @@ OwnProcess(2**40).run({submit!r}, lambda line: print(line, flush=True))
         assert not gone(pid)
         starter.kill()
         until_gone(pid)
+
+
+SUPERVISOR = """
+import subprocess, sys
+task = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]])
+print(task.pid, flush=True)
+task.wait()
+"""
+TASK = """
+import sys
+from headrace_airflow.processes import OwnProcess
+try:
+    OwnProcess(2**40).run([sys.executable, "-c", sys.argv[1]], lambda line: print(line, flush=True))
+except Exception as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+def test_a_run_ends_when_whoever_supervises_its_task_is_killed() -> None:
+    command = [sys.executable, "-c", SUPERVISOR, TASK, FAMILY]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        task = int(supervisor.stdout.readline())
+        pids = [task, *map(int, supervisor.stdout.readline().split())]
+        assert not any(map(gone, pids))
+        supervisor.kill()
+        for pid in pids:
+            until_gone(pid)
+        assert supervisor.stdout.read() == "OrphanedError\n"
