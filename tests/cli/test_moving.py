@@ -197,6 +197,44 @@ def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest
     assert f"to go on where it stopped: headrace backfill {there}" in done.stderr.splitlines()
 
 
+def test_a_backfill_that_has_no_branch_yet_names_none(live: Live) -> None:
+    (live.landing / "a.jsonl").unlink()
+    done = live.headrace("backfill", "--executor", "local")
+    assert "1 files are gone" in done.stderr
+    assert "to go on" not in done.stderr
+
+
+@pytest.mark.parametrize("size", [("--files-per-epoch", "1"), ("--bytes-per-epoch", "1")])
+def test_a_backfill_in_small_epochs_keeps_what_main_accepted(tmp_path: Path, size: tuple[str, str]) -> None:
+    """An epoch has a file that is older than the one before it by more than the bound."""
+    live = Live(tmp_path)
+    strict = PIPELINE_FILE.replace('allowed_lateness="1d"', 'allowed_lateness="0s"')
+    Path(live.reference).write_text(strict)
+    for name, hour in (("a.jsonl", 5), ("b.jsonl", 0)):
+        live.land(name, hour)
+    assert live.run("run")["rows"]["late_dropped"] == 0
+    live.land("c.jsonl", 1)
+    assert live.run("run")["rows"]["late_dropped"] == 1
+    before = live.headrace("read", "--format", "json").stdout
+    result = live.run("backfill", "--promote", *size)
+    assert (result["rows"]["late_dropped"], result["epochs"]) == (1, [0, 1])
+    after = [
+        (row["window_start"], row["clicks"]) for row in json.loads(live.headrace("read", "--format", "json").stdout)
+    ]
+    assert after == [(row["window_start"], row["clicks"]) for row in json.loads(before)]
+    assert len(after) == 2
+
+
+def test_a_range_begins_at_what_is_kept_while_an_expiry_is_under_way(live: Live) -> None:
+    """Its first part has marked the first snapshot, its second has not deleted it yet."""
+    live.land("c.jsonl", 4)
+    live.run("run")
+    assert live.headrace("expire", "--keep-last", "1").exit_code == 0
+    assert live.run("backfill", "--from", "2026-01-01T01:00:00Z", "--branch", "early")["forked_from"] is None
+    kept = live.refs["main"]
+    assert live.run("backfill", "--from", "2026-01-01T05:00:00Z", "--branch", "new")["forked_from"] == kept
+
+
 def test_a_backfill_makes_no_root(tmp_path: Path) -> None:
     live = Live(tmp_path)
     live.root = (tmp_path / "mistaken").as_uri()

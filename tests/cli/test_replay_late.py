@@ -17,11 +17,10 @@ from headrace.cli.commands import app
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.landing_again import LandingAgainError
 from headrace.runs.late import LandedLate, land_late
-from headrace.runs.restoring import InputGoneError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.building import changed
-from tests.cli.deployments import Deployment, hour
+from tests.cli.deployments import PIPELINE_FILE, Deployment, hour
 
 Row = dict[str, Any]
 
@@ -156,8 +155,40 @@ def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path:
     }
     deployment.store.delete(names[1])
     assert land(deployment, pipeline).there == 1
-    with pytest.raises(InputGoneError, match=r"b\.csv, which is gone"):
-        land(deployment, pipeline, to="elsewhere")
+
+
+def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Path) -> None:
+    """They land once their file is back; nothing lands twice, though the files of an epoch go by their headers."""
+    deployment = Deployment(tmp_path, file_text=PIPELINE_FILE.replace("hr.json", "hr.csv"))
+    pipeline = deployment.pipeline
+    names = [f"landing/clicks/{name}.csv" for name in "abc"]
+    heads = [b"user,at,amount\n", b"amount,user,at\n", b"user,at,amount\n"]
+    for name, head in zip(names, heads, strict=True):
+        deployment.store.write(name, head)
+    lines = [late(line, file=name) for line, name in zip(("ann,x,1", "2,ann,x", "ann,x,3"), names, strict=True)]
+    first = deployment.commit(late=[*lines, lines[1]])
+    second = deployment.commit(late=[late("ann,x,4", file=names[0])])
+    deployment.store.delete(names[1])
+
+    found = land(deployment, pipeline)
+    gone = f"{names[1]}, which has the header of their columns, is gone: put it back"
+    assert (found.files, found.records, found.left) == (3, 3, {gone: 2})
+    before = {
+        f"late-00000000-{first}-file-0.csv": heads[0] + b"ann,x,1\n",
+        f"late-00000000-{first}-file-2.csv": heads[0] + b"ann,x,3\n",
+        f"late-00000001-{second}.csv": heads[0] + b"ann,x,4\n",
+    }
+    assert landed(deployment) == before
+    assert land(deployment, pipeline).left == {gone: 2}
+    told = CliRunner().invoke(app, ["replay-late", deployment.reference, "--root", deployment.root, "--at", "main"])
+    assert told.exit_code == 0
+    assert f"2 cannot land: {gone}" in " ".join(told.stderr.split())
+
+    deployment.store.write(names[1], heads[1])
+    assert (found := land(deployment, pipeline)).records == 2
+    assert (found.there, found.left) == (3, {})
+    assert landed(deployment) == {**before, f"late-00000000-{first}-file-1.csv": heads[1] + b"2,ann,x\n2,ann,x\n"}
+    assert land(deployment, pipeline).records == 0
 
 
 def test_parquet_lands_as_parquet(deployment: Deployment) -> None:

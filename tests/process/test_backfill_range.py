@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ from headrace import (
     col,
     retracting,
 )
-from headrace.model.time import instant
+from headrace.model.time import Instant, instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.fingerprint import fingerprint
 from headrace.pipeline.inputs import arrival_time
+from headrace.read.progress import StoredProgress
 from headrace.runs.backfill import backfill
 from headrace.runs.forking import fork_point
+from headrace.runs.opened import open as open_history
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process
 from headrace.runs.promotion import BranchBehindError, ForkGivenUpError, cut_over
@@ -38,7 +40,9 @@ from headrace.runs.restoring import InputGoneError
 from headrace.runs.results import RunResult
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.building import changed
@@ -49,6 +53,7 @@ from tests.stored_progress import written
 
 pytestmark = pytest.mark.slow  # whole runs
 
+DAY = 86_400_000_000
 FILES = 8  # the clicks of file n are in [n h, n h + 89 min]
 FROM_3_H = "America/Argentina/Buenos_Aires"  # where days begin at 03:00 UTC
 LATER = Aggregation(
@@ -94,6 +99,10 @@ class Live:
     def epoch(self, number: int) -> str:
         """The snapshot of an epoch of main."""
         return next(m.snapshot_id for m in self.catalog.ancestry(self.refs["main"]) if m.epoch == number)
+
+    def watermark(self, branch: str) -> Instant:
+        """Where the watermark of a branch is."""
+        return StoredProgress.of(self.catalog.manifest(self.refs[branch])).watermark
 
     def correct(self, file: int) -> None:
         """Land other content under the name of a file."""
@@ -180,6 +189,27 @@ def test_the_live_lane_goes_on_meanwhile_and_nothing_of_it_is_lost(tmp_path: Pat
     assert live.process().epochs == ()
 
 
+def test_the_watermark_of_the_branch_waits_where_main_is(tmp_path: Path) -> None:
+    """Main may still read files that are older than what the branch has read and main has not."""
+    live = Live(tmp_path / "live", changed(CLICKS, how=retracting(allowed_lateness="0s")), files=4)
+    land(live.folder, 5, 8)
+    live.backfill(None, None)
+    assert live.watermark("fix") == live.watermark("main")
+    explained = str(open_history(live.root)["clicks"].explain("u1", at="fix", pipeline=live.pipeline))
+    assert "held back by main, whose watermark a backfill does not pass" in explained
+    land(live.folder, 4, 5)
+    assert live.process().rows["late_dropped"] == 0
+    assert live.backfill(None, None, files_per_epoch=1).rows["late_dropped"] == 0
+    land(live.folder, 8, 9)
+    assert len(live.backfill(None, None).epochs) == 1
+    live.cut_over()
+    before = live.watermark("main")
+    assert len(live.process().epochs) == 1, "nothing is new, but the watermark goes on"
+    assert live.watermark("main") > before
+    assert live.process().epochs == ()
+    assert live.current() == anew(live, tmp_path / "anew")
+
+
 def test_a_cut_over_of_a_range_that_was_done_is_told_again(tmp_path: Path) -> None:
     live = Live(tmp_path, files=4)
     live.backfill(3, None)
@@ -227,6 +257,85 @@ def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path
     live.cut_over()
     assert live.current() == anew(live, tmp_path / "anew")
     assert live.backfill(10, None, branch="later").forked_from == live.refs["published"]
+
+
+def test_a_range_begins_before_records_that_the_filter_had_dropped(tmp_path: Path) -> None:
+    live = Live(tmp_path / "live", changed(CLICKS, filter=col("price") < 1000), files=3)
+    live.correct(3)
+    assert live.process().rows["filtered"] == 4 * USERS
+    land(live.folder, 3, 4)  # what was wrong, under the same name
+    assert live.backfill(4, 5).forked_from == live.epoch(2)
+    live.cut_over()
+    assert live.current() == anew(live, tmp_path / "anew")
+
+
+def test_manifests_of_before_do_not_say_what_was_dropped_unseen(tmp_path: Path) -> None:
+    filtering = changed(CLICKS, filter=col("price") < 1000)
+    for tested, found in ((CLICKS, 5), (filtering, 2)):
+        catalog = Catalog(open_store((tmp_path / str(found)).as_uri()), CLICKS.name)
+        days = [instant(START + timedelta(days=day)) for day in range(9)]
+        read = [written(Progress(newest=at, processing_time=Instant(at + 2 * DAY))) for at in days]
+        for progress in read:
+            del progress["newest_event_time_read"]
+        ids = publish_epochs(catalog, tested, read)
+        assert fork_point(catalog, tested, span(6 * 24, None)).snapshot == ids[found]
+
+
+def publish_epochs(catalog: Catalog, tested: Pipeline, progress: Sequence[dict[str, Any]]) -> list[str]:
+    """Commit an epoch for each ``progress`` and publish them; their ids."""
+    claim, ids = catalog.claim("main", "test"), list[str]()
+    for epoch, each in enumerate(progress):
+        manifest = Manifest(
+            snapshot_id=catalog.new_snapshot_id(),
+            pipeline=tested.name,
+            fingerprint=fingerprint(tested),
+            branch="main",
+            epoch=epoch,
+            parent=ids[-1] if ids else None,
+            generation=claim.generation,
+            created_at="2026-01-01T00:00:00Z",
+            progress=each,
+        )
+        catalog.commit(claim, manifest)
+        ids.append(manifest.snapshot_id)
+    catalog.publish(ids[-1], None)
+    return ids
+
+
+def test_a_range_begins_at_what_is_kept_between_mark_and_sweep(tmp_path: Path) -> None:
+    live = Live(tmp_path / "live")
+    expire(live.catalog, Keep(3), datetime.max.replace(tzinfo=UTC))  # marked, not swept
+    done = live.backfill(7, 8)
+    assert done.forked_from == live.epoch(5)
+    assert live.backfill(4, 5, branch="earlier").forked_from is None
+    assert "the first epoch that is kept has read something" in live.heard.notes[-1]
+
+
+def test_a_range_begins_at_what_only_a_tag_keeps(tmp_path: Path) -> None:
+    live = Live(tmp_path / "live")
+    live.correct(5)
+    tagged = live.epoch(1)
+    live.catalog.tag("january", tagged)
+    for _ in range(2):
+        expire(live.catalog, Keep(2, tags=True), datetime.max.replace(tzinfo=UTC))
+        assert live.backfill(4, 5, branch=f"fix-{live._runs}").forked_from == tagged
+
+
+def test_an_expiry_may_mark_what_was_chosen(tmp_path: Path) -> None:
+    """The expiry comes after the choice: it is made again."""
+    live = Live(tmp_path / "live")
+
+    class Expiring(Heard):
+        def noted(self, what: str) -> None:
+            super().noted(what)
+            if len(self.notes) == 1:
+                expire(live.catalog, Keep(2), datetime.max.replace(tzinfo=UTC))
+
+    live.heard = Expiring()
+    assert live.backfill(4, 5).forked_from is None
+    begins = [note for note in live.heard.notes if "begins with" in note]
+    assert "(epoch 2)" in begins[0]
+    assert "begins with nothing" in begins[1]
 
 
 def test_windows_of_a_users_own_are_computed_from_nothing(tmp_path: Path) -> None:
@@ -365,23 +474,8 @@ def test_a_range_is_days_in_utc_or_times_with_their_zone() -> None:
 def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri())
     catalog = Catalog(store, CLICKS.name)
-    claim, ids = catalog.claim("main", "test"), list[str]()
     newest = [instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
-    for epoch, at in enumerate(newest):
-        manifest = Manifest(
-            snapshot_id=catalog.new_snapshot_id(),
-            pipeline=CLICKS.name,
-            fingerprint=fingerprint(CLICKS),
-            branch="main",
-            epoch=epoch,
-            parent=ids[-1] if ids else None,
-            generation=claim.generation,
-            created_at="2026-01-01T00:00:00Z",
-            progress=written(Progress(newest=at)),
-        )
-        catalog.commit(claim, manifest)
-        ids.append(manifest.snapshot_id)
-    catalog.publish(ids[-1], None)
+    ids = publish_epochs(catalog, CLICKS, [written(Progress(newest=at, newest_read=at)) for at in newest])
     for hour in (0, 1, 2, 25, 48, 49, 50, 200):
         before = store.requests.snapshot()
         found = fork_point(Catalog(store, CLICKS.name), CLICKS, span(hour, None))

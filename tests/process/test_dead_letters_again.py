@@ -1,7 +1,7 @@
 """Dead letters land again where the pipeline reads, or beside it: once it can read them, each counts once."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from headrace.runs.promotion import promote
 from headrace.runs.rejected import land_rejected
 from headrace.runs.restoring import InputGoneError
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed
 from tests.reading import read
 
+LATER = datetime.max.replace(tzinfo=UTC)
 CLICKS_ALONE = replace(CLICKS, what={"clicks": count()})
 """It reads prices, which no result needs."""
 GOOD = [("ann", 0, "1"), ("bob", 5, "2"), ("bob", 200, "3")]
@@ -195,3 +198,33 @@ def test_a_run_that_falls_back_leaves_out_what_it_reads_again(executor: Executed
     land_later(tmp_path)
     assert "fell back to snapshot" in "".join(executor.process(MENDED, root, RunOptions("fourth")).warnings)
     assert counted(MENDED, root) == {**TRUTH, ("dan", 0): 1}
+
+
+def test_what_landed_again_is_read_after_its_dead_letters_have_expired(executor: Executed, tmp_path: Path) -> None:
+    """The log of dead letters has let go of their epochs; the oldest snapshot that is kept still knows them. Once that
+    has expired too, the next run says that nobody knows.
+    """
+    root, files = tmp_path.as_uri(), 70  # more than a log keeps beside its index
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    for number in range(files):
+        line = LINES[FileFormat.JSON]("ann", (START + timedelta(seconds=number)).isoformat(), '"four"')
+        (folder / f"{number:03}.txt").write_text(line)
+    executor.process(CLICKS_ALONE, root, replace(ALL, files_per_epoch=1))
+    assert land_rejected(MENDED, root, to=CLICKS.source.path).records == files
+    catalog = Catalog(open_store(root), "clicks")
+    few = RunOptions("few", publish=True, files_per_epoch=20, max_epochs=1, full_sweep=True)
+    expire(catalog, Keep(1), LATER)
+    for counts in (20, 40):
+        executor.process(MENDED, root, few)
+        assert counted(MENDED, root) == {("ann", 0): counts}
+
+    expire(catalog, Keep(1), LATER)
+    (warning,) = executor.process(MENDED, root, few).warnings
+    unknown = 64 - 40  # the last six are in no leaf of the index yet, so no expiry cuts them off
+    assert f"{unknown} files of records that landed again, such as landing/clicks/again-rejected-00000040" in warning
+    assert counted(MENDED, root) == {("ann", 0): files - unknown}
+    for file in sorted(folder.glob("again-*"))[40:64]:
+        file.rename(file.with_name(f"mended-{file.name}"))
+    assert executor.process(MENDED, root, replace(ALL, full_sweep=True)).warnings == ()
+    assert counted(MENDED, root) == {("ann", 0): files}

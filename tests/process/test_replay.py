@@ -279,7 +279,7 @@ def test_a_clock_over_nothing_does_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"publish": True}, "never published"),
+        ({"publish": True}, "publishes nothing"),
         ({"branch": "main"}, "not main"),
         ({"signals": (Signal("go"),)}, "no others"),
         ({"of": "main", "clock": ReplayClock(instant(NOW), Duration(1))}, "not both"),

@@ -1,13 +1,16 @@
 """How a backfill puts recorded epochs together: in their order, within bounds, each with its clock and its signals."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from headrace import Deduplicate, accumulating
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.inputs import OWN, arrival_time
 from headrace.read.recorded import RecordedEpoch
-from headrace.runs.rereading import Rereading, reread
+from headrace.runs.rereading import Begun, Rereading, reread
 from headrace.sources.planning import InputFile
+from headrace.sources.progress import Hold
 from tests.building import changed
 from tests.process.clicks import CLICKS
 
@@ -41,6 +44,14 @@ def test_epochs_come_together_in_their_order_at_the_time_of_the_last() -> None:
     ]  # fmt: skip
 
 
+def test_an_epoch_that_is_larger_than_asked_for_is_never_divided() -> None:
+    recorded = [epoch("abc", 10), epoch("d", 20)]
+    for limits in ({"max_files": 1}, {"max_bytes": 1}):
+        assert summary(reread(CLICKS, recorded, unread("abcd"), **limits)) == [
+            ("abc", 10, 0), ("d", 20, 0), ("", -1, 0)
+        ]  # fmt: skip
+
+
 def test_bytes_are_bounded_too_and_an_epoch_that_is_larger_stays_alone() -> None:
     recorded = [epoch("a", 10), epoch("bcd", 20), epoch("e", 30), epoch("f", 40)]
     assert summary(reread(CLICKS, recorded, unread("abcdef"), max_files=9, max_bytes=2)) == [
@@ -66,3 +77,62 @@ def test_where_event_time_is_the_time_of_arrival_epochs_stay_as_they_are() -> No
     arriving = changed(CLICKS, event_time=arrival_time())
     recorded = [epoch("a", 10), epoch("b", 20)]
     assert summary(reread(arriving, recorded, unread("ab"), max_files=9)) == [("a", 10, 0), ("b", 20, 0), ("", -1, 0)]
+
+
+def reaching(names: str, clock: int, watermark: int | None, *, is_ahead: bool = False) -> RecordedEpoch:
+    """An epoch that left a watermark, None where nobody knows."""
+    reached = None if watermark is None else Hold(Instant(watermark))
+    return replace(epoch(names, clock), reached=reached, is_ahead=is_ahead)
+
+
+def held(found: Rereading) -> list[tuple[str, int | None]]:
+    return [
+        ("".join(f.path for f in e.files.get(OWN, ())), None if e.held_to is None else e.held_to.watermark)
+        for e in found.epochs
+    ]
+
+
+def test_epochs_are_held_to_what_main_left_after_the_last_of_them() -> None:
+    recorded = [reaching("a", 10, 1), reaching("b", 20, 2), reaching("c", 30, 3)]
+    assert held(reread(CLICKS, recorded, unread("abc"), max_files=2)) == [("ab", 2), ("c", 3)]
+
+
+def test_what_has_expired_is_held_to_what_was_known_before() -> None:
+    recorded = [reaching("a", 10, None), reaching("b", 10, None), reaching("c", 10, 3), reaching("d", 20, None)]
+    begun = Begun(Instant(5), Hold(Instant(-7)))
+    found = reread(CLICKS, recorded, unread("abcd"), begun, max_files=1)
+    assert held(found) == [("a", -7), ("b", -7), ("c", 3), ("d", 3)]
+    assert held(reread(CLICKS, recorded, unread("ab"), max_files=1)) == [("a", None), ("b", None)]
+
+
+def test_one_with_records_ahead_of_the_clock_is_the_last_of_its_own() -> None:
+    recorded = [reaching("a", 10, 1), reaching("b", 20, 2, is_ahead=True), reaching("c", 30, 3)]
+    assert summary(reread(CLICKS, recorded, unread("abc"), max_files=9)) == [
+        ("ab", 20, 0), ("c", 30, 0), ("", -1, 0)
+    ]  # fmt: skip
+
+
+def test_where_duplicates_are_told_epochs_stay_as_they_are_also_those_without_input() -> None:
+    once = changed(CLICKS, deduplicate=Deduplicate("user", "1h"))
+    recorded = [epoch("a", 10), epoch("", 15), epoch("b", 20), epoch("", 25)]
+    assert summary(reread(once, recorded, unread("abc"), max_files=9)) == [
+        ("a", 10, 0), ("", 15, 0), ("b", 20, 0), ("", 25, 0), ("c", -1, 0)
+    ]  # fmt: skip
+    begun = Begun(Instant(20))
+    assert summary(reread(once, recorded, unread("c"), begun)) == [("", 25, 0), ("c", -1, 0)]
+
+
+def test_where_the_order_of_arrival_counts_it_stays() -> None:
+    last = changed(CLICKS, how=accumulating("1d", keep_last=2))
+    recorded = [epoch("a", 10), epoch("c", 20), epoch("b", 30), epoch("d", 40)]
+    assert summary(reread(last, recorded, unread("abcd"), max_files=9)) == [
+        ("ac", 20, 0), ("bd", 40, 0), ("", -1, 0)
+    ]  # fmt: skip
+
+
+def test_signals_that_the_branch_has_heard_are_not_given_again() -> None:
+    recorded = [epoch("a", 10, "go"), epoch("b", 20, "go"), epoch("", 30, "stop")]
+    begun = Begun(Instant(10), heard=((Signal("go"),),))
+    assert summary(reread(CLICKS, recorded, unread("b"), begun)) == [("b", 20, 1), ("", 30, 1), ("", -1, 0)]
+    begun = Begun(Instant(30), heard=((Signal("go"),), (Signal("go"),), (Signal("stop"),)))
+    assert summary(reread(CLICKS, recorded, unread(""), begun)) == [("", -1, 0)]

@@ -1,6 +1,7 @@
 """What a manifest says of progress is read in one place, which says what is wrong with it and where."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from headrace.model.windows import Window
 from headrace.pipeline.inputs import OWN
 from headrace.read.progress import Mark, StoredProgress, progress_of, progress_to_json
 from headrace.runs.restoring import restore
+from headrace.sources.newest import NOT_SAID
 from headrace.sources.planning import InputFile, Offsets
-from headrace.sources.progress import Ahead, HeldBack, InputProgress, Progress
+from headrace.sources.progress import Ahead, HeldBack, Hold, InputHold, InputProgress, Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
@@ -33,7 +35,9 @@ PROGRESS = Progress(
     held_back_by=HeldBack(OWN, None, AT),
     ahead=(Ahead(OWN, 1, "landing/b.json", None, AT),),
     newest=AT,
+    newest_read=AT,
     behind={0: 2},
+    held_to=Hold(AT, (AT, MAX_INSTANT), {OWN: InputHold(AT, {50.0: AT})}),
 )
 SIGNALS = (Signal("go", ("ann", 1), Window(AT, GLOBAL_WINDOW_END)),)
 WRITTEN = progress_to_json(PROGRESS, signals=SIGNALS, signals_of="r", executor="local")
@@ -81,9 +85,19 @@ def without(name: str) -> dict[str, Any]:
     return {field: value for field, value in WRITTEN.items() if field != name}
 
 
+OPTIONAL = ("executor", "newest_event_time_read", "held_to")
+"""Fields that manifests of before do not have."""
+
+
 def within(name: str, value: object) -> dict[str, Any]:
     """WRITTEN with another value in what it says of its input."""
     return {**WRITTEN, "inputs": {OWN: {**WRITTEN["inputs"][OWN], name: value}}}
+
+
+def test_manifests_of_before_are_held_to_nothing_and_do_not_say_what_was_read(catalog: Catalog) -> None:
+    before = {name: value for name, value in WRITTEN.items() if name not in OPTIONAL}
+    found = progress_of(catalog, committed(catalog, before))
+    assert found == replace(PROGRESS, held_to=None, newest_read=NOT_SAID)
 
 
 READERS = {
@@ -96,7 +110,7 @@ READERS = {
 @pytest.mark.parametrize(
     ("progress", "problem"),
     [
-        *((without(name), f"progress has no field '{name}'") for name in WRITTEN if name != "executor"),
+        *((without(name), f"progress has no field '{name}'") for name in WRITTEN if name not in OPTIONAL),
         ({**WRITTEN, "watermark": "noon"}, "progress.watermark has 'noon', which is not a time"),
         (
             {**WRITTEN, "watermark": "2026-01-01T00:00:00"},

@@ -54,9 +54,10 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
                     result = cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
     except HeadraceError as error:
         promote = ("--promote",) if cuts_over else ()
-        error.add_note(
-            f"to go on where it stopped: {Where(reference, root).command('backfill', *_on(options), *promote)}"
-        )
+        if _has_begun(pipeline.name, root, options.branch):
+            error.add_note(
+                f"to go on where it stopped: {Where(reference, root).command('backfill', *_on(options), *promote)}"
+            )
         raise
     _print_ending(result, Where(reference, root), output)
     if not cuts_over:
@@ -64,6 +65,14 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
         with whoever_reads():
             notice(f"to compare it with what readers see: {where.command('diff', 'published', options.branch)}")
             notice(f"to make it main and published: {where.command('backfill', *_on(options), '--promote')}")
+
+
+def _has_begun(pipeline: str, root: str, branch: str) -> bool:
+    """Whether there is such a branch; where nobody can tell, as storage fails, there may be."""
+    try:
+        return branch in Catalog(open_store(root), pipeline).known_head().generations
+    except HeadraceError:
+        return True
 
 
 def run_promotion(catalog: Catalog, reference: str, root: str, branch: str, output: Format) -> None:

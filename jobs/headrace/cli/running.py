@@ -1,7 +1,8 @@
 """The commands that process: run, backfill, recover, replay-late, replay-rejected."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from headrace.cli.app import (
     At,
@@ -188,7 +189,8 @@ def replay_late(
     if output is Format.JSON:
         print_json(asdict(landed))
         return
-    print_fields(asdict(landed), f"late records at {at}")
+    told = asdict(landed)
+    _print_left(told.pop("left"), told, f"late records at {at}")
     if landed.is_own:
         notice(
             "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
@@ -226,9 +228,7 @@ def replay_rejected(
         return
     told = asdict(landed)
     targets, left = told.pop("targets"), told.pop("left")
-    print_fields({**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
-    for why, count in left.items():
-        notice(f"{count:,} cannot land: {why}")
+    _print_left(left, {**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
     if landed.is_own:
         sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_sweep else ""
         notice(
@@ -237,3 +237,10 @@ def replay_rejected(
         )
     elif to is None:
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")
+
+
+def _print_left(left: Mapping[str, int], told: Mapping[str, Any], title: str) -> None:
+    """Print what landed, and how many records did not, by the reason why."""
+    print_fields(told, title)
+    for why, count in left.items():
+        notice(f"{count:,} cannot land: {why}")

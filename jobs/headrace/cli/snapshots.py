@@ -57,6 +57,7 @@ def show(
 ) -> None:
     """Print a snapshot: clocks, counts, tables, timings, storage requests. With --pipeline also a branch or a tag."""
     from headrace.cli.named import manifest_named
+    from headrace.model.time import render
     from headrace.read.progress import StoredProgress
 
     manifest = manifest_named(snapshot, root, pipeline)
@@ -65,7 +66,10 @@ def show(
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
     clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
-    if holder := StoredProgress.of(manifest).held_back_by:
+    progress = StoredProgress.of(manifest)
+    if progress.held_to is not None:
+        clocks["held_to"] = f"watermark {render(progress.held_to.watermark)} of main"
+    if holder := progress.held_back_by:
         clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
     patched = {} if manifest.patch is None else {"newest patch": _patched(manifest.patch)}
     print_fields({name: getattr(manifest, name) for name in own} | clocks | patched, "snapshot")

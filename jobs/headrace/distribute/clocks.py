@@ -14,7 +14,7 @@ from headrace.sources import clock as sources
 from headrace.sources.clock import SourceClock, slowest_of
 from headrace.sources.landing import ByInput
 from headrace.sources.planning import advance
-from headrace.sources.progress import InputProgress, Progress
+from headrace.sources.progress import Hold, InputProgress, Progress
 
 
 @dataclass(frozen=True)
@@ -61,25 +61,40 @@ class StageClocks:
 
 @dataclass(frozen=True)
 class Moved:
-    """The clocks of the inputs after an epoch, and what they come to together."""
+    """The clocks of the inputs after an epoch, and what they come to together; the ``hold`` that they do not pass."""
 
     inputs: Mapping[str, SourceClock]
     together: sources.Clocks
     is_last: bool = False
+    hold: Hold | None = None
 
     @property
     def watermark(self) -> Instant:
         """That of the source: +inf after the last epoch."""
-        return MAX_INSTANT if self.is_last else self.together.watermark
+        if self.is_last:
+            return MAX_INSTANT
+        # beyond all inputs' holds: main may have been where none of its inputs was idle, or all
+        return self.together.watermark if self.hold is None else min(self.together.watermark, self.hold.watermark)
 
 
 def moved(
-    clocks: Mapping[str, SourceClock], found: Said, now: Instant, wanted: Iterable[float], *, is_last: bool
+    clocks: Mapping[str, SourceClock],
+    found: Said,
+    now: Instant,
+    wanted: Iterable[float],
+    *,
+    is_last: bool,
+    hold: Hold | None = None,
 ) -> Moved:
-    """The ``clocks`` of all inputs after an epoch at ``now`` in which records said what was ``found``."""
+    """The ``clocks`` of all inputs after an epoch at ``now`` in which records said what was ``found``, and that is held
+    to ``hold``.
+    """
     percentiles = tuple(wanted)
-    after = {name: clock.after(found.facts.get(name, {}), now, percentiles) for name, clock in clocks.items()}
-    return Moved(after, slowest_of(after, now, percentiles), is_last)
+    after = {
+        name: clock.after(found.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name))
+        for name, clock in clocks.items()
+    }
+    return Moved(after, slowest_of(after, now, percentiles), is_last, hold)
 
 
 def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> dict[str, SourceClock]:

@@ -18,7 +18,8 @@ from headrace.program import columns as c
 from headrace.sources.budgets import SHOWN, check_budgets
 from headrace.sources.clock import SourceClock
 from headrace.sources.facts import Facts, split_facts
-from headrace.sources.progress import Ahead, Lacking
+from headrace.sources.newest import newest_of
+from headrace.sources.progress import Ahead, Lacking, later_of
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class Said:
     """What records say, by input. ``ahead``: of inputs with records that were too far ahead of processing time to say
     anything. ``rejected`` counts dead letters where their number is limited, of which ``sample`` shows the first.
 
-    ``newest`` is the latest event time that was not too far ahead; ``behind`` counts the elements by how far they lay
-    behind the newest of the epochs before (``lags``). ``lacks``: what files lack (of a file in pieces, what all do).
+    ``newest`` is the latest event time of elements that was not too far ahead, ``newest_read`` that of all records;
+    ``behind`` counts the elements by how far they lay behind the newest of the epochs before (``lags``). ``lacks``:
+    what files lack (of a file in pieces, what all do).
     """
 
     facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Said:
     rejected: Mapping[str, int] = field(default_factory=dict)
     sample: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     newest: Instant | None = None
+    newest_read: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=dict)
 
@@ -83,7 +86,17 @@ def said(pipeline: Pipeline, records: Records, heard: Heard) -> Said:
             own = np.flatnonzero(records.of_input(name) & ~accepted)
             rejected[name], sample[name] = len(own), _shown(records, own[:SHOWN])
     newest, behind = _lateness(pipeline, records, heard)
-    return Said(facts, tuple(ahead), rejected, sample, newest, behind, records.lacks)
+    return Said(
+        facts, tuple(ahead), rejected, sample, newest, _newest_read(pipeline, records, heard), behind, records.lacks
+    )
+
+
+def _newest_read(pipeline: Pipeline, records: Records, heard: Heard) -> Instant | None:
+    found = None
+    for given in pipeline.inputs:
+        times = taken(records.columns[c.EVENT_TIME], np.flatnonzero(records.of_input(given.name)))
+        found = later_of(found, newest_of(given, times, heard.processing_time))
+    return found
 
 
 def _lateness(pipeline: Pipeline, records: Records, heard: Heard) -> tuple[Instant | None, dict[int, int]]:
@@ -125,11 +138,11 @@ def together(shares: Iterable[Said]) -> Said:
     rejected: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
     newest: Instant | None = None
+    newest_read: Instant | None = None
     behind: dict[int, int] = {}
     lacks: dict[str, dict[str, Mapping[str, str | None]]] = {}
     for share in shares:
-        if share.newest is not None:
-            newest = share.newest if newest is None else max(newest, share.newest)
+        newest, newest_read = later_of(newest, share.newest), later_of(newest_read, share.newest_read)
         for lag, number in share.behind.items():
             behind[lag] = behind.get(lag, 0) + number
         for name, splits in share.facts.items():
@@ -147,7 +160,7 @@ def together(shares: Iterable[Said]) -> Said:
         for name, count in share.rejected.items():
             rejected[name] = rejected.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample[name])[:SHOWN]
-    return Said(facts, tuple(ahead.values()), rejected, sample, newest, behind, lacks)
+    return Said(facts, tuple(ahead.values()), rejected, sample, newest, newest_read, behind, lacks)
 
 
 def check(pipeline: Pipeline, epoch: int, found: Said) -> None:

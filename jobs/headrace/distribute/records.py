@@ -21,7 +21,9 @@ from headrace.program import columns as c
 from headrace.sources.errors import DividedFileError, UnreadableFileError
 from headrace.sources.judging import judged
 from headrace.sources.landing import ByInput, Landing
+from headrace.sources.newest import newest_handed_on
 from headrace.sources.planning import InputFile
+from headrace.sources.progress import later_of
 from headrace.sources.reading import is_divisible, read_file
 from headrace.sources.required import required_by
 from headrace.sources.scanned import Scanned
@@ -151,30 +153,43 @@ def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:
     ]
 
 
+@dataclass(frozen=True)
+class ReadShare:
+    """The judged ``records`` of some files, None if there are none; the newest event time of those that are handed on
+    to a user's own code.
+    """
+
+    records: FileRecords | None
+    handed_on: Instant | None = None
+
+
 def read_records(
     pipeline: Pipeline,
     stage: CompiledStage,
     landing: Landing,
     pieces: Sequence[Piece],
     processing_time: Instant,
-) -> FileRecords | None:
-    """The records of ``pieces``, judged for the first stage; None if there are none. Of an input that goes through a
-    user's own code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
+) -> ReadShare:
+    """The records of ``pieces``, judged for the first stage. Of an input that goes through a user's own code only those
+    that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
     inputs = {given.name: given for given in pipeline.inputs}
     read: list[ReadFile] = []
     parts: list[dict[str, pa.Array]] = []
+    handed_on: Instant | None = None
     for piece in pieces:
         given = inputs[piece.input]
         found = read_one(pipeline, landing, given, piece)
         if given.source.transform is not None and found.records is not None:
+            handed_on = later_of(handed_on, newest_handed_on(given, found.records, processing_time))
             found = replace(found, records=_unparsed(found.records, given))
         if len(found) or (found.records is not None and found.records.lacks is not None):
             read.append(found)
             parts.append(_judged(pipeline, stage, given, found, processing_time))
     if not read:
-        return None
-    return FileRecords(tuple(read), {name: _joined([part[name] for part in parts]) for name in parts[0]})
+        return ReadShare(None, handed_on)
+    columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    return ReadShare(FileRecords(tuple(read), columns), handed_on)
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:

@@ -1,6 +1,6 @@
 """How far a pipeline had come after an epoch, as the manifest of its snapshot says."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from headrace.model.windows import Window
 from headrace.read.relanded import left_out
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.planning import InputFile
-from headrace.sources.progress import EpochClocks, Progress, clocks_from_json
+from headrace.sources.progress import EpochClocks, Hold, Progress, clocks_from_json
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
@@ -77,6 +77,12 @@ def inputs_read(manifest: Manifest) -> Mapping[str, InputRead]:
         return fields.mapping("inputs", InputRead.of_input)
 
 
+def watermarks_of(manifest: Manifest) -> Hold:
+    """The watermarks that the epoch of ``manifest`` left. Raises BrokenObjectError."""
+    with _readable(manifest) as fields:
+        return Hold.from_json(fields)
+
+
 def progress_to_json(
     progress: Progress, *, signals: Iterable[Signal], signals_of: str | None, executor: str
 ) -> dict[str, JSON]:
@@ -97,21 +103,35 @@ def progress_of(catalog: Catalog, manifest: Manifest) -> Progress:
 
 
 def unread_files(
-    catalog: Catalog, landing: Landing, manifest: Manifest | None, progress: Progress, *, full_sweep: bool
+    catalog: Catalog,
+    landing: Landing,
+    manifest: Manifest | None,
+    progress: Progress,
+    *,
+    full_sweep: bool,
+    told: Callable[[Set[str]], None] = lambda paths: None,
 ) -> dict[str, list[InputFile]]:
     """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
-    where nobody looks any more.
+    where nobody looks any more. ``told``: is told the paths of files of records that landed again of which nobody knows
+    whether they are input, if there are any.
     """
     read = None
     if full_sweep and manifest is not None:
         records = catalog.files(manifest.logs["inputs"])
         read = [file for record in records for file in record.files if isinstance(file, stored.InputFile)]
-    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read))
+    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read), told)
 
 
-def without_copies(catalog: Catalog, manifest: Manifest | None, files: ByInput) -> dict[str, list[InputFile]]:
+def without_copies(
+    catalog: Catalog,
+    manifest: Manifest | None,
+    files: ByInput,
+    told: Callable[[Set[str]], None] = lambda paths: None,
+) -> dict[str, list[InputFile]]:
     """``files`` but for copies of records that who goes on from ``manifest`` reads where they came from."""
     copies = left_out(catalog, manifest, (file.path for some in files.values() for file in some))
+    if copies.unknown:
+        told(copies.unknown)
     rest = {name: [file for file in some if file.path not in copies] for name, some in files.items()}
     return {name: some for name, some in rest.items() if some}
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from headrace.errors import FixConfigError
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
-from headrace.read.progress import StoredProgress, input_file
+from headrace.read.progress import StoredProgress, input_file, watermarks_of
 from headrace.sources.landing import ByInput
 from headrace.sources.planning import InputFile
+from headrace.sources.progress import Hold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import LoggedFile
 from headrace_snapshots.format.files import DataFile
@@ -27,13 +28,19 @@ class ExpiredError(FixConfigError):
 @dataclass(frozen=True)
 class RecordedEpoch:
     """An epoch as it ran, or is to run: its files by input in the order of their arrival, its processing time, the
-    signals that it hears; whether the input ends with it.
+    signals that it hears; whether the input ends with it; what it was held to.
+
+    ``reached``: the watermarks that it left, None where nobody can say any more. ``is_ahead``: some of its records lay
+    too far ahead of its processing time to move a watermark (12.14).
     """
 
     files: ByInput
     processing_time: Instant
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
+    held_to: Hold | None = None
+    reached: Hold | None = None
+    is_ahead: bool = False
 
 
 def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
@@ -58,13 +65,14 @@ def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None
 
 def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
     """``recorded_epochs``, and of those that have expired the files, as if they had run when the next one did that is
-    kept. Raises MissingSnapshotError, BrokenObjectError.
+    kept; where that ended nobody knows. Raises MissingSnapshotError, BrokenObjectError.
     """
     manifests, files = _recorded_since(catalog, snapshot_id, until)
     found: list[RecordedEpoch] = []
     for epoch in sorted({*manifests, *files}, reverse=True):
         if epoch in manifests:
-            found.append(_recorded(manifests[epoch], files.get(epoch, {})))
+            if not manifests[epoch].is_patch:
+                found.append(_recorded(manifests[epoch], files.get(epoch, {})))
         elif found:
             found.append(RecordedEpoch(files[epoch], found[-1].processing_time))
     return found[::-1]
@@ -97,4 +105,7 @@ def _recorded(manifest: Manifest, files: ByInput) -> RecordedEpoch:
         processing_time=progress.processing_time,
         signals=progress.signals,
         is_last=progress.watermark == MAX_INSTANT,  # no record can take it there
+        held_to=progress.held_to,
+        reached=watermarks_of(manifest),
+        is_ahead=bool(progress.ahead),
     )

@@ -3,14 +3,22 @@
 The files that such records came from hold them as well. So a file of them is input only for a run that goes on from the
 snapshot that dropped them. Who reads the original files anew (a backfill, a batch, a run after a rollback) judges the
 records there, and leaves out the file of them: each counts once, whatever is read again, and whoever else reads there.
+
+Which snapshots dropped what, the log of the view says. An expiry lets it go up to the oldest snapshot that is kept,
+whose own log still says it. Once that has expired too, nobody can say whether such a file is input.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Self
 
 from headrace.read.columns import View
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 
@@ -36,13 +44,60 @@ def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str
     return found
 
 
-def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) -> set[str]:
+@dataclass(frozen=True)
+class DroppedBefore:
+    """The epochs and snapshots that dropped records, up to some snapshot. Of epochs below ``first`` nobody knows any
+    more.
+    """
+
+    named: Set[str]
+    first: int = 0
+
+    @classmethod
+    def of(cls, catalog: Catalog, manifest: Manifest, view: View) -> Self:
+        """Those with records of the ``view`` up to ``manifest``, also those that its log has let go, as far as the
+        oldest snapshot of its line that is kept can tell.
+        """
+        found, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
+        if horizon is None or not horizon.floor:
+            return cls(found)
+        oldest = catalog.ancestor_at(manifest.snapshot_id, horizon.floor)
+        if oldest is not None:
+            with suppress(BrokenObjectError, MissingSnapshotError):  # then nobody can tell
+                found |= set(dropped(catalog, catalog.manifest(oldest), view))
+        return cls(found, min([horizon.floor, *map(_epoch, found)]))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Input files of records that landed again, and are no input for who goes on from a snapshot: the records are read
+    where they came from (``copies``); or nobody can say whether they are (``unknown``).
+    """
+
+    copies: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.copies or path in self.unknown
+
+
+def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) -> LeftOut:
     """Those of the input files ``paths`` that are none for who goes on from ``manifest`` (None: begins)."""
-    found: set[str] = set()
+    copies: set[str] = set()
+    unknown: set[str] = set()
     some = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
     for view in (View.LATE, View.REJECTED):
         named = {path: of for path in some if (of := landed_from(path, view)) is not None}
-        if named:
-            known = dropped(catalog, manifest, view)
-            found |= {path for path, of in named.items() if of not in known}
-    return found
+        known = dropped(catalog, manifest, view) if named else {}
+        out = {path: of for path, of in named.items() if of not in known}
+        if manifest is not None and any(_epoch(of) <= manifest.epoch for of in out.values()):
+            before = DroppedBefore.of(catalog, manifest, view)
+            out = {path: of for path, of in out.items() if of not in before.named}
+            unknown |= {path for path, of in out.items() if _epoch(of) < before.first}
+        copies |= out.keys()
+    return LeftOut(frozenset(copies - unknown), frozenset(unknown))
+
+
+def _epoch(name: str) -> int:
+    """Of an epoch and its snapshot as data files are named."""
+    return int(name[:8])

@@ -106,6 +106,9 @@ class StageState:
         for number in range(self.number, 1, -1):  # of aggregation n it is what n - 1 lets through
             if outputs and watermarks[number - 1] < watermarks[number - 2]:
                 return f"windows of aggregation {number - 1} that wait"
+        held_to = self.progress.held_to
+        if held_to is not None and self.progress.watermark >= held_to.watermark:
+            return "main, whose watermark a backfill does not pass"
         holder = self.progress.held_back_by
         if holder is None:
             return None

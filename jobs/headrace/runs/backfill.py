@@ -5,7 +5,9 @@ The branch begins with nothing, or for a range of event time with the newest sna
 may depend on it. Main goes on undisturbed until the branch is promoted.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from headrace.audit.range import seen
@@ -26,6 +28,7 @@ from headrace.sources.looking import exists
 from headrace.sources.places import check_places
 from headrace.sources.progress import Progress
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
@@ -58,6 +61,7 @@ def backfill(
     *,
     listener: Listener | None = None,
     spark: Any = None,
+    now: Callable[[], datetime] | None = None,
 ) -> RunResult:
     """Fork a branch (or go on with it), read all input there that it has not, audit what is new. Publishes nothing.
 
@@ -72,16 +76,28 @@ def backfill(
     check_root(store)  # a fork would make it
     catalog = Catalog(store, pipeline.name)
     check_places(pipeline, store, is_first=catalog.head().entry < 0)
-    point = fork_point(catalog, pipeline, options.span)
-    if branch not in catalog.head().generations:
-        listener.noted(str(point))
-    begun = _begin(catalog, Landing(pipeline, store), branch, point, options.span)
+    begun = _begun(catalog, pipeline, options.span, branch, listener)
     # What a full sweep has found for main meanwhile is below the mark of the branch.
     files = options.files_per_epoch or _FILES_PER_EPOCH
     options = replace(options, branch=branch, publish=False, full_sweep=True, files_per_epoch=files)
     options = replace(options, as_read_by=catalog.head().refs.get(MAIN))
-    result = process(pipeline, root, options, listener=listener, spark=spark)
+    result = process(pipeline, root, options, listener=listener, spark=spark, now=now)
     return replace(result, action="backfill", forked_from=begun)
+
+
+def _begun(catalog: Catalog, pipeline: Pipeline, span: Window | None, branch: str, listener: Listener) -> str | None:
+    """The snapshot that ``branch`` has begun with; it is forked if there is none yet. Moves nothing if it raises."""
+    landing = Landing(pipeline, catalog.store)
+    # Ends: another turn means that an expiry has marked the snapshot that was chosen.
+    while True:
+        point = fork_point(catalog, pipeline, span)
+        if branch not in catalog.head().generations:
+            listener.noted(str(point))
+        try:
+            return _begin(catalog, landing, branch, point, span)
+        except RefusedError:
+            if point.snapshot is None or catalog.is_kept(point.snapshot):
+                raise
 
 
 def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, span: Window | None) -> str | None:

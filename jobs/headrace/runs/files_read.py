@@ -28,7 +28,9 @@ def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapp
             if link.manifest is not None:
                 read = files_read(catalog, link.manifest)
                 copies = left_out(catalog, begin, (path for some in read.values() for path in some))
-                return defaultdict(set, {name: some - copies for name, some in read.items()})
+                return defaultdict(
+                    set, {name: {path for path in some if path not in copies} for name, some in read.items()}
+                )
     return defaultdict(set)
 
 

@@ -19,7 +19,7 @@ from headrace.sources.places import overlap
 from headrace.sources.planning import open_source
 from headrace.sources.reading import decompressed
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import ObjectExistsError, ObjectStore, open_store
+from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, ObjectStore, open_store
 
 _SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
 _GZIP = ".gz"
@@ -134,6 +134,12 @@ def header_of(store: ObjectStore, path: str) -> bytes:
         raise UnreadableFileError(path, "it has no header")
     header: bytes = found.text[0].as_py()
     return header
+
+
+def why_no_header(path: str, error: Exception) -> str:
+    """Why records of the CSV file cannot land, of which ``header_of`` raised ``error``."""
+    why = "is gone: put it back" if isinstance(error, ObjectNotFoundError) else "cannot be read"
+    return f"{path}, which has the header of their columns, {why}"
 
 
 def text_of(lines: Iterable[bytes]) -> bytes:

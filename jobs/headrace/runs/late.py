@@ -16,8 +16,8 @@ import io
 import json
 from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -45,13 +45,17 @@ from headrace.runs.landing_again import (
     suffix_of,
     target_of,
     text_of,
+    why_no_header,
 )
-from headrace.runs.restoring import InputGoneError
+from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import open_source
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, open_store
+
+_ALONE = "-file-"
+"""In the names of files with the records of one file each."""
 
 _LATE = ("file", "event_time", "raw", "window_start", "window_end")
 """What is read of late rows."""
@@ -62,7 +66,8 @@ class LandedLate:
     """What landed: ``files`` with ``records``, under ``target``; ``there`` files had landed before.
 
     ``partly_late`` records were left out because some of their windows had taken them; ``late_again`` because they had
-    landed here before and were dropped once more. ``is_own``: the target is where the pipeline itself reads.
+    landed here before and were dropped once more. ``left``: how many cannot land, by the reason why. ``is_own``: the
+    target is where the pipeline itself reads.
     """
 
     target: str
@@ -71,6 +76,7 @@ class LandedLate:
     there: int = 0
     partly_late: int = 0
     late_again: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
     is_own: bool = False
 
 
@@ -87,8 +93,9 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     """Land the late records of the snapshot that ``at`` means, and of those before it, under the landing prefix ``to``:
     a path below ``root``, or a whole URI.
 
-    Raises LandingAgainError, BrokenObjectError, InputGoneError (CSV: a file whose header is needed), and what
-    read.at.snapshot_at raises. No Spark.
+    CSV: records whose file is gone, and with it the header that says which field is which, are left and counted;
+    a later landing has them once it is back.
+    Raises LandingAgainError, BrokenObjectError, and what read.at.snapshot_at raises. No Spark.
     """
     if isinstance(pipeline.where, CustomWindows):
         raise LandingAgainError(
@@ -129,9 +136,11 @@ class _Landing:
         self._source, _ = open_source(store, pipeline.source.path)
         self._suffix = suffix_of(pipeline.source)
         self._counts: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()
 
     def result(self) -> LandedLate:
-        return LandedLate(self._target.uri, is_own=self._target.is_own, **self._counts)
+        left = dict(sorted(self._left.items()))
+        return LandedLate(self._target.uri, left=left, is_own=self._target.is_own, **self._counts)
 
     def epoch(self, name: str, files: Sequence[DataFile]) -> None:
         """Land the late records of one epoch, in files of its ``name``; those there already are left alone."""
@@ -141,12 +150,46 @@ class _Landing:
             self._counts["there"] += 1
             return
         records = self._records(files)
-        contents = [*self._contents(records)]
-        for number, (content, count) in reversed([*enumerate(contents)]):
-            if self._target.create(f"{stem}-{number}{self._suffix}" if number else first, content):
-                self._counts.update(files=1, records=count)
-            else:
-                self._counts["there"] += 1
+        if self._pipeline.source.format is FileFormat.CSV:
+            self._csv(stem, records)
+        elif records:
+            self._land(first, self._content(records), len(records))
+
+    def _csv(self, stem: str, records: Sequence[_Record]) -> None:
+        """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
+        records came from, so that what is in it depends on no other.
+        """
+        if not records:
+            return
+        files = sorted({record.file for record in records})
+        headers, missing = self._headers(files)
+        texts: defaultdict[str, list[bytes]] = defaultdict(list)
+        for record in records:
+            texts[record.file].append(record.raw.encode())
+        alone = {file: f"{stem}{_ALONE}{number}{self._suffix}" for number, file in enumerate(files)}
+        if missing or self._target.there & {*alone.values()}:
+            begun = any(name.startswith(f"{stem}-") and _ALONE not in name for name in self._target.there)
+            for file, why in missing.items():
+                self._left[why] += len(texts[file])
+            for file in headers:
+                if begun:  # by a landing that was stopped, of files that are told apart by all headers
+                    self._left["of an epoch that has landed in part; the rest needs all headers"] += len(texts[file])
+                else:
+                    self._land(alone[file], text_of([headers[file], *texts[file]]), len(texts[file]))
+            return
+        by_header: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        for record in records:
+            by_header[headers[record.file]].append(record.raw.encode())
+        # the one without a number is created last: where it is, all are
+        for number, (header, lines) in reversed([*enumerate(by_header.items())]):
+            name = f"{stem}-{number}{self._suffix}" if number else f"{stem}{self._suffix}"
+            self._land(name, text_of([header, *lines]), len(lines))
+
+    def _land(self, name: str, content: bytes, records: int) -> None:
+        if self._target.create(name, content):
+            self._counts.update(files=1, records=records)
+        else:
+            self._counts["there"] += 1
 
     def _records(self, files: Sequence[DataFile]) -> list[_Record]:
         """What lands of the late rows in ``files``, equal records as often as they came."""
@@ -168,33 +211,23 @@ class _Landing:
                 landing += [record] * times
         return sorted(landing, key=lambda record: (record.file, record.event_time, record.raw))
 
-    def _contents(self, records: Sequence[_Record]) -> Iterator[tuple[bytes, int]]:
-        """The contents of the files for ``records``, and how many are in each."""
-        if not records:
-            return
+    def _content(self, records: Sequence[_Record]) -> bytes:
+        """``records`` of a JSON or Parquet source as a file of it."""
         lines = [record.raw for record in records]
-        match self._pipeline.source.format:
-            case FileFormat.JSON:
-                yield text_of(line.encode() for line in lines), len(records)
-            case FileFormat.PARQUET:
-                yield _parquet(lines, self._pipeline.source.schema), len(records)
-            case FileFormat.CSV:
-                by_header: defaultdict[bytes, list[bytes]] = defaultdict(list)
-                headers = {file: self._header(file) for file in sorted({record.file for record in records})}
-                for record in records:
-                    by_header[headers[record.file]].append(record.raw.encode())
-                for header, found in by_header.items():
-                    yield text_of([header, *found]), len(found)
+        if self._pipeline.source.format is FileFormat.PARQUET:
+            return _parquet(lines, self._pipeline.source.schema)
+        return text_of(line.encode() for line in lines)
 
-    def _header(self, path: str) -> bytes:
-        """The header of the CSV file that records came from."""
-        try:
-            return header_of(self._source, path)
-        except ObjectNotFoundError as error:
-            raise InputGoneError(
-                f"late records of {self._pipeline.name} came from {path}, which is gone, and with it the header that "
-                "says which field is which: put it back"
-            ) from error
+    def _headers(self, files: Iterable[str]) -> tuple[dict[str, bytes], dict[str, str]]:
+        """The headers of the CSV ``files`` that records came from; and why there is none, of those that have none."""
+        headers: dict[str, bytes] = {}
+        missing: dict[str, str] = {}
+        for file in files:
+            try:
+                headers[file] = header_of(self._source, file)
+            except (ObjectNotFoundError, UnreadableFileError) as error:
+                missing[file] = why_no_header(file, error)
+        return headers, missing
 
 
 _FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {

@@ -177,7 +177,7 @@ class RunOptions:
 
     def _check_replay(self) -> None:
         if self.publish:
-            raise RunOptionsError("a replay is never published: read it on its branch; a backfill can be cut over to")
+            raise RunOptionsError("a replay publishes nothing: read it on its branch, which a promotion can make main")
         if self.branch == MAIN:
             raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
         if self.signals:

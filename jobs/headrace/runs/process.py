@@ -4,9 +4,10 @@ The composition root of the main job: it ties the source, the engine, the catalo
 nothing about windows or storage itself. A run with nothing to do starts no JVM.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Self
 
 from headrace.audit.range import audited_files, unseen
@@ -24,7 +25,7 @@ from headrace.read.changes import Action, named
 from headrace.read.damage import ways_out
 from headrace.read.plan import Plan, columns_after, plan
 from headrace.read.progress import StoredProgress, progress_of, unread_files
-from headrace.read.relanded import left_out
+from headrace.read.relanded import AGAIN, left_out
 from headrace.read.roots import check_root
 from headrace.read.rows import check_files
 from headrace.runs.commits import Committer, attempts_of
@@ -36,7 +37,7 @@ from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.publish import publish_range, reference
 from headrace.runs.replay import Replay, begun, next_number, open_replay
 from headrace.runs.report import Listener, Watched, number_of, watched
-from headrace.runs.rereading import Rereading, recorded_since, reread
+from headrace.runs.rereading import MainsReading, Rereading, reread
 from headrace.runs.restoring import restore
 from headrace.runs.results import RunResult
 from headrace.runs.results import now as timestamp
@@ -45,7 +46,7 @@ from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.looking import instead_of_input
 from headrace.sources.places import check_places
 from headrace.sources.planning import Offsets
-from headrace.sources.progress import Progress
+from headrace.sources.progress import Hold, Progress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.errors import MissingSnapshotError
@@ -248,7 +249,7 @@ class _Run:
         self._looked = (snapshot, files)
         self._choose(lambda: Work.after(manifest, input_bytes(files)))
         self._warn_of_nothing(files, progress)
-        return bool(files or self._unheard(manifest)) or progress.due_time <= instant(self.now())
+        return bool(files or self._unheard(manifest)) or progress.is_due(instant(self.now()), self._hold)
 
     def _warn_of_nothing(self, files: ByInput, progress: Progress) -> None:
         """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
@@ -265,7 +266,19 @@ class _Run:
 
     def _new_files(self, manifest: Manifest | None, sweep: bool) -> ByInput:
         """What has landed and was not read by ``manifest`` or before; ``sweep``: also where nobody looks any more."""
-        return unread_files(self.catalog, self.landing, manifest, self._progress(manifest), full_sweep=sweep)
+        progress, told = self._progress(manifest), self._warn_of_landed_again
+        return unread_files(self.catalog, self.landing, manifest, progress, full_sweep=sweep, told=told)
+
+    def _warn_of_landed_again(self, paths: Set[str]) -> None:
+        """Name files of which nobody knows whether they are input."""
+        files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
+        warning = (
+            f"{files} of records that landed again, such as {min(paths)}, are not read: the snapshots that dropped the "
+            "records have expired, so nobody can tell whether they count already. If they do not, give the files names "
+            f"that do not begin with {AGAIN}; else take them away"
+        )
+        if warning not in self.warnings:
+            self.warn(warning)
 
     def _gone(self, manifest: Manifest | None, files: Iterable[InputFile]) -> list[str]:
         """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
@@ -336,17 +349,17 @@ class _Run:
             return
         self.listener.planned(counted(files))
         limit = self.options.max_epochs
-        again = self._recorded(head, files)
-        done, files = again.run(committer, self._cut, limit), again.rest
+        again, hold = self._recorded(head, files), self._hold
+        done, files = again.run(committer, self.landing.taken, limit), again.rest
         signals = self._unheard(head)
         while limit is None or done < limit:
             clock = instant(self.now())
             batch, files = self._cut(files)
-            if not batch and not signals and not engine.has_due(clock):
+            if not batch and not signals and not engine.progress.is_due(clock, hold):
                 return
             done += 1
             settles = not files or done == limit
-            committer.submit(engine.compute(batch, clock, signals=signals, settles=settles))
+            committer.submit(engine.compute(batch, clock, signals=signals, settles=settles, hold=hold))
             signals = ()
 
     def _restore(self, engine: Engine, head: Manifest | None) -> None:
@@ -361,13 +374,22 @@ class _Run:
     def _cut(self, files: ByInput) -> tuple[ByInput, ByInput]:
         return self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)
 
+    @cached_property
+    def _main(self) -> MainsReading | None:
+        """What is to be read as main has read it, if anything is."""
+        snapshot = self.options.as_read_by
+        return None if snapshot is None else MainsReading.of(self.catalog, self.pipeline, snapshot)
+
+    @property
+    def _hold(self) -> Hold | None:
+        return None if self._main is None else self._main.hold
+
     def _recorded(self, head: Manifest | None, files: ByInput) -> Rereading:
-        """Those of ``files`` that are to be read as another branch recorded it."""
-        if self.options.as_read_by is None:
+        """Those of ``files`` that are to be read as main has read them."""
+        if self._main is None:
             return Rereading((), files)
-        recorded = recorded_since(self.catalog, self.options.as_read_by, None if head is None else head.snapshot_id)
         limits = {"max_files": self.options.files_per_epoch, "max_bytes": self.options.bytes_per_epoch}
-        return reread(self.pipeline, recorded, files, **limits)
+        return reread(self.pipeline, self._main.since(head), files, self._main.begun(head), **limits)
 
     def _batch(self, committer: Committer, files: ByInput) -> None:
         """All of ``files`` as one epoch that ends the input."""

@@ -10,7 +10,7 @@ its header. They hold the bytes of the records, in the order of their files.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from headrace.read.at import At, snapshot_at
 from headrace.read.columns import View, ViewColumns
 from headrace.read.damage import ways_out
 from headrace.read.progress import StoredProgress
-from headrace.read.relanded import dropped, landed_from
+from headrace.read.relanded import DroppedBefore, dropped, landed_from
 from headrace.read.rows import tables
 from headrace.runs.landing_again import (
     LandingAgainError,
@@ -30,6 +30,7 @@ from headrace.runs.landing_again import (
     suffix_of,
     target_of,
     text_of,
+    why_no_header,
 )
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import open_source
@@ -87,7 +88,7 @@ def land_rejected(
         landing.target.look()
         landing.target.check_there(catalog, rejected, at)
     own = {name: landing.target for name, landing in landings.items() if landing.target.is_own}
-    of_main = dropped(catalog, snapshot_at(catalog, MAIN).manifest, View.REJECTED) if own else {}
+    of_main = _of_main(catalog) if own else set()
     epochs = _Epochs({each.name for each in pipeline.inputs}, landings)
     with ways_out(catalog, found.ref or ""):
         for name, files in rejected.items():
@@ -103,6 +104,12 @@ def land_rejected(
         needs_sweep=any(name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()),
         **epochs.counts,
     )
+
+
+def _of_main(catalog: Catalog) -> Set[str]:
+    """The epochs and snapshots of main with dead letters: who goes on from it reads what lands of them."""
+    manifest = snapshot_at(catalog, MAIN).manifest
+    return set() if manifest is None else DroppedBefore.of(catalog, manifest, View.REJECTED).named
 
 
 def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
@@ -200,9 +207,7 @@ class _Epochs:
         try:
             content = landing.content(letters)
         except (ObjectNotFoundError, UnreadableFileError) as error:
-            gone = isinstance(error, ObjectNotFoundError)
-            why = "is gone: put it back" if gone else "cannot be read"
-            self.left[f"{letters[0].file}, which has the header of their columns, {why}"] += len(letters)
+            self.left[why_no_header(letters[0].file, error)] += len(letters)
             return
         if landing.target.create(name, content):
             self.counts.update(files=1, records=len(letters))

@@ -76,6 +76,7 @@ class Replay:
                 is_last=planned.is_last,
                 signals=planned.signals,
                 settles=engine.epoch + 2 >= min(len(self.epochs), limit or len(self.epochs)),
+                hold=planned.held_to,
             )
             committer.submit(computed)
 
@@ -133,7 +134,7 @@ def next_number(head: Manifest | None) -> int:
 def _told(epoch: RecordedEpoch) -> tuple[object, ...]:
     """What tells ``epoch`` from others. Its files by path and size: where they were not read yet there is no more."""
     files = {name: [(file.path, file.size) for file in files] for name, files in epoch.files.items() if files}
-    return files, epoch.processing_time, epoch.signals, epoch.is_last
+    return files, epoch.processing_time, epoch.signals, epoch.is_last, epoch.held_to
 
 
 def _cut(catalog: Catalog, landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:

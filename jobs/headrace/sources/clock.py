@@ -9,7 +9,7 @@ from typing import Self
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Split, SplitFacts, SplitStrategy, heard
 from headrace.pipeline.inputs import EventTime
-from headrace.sources.progress import HeldBack, InputProgress
+from headrace.sources.progress import HeldBack, InputHold, InputProgress
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,28 @@ class SourceClock:
         """The watermark of the fastest ``q`` % of the input, never below the watermark."""
         return Instant(max(self.watermark, self.percentiles.get(q, MIN_INSTANT)))
 
-    def after(self, facts: Mapping[str, SplitFacts], processing_time: Instant, wanted: Iterable[float]) -> Self:
-        """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at."""
+    def after(
+        self,
+        facts: Mapping[str, SplitFacts],
+        processing_time: Instant,
+        wanted: Iterable[float],
+        hold: InputHold | None = None,
+    ) -> Self:
+        """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at.
+        ``hold``: what its watermarks do not pass.
+        """
         splits = heard(self.splits, facts, processing_time)
         strategy = self.event_time.watermark
         percentiles = dict(self.percentiles)
         if isinstance(strategy, BoundedOutOfOrderness):
             for q in wanted:
                 old = percentiles.get(q, MIN_INSTANT)
-                percentiles[q] = strategy.percentile_after(q, splits, processing_time, old)
+                reached = strategy.percentile_after(q, splits, processing_time, old)
+                percentiles[q] = reached if hold is None else Instant(max(old, min(reached, hold.percentile(q))))
         after = strategy.watermark_after(splits, processing_time, self.watermark)
-        watermark = Instant(max(self.watermark, min(after, self.event_time.latest(processing_time))))  # 12.14
+        latest = self.event_time.latest(processing_time)  # 12.14
+        limit = latest if hold is None else min(latest, hold.watermark)
+        watermark = Instant(max(self.watermark, min(after, limit)))
         return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
 
     def idle_deadline(self, processing_time: Instant) -> Instant:

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant, parse, render
+from headrace.model.time import (
+    END_OF_CALENDAR,
+    GLOBAL_WINDOW_END,
+    MAX_INSTANT,
+    MIN_INSTANT,
+    NEVER,
+    Instant,
+    parse,
+    render,
+)
 from headrace.model.watermarks import Split
 from headrace.sources.planning import InputFile, Offsets
 from headrace_snapshots.format.codec import Fields, MalformedError
@@ -42,6 +51,67 @@ class InputProgress:
             splits=fields.mapping("splits", lambda splits, name: _split_from_json(splits.fields(name))),
             watermark=_instant(fields, "watermark"),
             percentiles=_by_number(float, fields.mapping("percentile_watermarks", _instant)),
+        )
+
+
+@dataclass(frozen=True)
+class InputHold:
+    """The watermark and the percentile watermarks that one input does not pass."""
+
+    watermark: Instant
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    def percentile(self, q: float) -> Instant:
+        """What the watermark of the fastest ``q`` % does not pass: where nothing is said of it, what all of it does."""
+        return self.percentiles.get(q, self.watermark)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        percentiles = {str(q): render(at) for q, at in self.percentiles.items()}
+        return {"watermark": render(self.watermark), "percentile_watermarks": percentiles}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "InputHold":
+        """The watermarks of what is stored of an input. Raises MalformedError."""
+        return cls(_instant(fields, "watermark"), _by_number(float, fields.mapping("percentile_watermarks", _instant)))
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Watermarks that an epoch does not pass, whatever its records say: that of the source, the output watermarks of
+    the stages, those of the inputs. Of stages and inputs that are not named the watermark of the source is the limit.
+
+    A backfill reads again what main has read, and is held to the watermarks that main had: what main accepted is not
+    late.
+    """
+
+    watermark: Instant = MIN_INSTANT
+    outputs: tuple[Instant, ...] = ()
+    inputs: Mapping[str, InputHold] = field(default_factory=dict)
+
+    def output(self, stage: int) -> Instant:
+        """What the output watermark of a stage does not pass."""
+        return self.outputs[stage] if stage < len(self.outputs) else self.watermark
+
+    def of_input(self, name: str) -> InputHold:
+        """What the watermarks of an input do not pass."""
+        return self.inputs.get(name, InputHold(self.watermark))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, in the words of the progress itself; the inverse of ``from_json``."""
+        return {
+            "watermark": render(self.watermark),
+            "output_watermarks": [render(_in_calendar(at)) for at in self.outputs],
+            "inputs": {name: each.to_json() for name, each in self.inputs.items()},
+        }
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Hold":
+        """The watermarks of a stored progress, or of what one was held to. Raises MalformedError."""
+        return cls(
+            _instant(fields, "watermark"),
+            _instants(fields, "output_watermarks"),
+            fields.mapping("inputs", lambda inputs, name: InputHold.from_json(inputs.fields(name))),
         )
 
 
@@ -127,9 +197,10 @@ class EpochClocks:
     bounds of the next activations that windows want; and who holds the watermark back.
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
-    none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time that any epoch has read,
-    those too far ahead of the clock left out; ``behind`` counts the epoch's elements by how far they lay behind the
-    newest of the epochs before it, in granules rounded up to two digits.
+    none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
+    those too far ahead of the clock left out, and ``newest_read`` that of all records (``sources.newest``); ``behind``
+    counts the epoch's elements by how far they lay behind the newest of the epochs before it, in granules rounded up to
+    two digits. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
 
     watermark: Instant = MIN_INSTANT
@@ -140,9 +211,11 @@ class EpochClocks:
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
+    held_to: Hold | None = None
     ahead: tuple[Ahead, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     newest: Instant | None = None
+    newest_read: Instant | None = None
     behind: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -151,6 +224,12 @@ class Progress(EpochClocks):
     """What a pipeline goes on from: its clocks, and its inputs by name."""
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
+
+    def is_due(self, processing_time: Instant, hold: Hold | None = None) -> bool:
+        """Whether some window may want an activation at ``processing_time`` without new input. ``hold``: what the
+        epoch would be held to. Another one than held the last lets watermarks go on.
+        """
+        return self.due_time <= processing_time or self.held_to not in (None, hold)
 
     @property
     def offsets(self) -> dict[str, Offsets]:
@@ -181,8 +260,10 @@ class Progress(EpochClocks):
             "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
             "ahead": [each.to_json() for each in self.ahead],
             "newest_event_time": None if self.newest is None else render(self.newest),
+            "newest_event_time_read": None if self.newest_read is None else render(self.newest_read),
             "behind": {str(lag): count for lag, count in sorted(self.behind.items())},
             **({"lacking": [each.to_json() for each in self.lacking]} if self.lacking else {}),
+            **({} if self.held_to is None else {"held_to": self.held_to.to_json()}),
         }
 
     @classmethod
@@ -210,7 +291,13 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
         "ahead": fields.items("ahead", Ahead.from_json),
         "lacking": fields.items("lacking", Lacking.from_json) if "lacking" in fields.value else (),
         "newest": _optional_instant(fields, "newest_event_time"),
+        "newest_read": (
+            _optional_instant(fields, "newest_event_time_read")
+            if "newest_event_time_read" in fields.value
+            else MAX_INSTANT  # nobody knows: it was not recorded
+        ),
         "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
+        "held_to": None if (held_to := fields.optional_fields("held_to")) is None else Hold.from_json(held_to),
     }
 
 

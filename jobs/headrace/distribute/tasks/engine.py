@@ -26,7 +26,8 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.renaming import Formerly
 from headrace.sources.errors import DividedFileError
 from headrace.sources.landing import ByInput
-from headrace.sources.progress import InputProgress, Progress, later_of
+from headrace.sources.newest import newest_read
+from headrace.sources.progress import Hold, InputProgress, Progress, later_of
 from headrace.state.migrating import StateNames, migrated
 from headrace.state.tables import IDS, state_tables
 from headrace.state.written import Written
@@ -108,10 +109,6 @@ class TasksEngine:
             progress = self.inputs[name]
             self.inputs[name] = replace(progress, watermark=Instant(max(progress.watermark, watermark)))
 
-    def has_due(self, processing_time: Instant) -> bool:
-        """Whether some window may want an activation at ``processing_time`` without new input."""
-        return self.progress.due_time <= processing_time
-
     def compute(
         self,
         files: ByInput,
@@ -120,11 +117,13 @@ class TasksEngine:
         is_last: bool = False,
         signals: Sequence[Signal] = (),
         settles: bool = True,
+        hold: Hold | None = None,
     ) -> TasksComputed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
         epoch before. Its files are stored when it returns. It ``settles``: no epoch may come after it soon, so it
-        waits for what is being merged beside it, which were for nothing else.
+        waits for what is being merged beside it, which were for nothing else. ``hold``: watermarks that it does not
+        pass, whatever records say.
         """
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
@@ -143,6 +142,7 @@ class TasksEngine:
             newest=self.progress.newest,
             signals=tuple(signals),
             is_last=is_last,
+            hold=hold,
         )
         try:
             outcome = Outcome(plan, self.work, self._levels(plan))
@@ -223,7 +223,9 @@ class TasksEngine:
             ahead=outcome.said.ahead,
             lacking=outcome.said.lacking,
             newest=later_of(self.progress.newest, outcome.said.newest),
+            newest_read=later_of(newest_read(self.pipeline, self.progress), outcome.said.newest_read),
             behind=outcome.said.behind,
+            held_to=outcome.held_to,
         )
 
     def write(self, computed: TasksComputed, tables: Mapping[str, Sequence[Layer]]) -> Written:

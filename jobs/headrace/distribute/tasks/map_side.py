@@ -6,10 +6,11 @@ not parse; what that code makes of the others comes back (``map_rows``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace.distribute.intake import Heard, said
+from headrace.distribute.intake import Heard, Said, said
 from headrace.distribute.records import FileRecords, read_one, read_records
 from headrace.distribute.side_outputs import late_rows, rejected_rows
 from headrace.distribute.tasks.bundles import bundle, by_part
@@ -23,6 +24,7 @@ from headrace.model.expr import Schema
 from headrace.program import columns as c
 from headrace.sources.errors import DividedFileError
 from headrace.sources.judging import judged
+from headrace.sources.progress import later_of
 from headrace.sources.scanned import Scanned
 
 Bundles = Mapping[int, pa.RecordBatch]
@@ -34,10 +36,13 @@ def map_share(task: Task) -> tuple[ShareFound, Bundles]:
     """
     plan, work = task.plan, task.work
     pieces = plan.shares[task.number]
-    records = read_records(work.pipeline, work.stages[0], work.landing, pieces, plan.processing_time)
+    share = read_records(work.pipeline, work.stages[0], work.landing, pieces, plan.processing_time)
+    records = share.records
     if records is None:
-        return ShareFound(), {}
-    return _mapped(task, records, records.columns, lambda: places(records, task.number))
+        return ShareFound(Said(newest_read=share.handed_on)), {}
+    found, bundles = _mapped(task, records, records.columns, lambda: places(records, task.number))
+    newest = later_of(found.said.newest_read, share.handed_on)
+    return replace(found, said=replace(found.said, newest_read=newest)), bundles
 
 
 def read_rows(task: Task, name: str) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from headrace.distribute.tasks.work import Work
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
 from headrace.model.time import NEVER, Instant
+from headrace.sources.progress import Hold
 from headrace.state.tables import IDS, state_tables
 from headrace_snapshots.format.files import Layer
 
@@ -66,19 +67,47 @@ class Outcome:
     @cached_property
     def moved(self) -> Moved:
         """The clocks of the inputs after the epoch."""
-        wanted = self.work.stages[0].trigger.percentiles
-        return moved(self.plan.clocks, self.said, self.plan.processing_time, wanted, is_last=self.plan.is_last)
+        return self._moved(self.plan.hold)
+
+    def _moved(self, hold: Hold | None) -> Moved:
+        plan, wanted = self.plan, self.work.stages[0].trigger.percentiles
+        return moved(plan.clocks, self.said, plan.processing_time, wanted, is_last=plan.is_last, hold=hold)
 
     @cached_property
     def clocks(self) -> tuple[StageClocks, ...]:
         """Those of the stages after the epoch."""
+        hold = self.plan.hold
         found = []
-        for number, stage in enumerate(self.work.stages):
-            above = self._stage_levels[number - 1] if number else self.levels[0]
-            _, after = entering(self.plan, self.work, number, above)
-            output = output_of(stage, after.watermark, [part.hold for part in self.stages[number]])
+        for number, after in enumerate(self._entered):
+            output = self._outputs[number]
+            if hold is not None:
+                output = Instant(max(after.output_watermark, min(output, hold.output(number))))
             found.append(after.with_output(output))
         return tuple(found)
+
+    @cached_property
+    def _entered(self) -> list[StageClocks]:
+        """The clocks of the stages after the epoch, but for their outputs."""
+        above = [self.levels[0], *self._stage_levels]
+        return [entering(self.plan, self.work, number, above[number])[1] for number in range(len(self.work.stages))]
+
+    @cached_property
+    def _outputs(self) -> list[Instant]:
+        """The output watermarks of the stages as windows let them go."""
+        parts = zip(self.work.stages, self._entered, self.stages, strict=True)
+        return [output_of(stage, after.watermark, [part.hold for part in found]) for stage, after, found in parts]
+
+    @cached_property
+    def held_to(self) -> Hold | None:
+        """What the epoch was held to, where its watermarks would have gone further; None where nothing was held."""
+        hold, held = self.plan.hold, self.moved
+        if hold is None or self.plan.is_last:
+            return None
+        free = self._moved(None)
+        is_held = (free.inputs, free.watermark) != (held.inputs, held.watermark) or any(
+            output > clocks.output_watermark for output, clocks in zip(self._outputs, self.clocks, strict=True)
+        )
+        return hold if is_held else None
 
     @property
     def due(self) -> tuple[Instant, Instant]:
@@ -89,8 +118,10 @@ class Outcome:
     @property
     def due_by_time(self) -> Instant:
         """A lower bound of the processing time at which, without any record, the watermark passes what some window
-        waits for; NEVER if it does not.
+        waits for; NEVER if it does not, or is held: what is held goes on with an epoch that is held to something else.
         """
+        if self.held_to is not None:
+            return NEVER
         together = self.moved.together
         waited = [part.due_event for stage in self.stages for part in stage]
         # a later stage may wait for less, which its own input watermark has not passed: time does not help it on

@@ -11,6 +11,7 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.clock import SourceClock
 from headrace.sources.landing import ByInput
+from headrace.sources.progress import Hold
 from headrace.sources.spans import WHOLE_FILE, Span
 from headrace_snapshots.format.files import DataFile, Layer
 
@@ -32,7 +33,8 @@ not grow with the epoch.
 @dataclass(frozen=True)
 class EpochPlan:
     """One epoch. ``clocks`` (of inputs by name) and ``stages`` are as the last epoch left them, ``tables`` the layers
-    that it left. Tasks store what they have to below ``prefix``. ``newest`` is the latest event time so far.
+    that it left. Tasks store what they have to below ``prefix``. ``newest`` is the latest event time so far; ``hold``
+    has the watermarks that the epoch does not pass, None for no such limit.
 
     An epoch is one job, unless panes go through a user's own code: then each stage that they come to begins another,
     with ``first_stage``, what the stage ``above`` passed on, and its panes, the ``elements``.
@@ -49,6 +51,7 @@ class EpochPlan:
     newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
+    hold: Hold | None = None
     first_stage: int = 0
     above: "tuple[Passed, ...]" = ()
     elements: tuple[DataFile, ...] = ()

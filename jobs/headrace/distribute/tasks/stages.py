@@ -58,11 +58,13 @@ def entering(plan: EpochPlan, work: Work, number: int, above: tuple[Passed, ...]
     if number == 0:
         shares = [each.found for each in _shares(above)]
         said = together(found.said for found in shares if isinstance(found, ShareFound))
-        clocks = moved(plan.clocks, said, plan.processing_time, stage.trigger.percentiles, is_last=plan.is_last)
+        wanted = stage.trigger.percentiles
+        clocks = moved(plan.clocks, said, plan.processing_time, wanted, is_last=plan.is_last, hold=plan.hold)
         return before.advanced(stage, plan.processing_time, clocks.watermark, clocks.together.percentiles)
     found = [each.found for each in above]
     outputs = [each.hold for each in found if isinstance(each, StageFound)]
-    return before.advanced(stage, plan.processing_time, Instant(min(outputs)), {})
+    limit = [] if plan.hold is None else [plan.hold.output(number - 1)]
+    return before.advanced(stage, plan.processing_time, Instant(min([*outputs, *limit])), {})
 
 
 def _shares(above: tuple[Passed, ...]) -> tuple[Passed, ...]:

@@ -16,7 +16,7 @@ from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.renaming import Formerly
 from headrace.read.columns import ViewColumns
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import Progress
+from headrace.sources.progress import Hold, Progress
 from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore
@@ -85,9 +85,6 @@ class Engine(Protocol):
         the stages are called there, if it was made by another definition; the first epoch migrates their state.
         """
 
-    def has_due(self, processing_time: Instant) -> bool:
-        """Whether some window may want an activation at ``processing_time`` without new input."""
-
     def compute(
         self,
         files: ByInput,
@@ -96,8 +93,11 @@ class Engine(Protocol):
         is_last: bool = False,
         signals: Sequence[Signal] = (),
         settles: bool = True,
+        hold: Hold | None = None,
     ) -> Computed:
-        """The next epoch. It ``settles``: no other may come soon, so nothing is left to be done beside it."""
+        """The next epoch. It ``settles``: no other may come soon, so nothing is left to be done beside it. ``hold``:
+        watermarks that it does not pass.
+        """
 
     def write(self, computed: Any, tables: Mapping[str, Sequence[Layer]]) -> Written:
         """Store what an epoch that it computed changed in ``tables``."""

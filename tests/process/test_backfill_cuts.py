@@ -1,0 +1,271 @@
+"""Random histories of main, read again by backfills in epochs of any size, in several runs, while main goes on: what
+main accepted is not late on the branch, nor later; and the results are those of the records that are left.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace import col
+from headrace.model.accumulation import TimestampCombiner
+from headrace.model.time import instant, to_datetime
+from headrace.pipeline.executors import Executor
+from headrace.reference.windows import assign
+from headrace.runs.backfill import backfill
+from headrace.runs.options import RunOptions, parse_span
+from headrace.runs.process import process
+from headrace.runs.promotion import cut_over
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from tests.reading import read
+from tests.reference.strategies import examples
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = {"user": str, "at": datetime, "price": int, "id": str, "split": str, "n": int}
+
+
+def at(minutes: float) -> datetime:
+    return START + timedelta(minutes=minutes)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Main: what lands (minutes behind START and ids of records, by input and name of the file), and then a run at a
+    time, with so many files in an epoch. ``reads``: and a run of a backfill.
+    """
+
+    landed: Sequence[tuple[str, str, Sequence[tuple[int, str, str]]]]
+    clock: int
+    files_per_epoch: int
+    signal: bool
+
+
+@dataclass(frozen=True)
+class Again:
+    """One run of the backfill."""
+
+    files: int | None
+    bytes: int | None
+    epochs: int | None
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(0, 300), st.integers(0, 300), st.sampled_from([2_000, 5_000])),
+        st.sampled_from("abcdef"),
+        st.sampled_from("xy"),
+    ),
+    min_size=1,
+    max_size=5,
+)
+NAMES = st.integers(0, 10**6).map(lambda n: f"{n:07}")
+STEPS = st.builds(
+    Step,
+    st.lists(st.tuples(st.sampled_from(["one", "two"]), NAMES, RECORDS), max_size=4, unique_by=lambda f: f[1]),
+    st.integers(0, 400),
+    st.integers(1, 4),
+    st.booleans(),
+)
+AGAIN = st.builds(
+    Again,
+    st.none() | st.integers(1, 4),
+    st.none() | st.sampled_from([1, 150, 400]),
+    st.none() | st.integers(1, 3),
+)
+AFTER = hr.AfterCount(1)
+TRIGGERS: st.SearchStrategy[hr.Trigger] = st.sampled_from(
+    [
+        hr.Default(),
+        hr.AfterWatermark(early=hr.AfterCount(2), late=AFTER),
+        hr.AfterWatermark(early=hr.AfterProcessingTime("30m"), late=hr.AfterCount(2)),
+        hr.Repeatedly(hr.AfterCount(3)),
+        hr.Repeatedly(hr.AfterProcessingTime("1h")),
+        hr.AfterWatermark(early=hr.Repeatedly(hr.AfterPercentileWatermark(50)), late=AFTER),
+        hr.AfterWatermark(early=hr.Repeatedly(hr.AfterSignal("go")), late=AFTER),
+    ]
+)
+MINUTES = st.sampled_from(["0s", "10m", "60m", "200m"])
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> hr.Pipeline:
+    """A pipeline over one or two inputs, whose results do not depend on how input is cut."""
+
+    def given_input(path: str) -> hr.Input:
+        source = hr.json(f"landing/{path}", SCHEMA, max_files=draw(st.sampled_from([1, 1000])))
+        return source.event_time(
+            "at",
+            bound=draw(MINUTES),
+            idle=draw(st.sampled_from([None, "20m", "100m"])),
+            split=draw(st.sampled_from([None, "split"])),
+            max_ahead=draw(st.sampled_from([None, "1d", "500m"])),
+        )
+
+    two = draw(st.booleans())
+    parts: dict[str, Any] = {
+        "key": "user",
+        "what": {"number": hr.count(), "spent": col("price").sum()},
+        "where": draw(st.sampled_from([hr.FixedWindows("1h"), hr.SlidingWindows("2h", "1h")])),
+        "when": draw(TRIGGERS),
+        "how": hr.retracting(draw(MINUTES), timestamp=draw(st.sampled_from(TimestampCombiner))),
+        "executor": "local",
+    }
+    if draw(st.integers(0, 2)) == 0:
+        parts["deduplicate"] = hr.Deduplicate("id", draw(st.sampled_from(["1m", "2h"])))
+    if two:
+        parts["also"] = (given_input("two").named("two"),)
+    return hr.Pipeline("clicks", given_input("one"), **parts)
+
+
+class Main:
+    """A pipeline under a root of its own, with a clock of its own."""
+
+    def __init__(self, folder: Path, pipeline: hr.Pipeline) -> None:
+        self.folder, self.pipeline, self.root = folder, pipeline, folder.as_uri()
+        self.catalog = Catalog(open_store(self.root), pipeline.name)
+        self.clock, self._records, self._runs = START, 0, 0
+        for each in pipeline.inputs:
+            (folder / each.source.path).mkdir(parents=True)
+
+    def copied(self, folder: Path) -> "Main":
+        copy = Main(folder, self.pipeline)
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        copy.clock, copy._records = self.clock, self._records
+        return copy
+
+    def land(self, path: str, name: str, records: Sequence[tuple[int, str, str]]) -> None:
+        if not (self.folder / "landing" / path).is_dir():
+            return
+        lines = []
+        for minutes, letter, split in records:
+            self._records += 1
+            row = {"user": letter, "at": at(minutes).isoformat(), "price": 10**6 + self._records, "n": self._records}
+            lines.append(json.dumps({**row, "id": f"{letter}{minutes // 30}", "split": split}) + "\n")
+        (self.folder / "landing" / path / f"{name}-{self._records}.jsonl").write_text("".join(lines))
+
+    def step(self, step: Step) -> None:
+        """Land what the step does, and run main."""
+        for path, name, records in step.landed:
+            self.land(path, name, records)
+        self.clock = max(self.clock + timedelta(seconds=1), at(step.clock))
+        signals = (hr.Signal("go"),) if step.signal else ()
+        self.run(files_per_epoch=step.files_per_epoch, signals=signals)
+
+    def run(self, **options: Any) -> None:
+        process(self.pipeline, self.root, self._options(publish=True, **options), now=lambda: self.clock)
+
+    def fill(self, again: Again, since: int | None) -> None:
+        """A run of the backfill."""
+        self.clock += timedelta(seconds=1)
+        options = self._options(
+            branch="fix",
+            files_per_epoch=again.files,
+            bytes_per_epoch=again.bytes,
+            max_epochs=again.epochs,
+            span=None if since is None else parse_span(at(since).isoformat(), None),
+        )
+        backfill(self.pipeline, self.root, options, now=lambda: self.clock)
+
+    def close(self) -> None:
+        """Let every window come to its end."""
+        for number, minutes in enumerate((9_000, 9_001, 20_000)):
+            self.clock = max(self.clock, at(minutes))
+            for each in self.pipeline.inputs:
+                path = each.source.path.removeprefix("landing/")
+                self.land(path, f"z{number}", [(minutes, "z", split) for split in "xy"])
+            self.run()
+
+    def late(self) -> set[tuple[int, Any]]:
+        """Records that were dropped as late, with their windows; None: from all of them, as ids were forgotten."""
+        rows = read(self.pipeline, self.root, "late", "main").to_pylist()
+        found = [(json.loads(row["raw"])["n"], row["window_start"]) for row in rows]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    def current(self) -> list[tuple[Any, ...]]:
+        rows = read(self.pipeline, self.root, "current", "main").to_pylist()
+        found = ((r["user"], r["window_start"], r["number"], r["spent"]) for r in rows if r["user"] != "z")
+        return sorted(found)
+
+    def truth(self) -> list[tuple[Any, ...]]:
+        """What ``current`` must be, of all records but those that were late."""
+        late, found = self.late(), dict[tuple[str, datetime], tuple[int, int]]()
+        for path in (self.folder / "landing").glob("*/*.jsonl"):
+            for row in map(json.loads, path.read_text().splitlines()):
+                for window in assign(self.pipeline.where, instant(datetime.fromisoformat(row["at"]))):
+                    start = to_datetime(window.start)
+                    if row["user"] != "z" and (row["n"], start) not in late:
+                        number, spent = found.get((row["user"], start), (0, 0))
+                        found[row["user"], start] = number + 1, spent + row["price"]
+        return sorted((*place, *values) for place, values in found.items())
+
+    def _options(self, **options: Any) -> RunOptions:
+        self._runs += 1
+        return RunOptions(f"run-{id(self)}-{self._runs}", executor=Executor.LOCAL, create=True, **options)
+
+
+Landed = list[tuple[str, str, Sequence[tuple[int, str, str]]]]
+
+
+@dataclass(frozen=True)
+class History:
+    """What main has done; what it does while the backfill runs; what lands then, before the last run of the backfill,
+    which is of the windows from so many minutes on.
+    """
+
+    before: Sequence[Step]
+    meanwhile: Sequence[Step | Again]
+    rest: Landed
+    last: Again
+    since: int | None
+
+
+FILES = st.lists(st.tuples(st.sampled_from(["one", "two"]), NAMES, RECORDS), max_size=3, unique_by=lambda f: f[1])
+HISTORIES = st.builds(
+    History,
+    st.lists(STEPS, min_size=1, max_size=5),
+    st.lists(STEPS | AGAIN, max_size=4),
+    FILES,
+    AGAIN.map(lambda again: replace(again, epochs=None)),
+    st.none() | st.integers(0, 300),
+)
+
+
+@pytest.mark.slow
+@given(pipelines(), HISTORIES)
+@settings(examples(25), suppress_health_check=list(HealthCheck), phases=[Phase.generate])  # an example takes a second
+def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipeline, history: History) -> None:
+    with TemporaryDirectory() as folder:
+        live = Main(Path(folder) / "live", pipeline)
+        for step in history.before:
+            live.step(step)
+        for each in history.meanwhile:
+            if isinstance(each, Step):
+                live.step(each)
+            else:
+                live.fill(each, history.since)
+        for path, name, records in history.rest:
+            live.land(path, f"r{name}", records)
+        alone = live.copied(Path(folder) / "alone")
+        live.fill(history.last, history.since)
+        if live.catalog.head().refs.get("fix") is not None:
+            cut_over(pipeline.name, live.root, "fix")
+        live.close()
+        alone.close()
+        late, of_main = live.late(), alone.late()
+        assert {(n, window) for n, window in late - of_main if (n, None) not in of_main} == set()
+        if pipeline.deduplicate is None:
+            assert live.current() == live.truth()
+            assert alone.current() == alone.truth()
+        elif not history.rest and not history.meanwhile:
+            assert (live.late(), live.current()) == (alone.late(), alone.current())
