@@ -14,7 +14,6 @@ from itertools import islice
 from headrace_snapshots import ancestry as lines
 from headrace_snapshots.ancestry import Link
 from headrace_snapshots.errors import (
-    FencedAfterCommitError,
     FencedError,
     MissingSnapshotError,
     PublishConflictError,
@@ -27,6 +26,7 @@ from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import CatalogLog, LostEntry, Outcome
 from headrace_snapshots.marks import Marks
 from headrace_snapshots.objects import Objects
+from headrace_snapshots.outcomes import counts
 from headrace_snapshots.protocol import (
     Append,
     ClaimBranch,
@@ -50,13 +50,15 @@ from headrace_snapshots.protocol import (
     Tag,
     decide,
 )
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _FENCE_SEARCH = 20
 _REPLAYED: JSON = {"replayed": True}
+_FOLLOWED = frozenset({Kind.INIT, Kind.CLAIM, Kind.COMMIT})
+"""Entries that others of the same command follow: whoever stores them calls ``settle`` at its end."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,6 @@ class Catalog(Objects):
             Commit(claim.branch, claim.generation, manifest.parent, manifest.snapshot_id),
             f"epoch {manifest.epoch}{patched}",
             {"epoch": manifest.epoch},
-            counts=lambda head: self._counts(head, claim, manifest),
         )
         self._remember(manifest)
         return entry
@@ -322,6 +323,12 @@ class Catalog(Objects):
         """What is wrong with the object that says where to look for the end of the log, if anything is."""
         return self._log.hint_problem()
 
+    def settle(self) -> None:
+        """Let the hint name the last entry, at the end of a command that has claimed a branch. So who looks for the end
+        misses that entry if it is lost. It is no error if the store refuses.
+        """
+        self._log.settle()
+
     def mend_hint(self) -> None:
         """Let it name the newest entry. Raises DamagedLogError."""
         self._log.write_hint(self.head().entry)
@@ -334,16 +341,13 @@ class Catalog(Objects):
         *,
         begin: bool = False,
         head: Callable[[], Head] | None = None,
-        counts: Callable[[Head], bool] = lambda head: False,
     ) -> Entry:
         """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty.
 
-        ``head``: how to look for what is last; by default it must be whole. ``counts``: whether an entry that has been
-        folded away, and that nothing may follow any more, was stored before that; may raise what ends the writer.
+        ``head``: how to look for what is last; by default it must be whole.
         """
         look = head or self.head
         facts: dict[tuple[str, str], bool] = {}
-        folded_away: Entry | None = None
         # Ends: another turn means a new fact (at most two per head), or that somebody else's entry was stored.
         while True:
             last = look()
@@ -358,8 +362,6 @@ class Catalog(Objects):
                         if look().entry == last.entry:  # else an expiry has made another mark, and deleted this one
                             raise
                 case Fenced() as fenced:
-                    if folded_away is not None and counts(last):
-                        return folded_away
                     raise self._fenced(fenced)
                 case Conflict(reason):
                     raise PublishConflictError(f"pipeline {self.pipeline}: {reason}; look again, then decide anew")
@@ -370,38 +372,11 @@ class Catalog(Objects):
                     at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
                     about = None if beginning else detail
                     entry = Entry.of(next_, last.entry + 1, self._new_id(), at, message=text, detail=about)
-                    match self._log.append(entry):
+                    match self._log.append(entry, is_last=next_.kind not in _FOLLOWED):
                         case Outcome.APPENDED if not beginning:
                             return entry
-                        case Outcome.FOLDED_AWAY:
-                            folded_away = entry
-
-    def _counts(self, head: Head, claim: Claim, manifest: Manifest) -> bool:
-        """Whether ``manifest`` was committed under ``claim``, though the entry that did so may have been folded away.
-
-        It was if the branch (main, if the branch was promoted) leads to it: nothing else ever names its snapshot.
-        Raises FencedAfterCommitError if it was, and the writer was fenced since; FencedError if snapshots that would
-        tell have expired.
-        """
-        is_there = claim.branch in head.generations
-        at = head.refs.get(claim.branch if is_there else MAIN)
-        if at is None:
-            return False
-        found = self.ancestor_at(at, manifest.epoch)
-        where = f"pipeline {self.pipeline}: epoch {manifest.epoch} (snapshot {manifest.snapshot_id})"
-        if found is None and is_there and self.link(at).epoch > manifest.epoch:
-            raise FencedError(
-                f"{where} of a writer that stood still may have been committed to branch {claim.branch}, and has "
-                "expired since if it was; this writer was replaced and must stop. There is nothing to repeat"
-            )
-        if found != manifest.snapshot_id:
-            return False
-        if at == found and head.generations.get(claim.branch) == claim.generation:
-            return True
-        raise FencedAfterCommitError(
-            f"{where} was committed to branch {claim.branch} and counts: there is nothing to repeat. While this writer "
-            "stood still others went on with the branch, so it was replaced and must stop"
-        )
+                        case Outcome.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
+                            return entry
 
     def _fenced(self, fenced: Fenced) -> FencedError:
         """The error, saying who took the branch and when."""

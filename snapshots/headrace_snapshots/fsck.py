@@ -34,6 +34,7 @@ from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of
 from headrace_snapshots.reach import data_files, files_of
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
+from headrace_snapshots.witnesses import Witness, Witnesses, told_of_more
 
 BACKUP = "bring it back from a backup"
 _READERS = 8
@@ -91,13 +92,17 @@ def fsck(
     repair: bool = False,
     copies: Copies = lambda file: None,
     beside: Iterable[Beside] = (),
+    witnesses: Witnesses = lambda catalog, stored: (),
 ) -> Checked:
-    """Check everything that is kept. Raises what the store raises when it does not answer, and NewerFormatError."""
+    """Check everything that is kept. ``witnesses``: what else says which snapshots were committed, and published.
+
+    Raises what the store raises when it does not answer, and NewerFormatError."""
     listed = {info.path: info for info in catalog.store.list(f"{catalog.pipeline}/")}
     log = _Log(catalog)
     tree = _Tree(catalog, listed, deep, copies if repair else None)
     problems = [*log.problems(repair), *tree.problems()]
     problems += [problem for each in beside for problem in each(catalog, log.entries, tree.links)]
+    problems += log.lost_unnoticed(listed, tree.links, witnesses(catalog, listed))
     kinds = {path: kind_of(catalog.pipeline, path) for path in listed}
     collected = None
     if repair and all(problem.is_repaired or kinds.get(problem.path) is ObjectKind.MARKS for problem in problems):
@@ -138,6 +143,23 @@ class _Log:
         yield from self._hint(repair)
         yield from self._mark()
 
+    def lost_unnoticed(
+        self, stored: Collection[str], kept: Collection[str], witnesses: Iterable[Witness]
+    ) -> Iterator[Problem]:
+        """Entries behind the last one, of a log that looks whole."""
+        if self._lost or not self._head.is_whole:
+            return
+        told = told_of_more(self._catalog, self.entries, stored, kept, witnesses)
+        if told:
+            more = f", and {len(told) - 1} more like that" if len(told) > 1 else ""
+            yield Problem(
+                self._path(self._head.entry + 1),
+                f"the log ends at entry {self._head.entry}, but {told[0]}{more}: some of the last entries are lost",
+                "whoever reads, runs or publishes",
+                f"{BACKUP} if nothing was run since; or do without: the next run reads again what they had read, and "
+                f"`headrace expire {self._catalog.pipeline}` lets go of what is left of them",
+            )
+
     def _way_on(self) -> str:
         if self._head.is_whole:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
@@ -152,7 +174,7 @@ class _Log:
             is_repaired = self._catalog.hint_problem() is None
         if problem is None:
             return
-        remedy = "`headrace fsck --repair` writes it anew, or the next few entries do"
+        remedy = "`headrace fsck --repair` writes it again, or the next command that writes the log does"
         path = hint_path(self._catalog.pipeline)
         yield Problem(path, problem, "whoever looks for the end of the log", remedy, is_repaired)
 

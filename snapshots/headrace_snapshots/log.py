@@ -29,8 +29,8 @@ from headrace_snapshots.store import (
     UnknownOutcomeError,
 )
 
-HINT_EVERY = 4
-"""Entries per hint written: a put saved per entry."""
+HINT_EVERY = 16
+"""Entries after which a hint is written though its command goes on: who looks for the end lists no more than these."""
 
 _HINT = "log-hint"
 _ATTEMPTS = 8
@@ -85,6 +85,7 @@ class CatalogLog:
         self._folder = folder(pipeline, ObjectKind.LOG)
         self._hint = hint_path(pipeline)
         self._newest: Entry | None = None
+        self._stored = self._hinted_at = -1
 
     def last(self) -> Entry | None:
         """The last entry, None if there is none. Raises DamagedLogError when entries are lost."""
@@ -138,8 +139,9 @@ class CatalogLog:
             except BrokenObjectError as error:
                 yield LostEntry(n, str(error))
 
-    def append(self, entry: Entry) -> Outcome:
-        """Store ``entry`` under its number, unless another entry has it.
+    def append(self, entry: Entry, *, is_last: bool) -> Outcome:
+        """Store ``entry`` under its number, unless another entry has it. ``is_last``: of its command, so the hint is to
+        name it.
 
         After a lost answer the object is read back: the write id tells whose it is. While it is not there the same
         put is repeated, which is safe however late the first one lands. Raises UnknownOutcomeError when that does not
@@ -151,9 +153,23 @@ class CatalogLog:
             _logger.warning("%s has been folded away by now", self._path(entry.number))
             return Outcome.FOLDED_AWAY
         self._remember(entry)
-        if entry.number % HINT_EVERY == 0:
+        self._stored = entry.number
+        if is_last or entry.number % HINT_EVERY == 0:
             self.write_hint(entry.number)
         return Outcome.APPENDED
+
+    def settle(self) -> None:
+        """Let the hint name the last entry, if this log has stored one since it wrote the last hint. Raises nothing
+        that a store may say.
+        """
+        if self._stored <= self._hinted_at:
+            return
+        try:
+            end = self.end()  # others may have stored entries since, and a hint
+        except RetryError as error:
+            _logger.warning("%s was not written, the next command writes it: %s", self._hint, error)
+            return
+        self.write_hint(end.number if end.lost is None else self._stored)
 
     def fold(self, below: int) -> int:
         """Delete the entries below ``below``, which an entry has for its base; how many there were."""
@@ -166,11 +182,13 @@ class CatalogLog:
         """What is wrong with the hint, if anything is. One that is late is as it should be: whoever was to write the
         next one was killed before it could, and the way to the end is a little longer.
         """
-        last = _number(self.end().entry)
+        end = self.end()
+        entry, last = end.entry, end.number
         try:
             named = self._read_hint()
         except ObjectNotFoundError as error:
-            return None if last < HINT_EVERY else str(error)
+            is_only_late = entry is None or (last < HINT_EVERY and entry.refs.keys() <= entry.generations.keys())
+            return None if is_only_late else str(error)  # what moves other refs than branches writes it
         except BrokenObjectError as error:
             return str(error)
         return f"it names entry {named}, and the last one is {last}" if named > last else None
@@ -271,6 +289,7 @@ class CatalogLog:
         """Let those who come look for the end from entry ``number`` on. It is no loss if the store refuses."""
         try:
             self._store.write(self._hint, encode(_HINT, {"entry": number}))
+            self._hinted_at = number
         except RetryError as error:
             _logger.warning("%s was not written, the next one will be: %s", self._hint, error)
 

@@ -37,7 +37,7 @@ VICTIMS = (
 ALONE = {"hint", "mark"}
 """Kinds of which there is one."""
 
-UNNAMED = {("entry", "deleted"), ("result", "deleted")}
+UNNAMED = {("result", "deleted")}
 """What fsck cannot know; nor does it of what only people read, and of input (docs/how-to/reading.md)."""
 
 
@@ -128,8 +128,7 @@ def test_nothing_wrong_comes_of(
     problems = deployment.history.fsck(deep=True).problems
     assert {problem.path for problem in problems} == (set() if is_unnamed else {path})
     assert all(problem.remedy and problem.needed_by for problem in problems)
-    if (victim, damage) != ("entry", "deleted"):  # then all is as it was before that entry
-        _check_readers(deployment, undamaged.seen)
+    _check_readers(deployment, undamaged.seen)
     with deployment.caching(warm=warm):
         _run_and_do_as_told(deployment, path)
     assert _results(deployment) == undamaged.truth

@@ -137,7 +137,7 @@ def check(name: str, root: str, undisturbed: Undisturbed) -> None:
     assert results(scenario.pipeline, root) == undisturbed.results
     check_catalog(open_store(root), pipeline)
     damaged = {problem.path for problem in fsck(Catalog(open_store(root), pipeline), deep=True).damage}
-    assert damaged <= {f"{pipeline}/log-hint.json"}  # late if the kill came before it; the next few entries write it
+    assert damaged <= {f"{pipeline}/log-hint.json"}  # late if the kill came before it; the next command writes it
 
 
 def kill(victim: Victim, point: Point | None, seconds: float) -> None:

@@ -22,7 +22,8 @@ from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.layout import data_path
+from headrace_snapshots.layout import data_path, manifest_path
+from headrace_snapshots.marks import Mark
 from headrace_snapshots.protocol import Horizon, Kind
 from headrace_snapshots.reach import Keep, files_of
 from headrace_snapshots.store import MemoryStore, ObjectStore, StoreUnavailableError, UnknownOutcomeError
@@ -52,6 +53,8 @@ def action_of(entry: Entry) -> str:
     """What an entry did; no program does the same twice."""
     if entry.kind is Kind.COMMIT:
         return entry.refs[entry.branch or ""]
+    if entry.kind is Kind.FORK:
+        return f"fork {entry.branch}"
     return f"published {entry.refs['published']}" if entry.kind is Kind.PUBLISH else entry.kind.value
 
 
@@ -127,7 +130,9 @@ def folds(branch: str, epochs: int = 0) -> Program:
                 return
             parent = manifest.snapshot_id
         head = catalog.head()
-        horizon = Horizon("nothing", folded=head.entry + 1)
+        mark = Mark(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()))
+        catalog.marks.write(mark)
+        horizon = Horizon(mark.id, folded=head.entry + 1)
         if attempt(say, "expire", lambda: catalog.expire(head.entry, horizon, tags=(), idle=(), message="expired")):
             catalog.fold()
 
@@ -153,6 +158,27 @@ def rolls_back(to: str) -> Program:
     return lambda store, say: _at_once(
         store, say, "rollback", lambda catalog: catalog.rollback("main", snapshot(to), "back")
     )
+
+
+def publishes(name: str) -> Program:
+    """Somebody who publishes what an audit has found good."""
+    target = snapshot(name)
+
+    def publish(catalog: Catalog) -> Entry:
+        return catalog.publish(target, snapshot("first-1"))
+
+    return lambda store, say: _at_once(store, say, f"published {target}", publish)
+
+
+def forks(name: str) -> Program:
+    """A person who makes a branch."""
+    target = snapshot(name)
+    return lambda store, say: _at_once(store, say, "fork fix", lambda catalog: catalog.fork("fix", target))
+
+
+def drops(branch: str) -> Program:
+    """A person who drops a branch."""
+    return lambda store, say: _at_once(store, say, "drop", lambda catalog: catalog.drop(branch))
 
 
 def promoter(store: ObjectStore, say: Say) -> None:
@@ -248,6 +274,8 @@ class Found:
     base: int
     numbers: Mapping[str, int]
     main: frozenset[str]
+    is_so: frozenset[str]
+    """What people ask for, as far as the refs say that it is so, by any hand."""
 
     @classmethod
     def at(cls, objects: Objects) -> "Found":
@@ -262,13 +290,24 @@ class Found:
             assert {file.path for file in files_of(manifest)} <= there, f"{manifest.snapshot_id} lacks files"
         counting = [entry for entry in catalog.entries() if entry.number >= head.base]
         main = frozenset(manifest.snapshot_id for manifest in lines.get("main", ()))
-        return cls(head.base, {action_of(entry): entry.number for entry in counting}, main)
+        seen = {manifest.snapshot_id for manifest in lines.get("published", ())}
+        so = {
+            **{f"published {each}": True for each in seen},
+            "rollback": manifest_path("p", snapshot("first-2")) in there and snapshot("first-2") not in main,
+            "fork fix": "fix" in head.generations,
+            "promote": snapshot("other-0") in main,
+            "tag": "tags/t" in head.refs,
+            "drop": not {"other", "tags/t"} <= {*head.generations, *head.refs} and "other" not in head.generations,
+        }
+        is_so = frozenset(what for what, holds in so.items() if holds)
+        return cls(head.base, {action_of(entry): entry.number for entry in counting}, main, is_so)
 
     def has(self, one: Said, *, moved: bool) -> bool:
         """Whether it is there, as that entry; of those that were folded away commits are known, unless main moved."""
         if one.number >= self.base:
             return self.numbers.get(one.what) == one.number
-        return moved or one.what in self.main or " " in one.what or one.what in {kind.value for kind in Kind}
+        is_persons = " " in one.what or one.what in {kind.value for kind in Kind}
+        return moved or one.what in self.main or is_persons
 
 
 def _line(catalog: Catalog, snapshot: str) -> Iterator[Manifest]:
@@ -297,10 +336,10 @@ def check(explorer: Explorer) -> int:
         said = [one for asked in explorer.asked(state) for one in asked.said if isinstance(one, Said)]
         done = [one for one in said if one.outcome == "done"]
         counts = [one for one in said if one.outcome == "counts"]
-        moved = any(one.what in {"rollback", "promote"} for one in said)
+        moved = any(one.what in {"rollback", "promote"} for one in said) or bool({"rollback", "promote"} & found.is_so)
         assert all(found.has(one, moved=moved) for one in done), (done, found)
         assert moved or all(one.what in found.main for one in counts), (counts, found)
-        there = {*found.numbers, *found.main}
+        there = {*found.numbers, *found.main, *found.is_so}
         assert not [one for one in said if one.outcome == "failed" and one.what in there]
         assert len({one.number for one in done}) == len(done)
     return states

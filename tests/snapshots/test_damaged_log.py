@@ -13,7 +13,7 @@ from headrace_snapshots.store import MemoryStore, ObjectInfo
 from headrace_snapshots.testing import check_catalog
 
 LAST = 9
-"""Entries of the log below: began, claimed, eight epochs; its hint names entry 8."""
+"""Entries of the log below: began, claimed, eight epochs; its hint names the last."""
 
 
 def path(number: int) -> str:
@@ -22,7 +22,10 @@ def path(number: int) -> str:
 
 @pytest.fixture
 def ids(memory: MemoryStore) -> list[str]:
-    return commit_some(Catalog(memory, "p"), Catalog(memory, "p").claim("main", "run"), 8)
+    catalog = Catalog(memory, "p")
+    found = commit_some(catalog, catalog.claim("main", "run"), 8)
+    catalog.settle()
+    return found
 
 
 def refusal(store: MemoryStore) -> str:
@@ -63,7 +66,7 @@ def test_entries_that_the_hint_names_and_are_gone_are_told(memory: MemoryStore, 
     for number in (8, 9):
         memory.delete(path(number))
     text = refusal(memory)
-    assert "p/log-hint.json names entry 8, and there is none from there on" in text
+    assert "p/log-hint.json names entry 9, and there is none from there on" in text
     assert f"`headrace rollback p --to {ids[5]}` goes on from entry 7 (main at {ids[5]}, published at nothing)" in text
 
 

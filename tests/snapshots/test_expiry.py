@@ -205,6 +205,19 @@ def commits_and_stands_still(memory: MemoryStore, branch: str, meanwhile: Callab
         raise
 
 
+def stands_still(memory: MemoryStore, action: Callable[[Catalog], Entry], meanwhile: Callable[[], object]) -> Entry:
+    """``action`` by somebody whose entry is stored, and who goes on only after ``meanwhile``."""
+    seen: list[str] = []
+
+    def plan(operation: Operation) -> Hold | None:
+        if "/log/" in operation.path:
+            seen.append(operation.kind)
+        is_after = seen[-2:] == ["create", "list"] and seen.count("create") == 1 and "/log/" in operation.path
+        return Hold(meanwhile) if is_after else None
+
+    return action(Catalog(FaultyStore(memory, plan), "p"))
+
+
 def goes_on(catalog: Catalog, branch: str, *, expiries: int = 1, keep: int = 9) -> None:
     """Another run of ``branch``, after which the log is folded."""
     more = commit_some(catalog, catalog.claim(branch, "another run"), 6)
@@ -266,6 +279,41 @@ def test_what_was_given_up_after_it_was_committed_does_not_count(
     assert type(caught.value) is FencedError
     (snapshot,) = caught.value.__notes__
     assert snapshot not in begun.head().refs.values()
+
+
+@pytest.mark.parametrize("action", ["publish", "rollback", "fork", "promote", "tag", "drop"])
+def test_what_a_person_did_counts_though_the_log_was_folded_since(
+    memory: MemoryStore, begun: Catalog, action: str
+) -> None:
+    """Main goes on from there, with other writers, and the entry is gone when the person is answered."""
+    first, second = (link.snapshot_id for link in [*begun.lineage(begun.head().refs["main"])][::-1])
+    begun.fork("other", first)
+    (other,) = commit_some(begun, begun.claim("other", "run"), 1)
+    actions: dict[str, Callable[[Catalog], Entry]] = {
+        "publish": lambda catalog: catalog.publish(second, first),
+        "rollback": lambda catalog: catalog.rollback("main", first, "back"),
+        "fork": lambda catalog: catalog.fork("fix", second),
+        "promote": lambda catalog: catalog.promote("other", expected_main=second),
+        "tag": lambda catalog: catalog.tag("t", first),
+        "drop": lambda catalog: catalog.drop("other"),
+    }
+    before = begun.head()
+
+    def meanwhile() -> None:
+        goes_on(begun, "main", keep=3)
+        assert begun.head().base > before.entry + 1, "the entry is folded away"
+
+    stands_still(memory, actions[action], meanwhile)
+    head = begun.head()
+    line = {begun.ancestor_at(head.refs["main"], epoch) for epoch in range(3)}
+    assert {
+        "publish": first in line and second in line,
+        "rollback": second not in line,
+        "fork": head.refs.get("fix") == second,
+        "promote": other in line and "other" not in head.generations,
+        "tag": head.refs.get("tags/t") == first,
+        "drop": "other" not in head.generations,
+    }[action]
 
 
 def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryStore, begun: Catalog) -> None:

@@ -15,17 +15,19 @@ from interleaved import (
     begun,
     check,
     committer,
+    drops,
     expirer,
     folds,
+    forks,
     marked,
     promoter,
     published,
+    publishes,
     rolls_back,
     tagger,
 )
 
-from headrace_snapshots import expiry
-from headrace_snapshots.catalog import Catalog
+from headrace_snapshots import catalog, expiry
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.marks import Marks
@@ -71,9 +73,15 @@ CASES: dict[str, Case] = {
     "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 7_000),
     "a rollback and two expiries": ((BACK, expirer("e")), published(3), 0, 1_900),
     "a promotion and two expiries": ((promoter, expirer("e")), published(3), 0, 3_000),
+    "a publish, and a run that folds the log": ((publishes("first-2"), folds("main", 1)), published(3), 0, 100),
+    "a rollback, and a run that folds the log": ((BACK, folds("main", 1)), published(3), 0, 100),
+    "a fork, and a run that folds the log": ((forks("first-2"), folds("main", 1)), published(3), 0, 100),
+    "a promotion, and a run that folds the log": ((promoter, folds("main", 1)), published(3), 0, 100),
+    "a drop, and a run that folds the log": ((drops("other"), folds("main", 1)), published(3), 0, 100),
     "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 8_000),
 }
 LARGER: dict[str, Case] = {
+    "a tag, and a run that folds the log": ((tagger("first-2"), folds("main", 1)), published(3), 0, 100),
     "two first claims, two faults": ((committer("a", 0), committer("b", 0)), EMPTY, 2, 60_000),
     "a run, and one that begins and folds, a fault": ((committer("a", 1), folds("main")), begun(1), 1, 100_000),
     "a run, and one that goes on and folds, a fault": ((committer("a", 1), folds("main", 1)), begun(1), 1, 400_000),
@@ -125,9 +133,21 @@ def test_a_log_that_is_folded_under_a_writer_is_found(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_a_writer_that_is_told_only_that_it_was_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look whether the branch leads to what it has committed."""
-    monkeypatch.setattr(Catalog, "_counts", lambda *_: False)
+    monkeypatch.setattr(catalog, "counts", lambda *_: False)
     with pytest.raises(AssertionError):
         check(Explorer((committer("a", 1), folds("main")), begun(1), 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CASES if case.endswith("that folds the log")])
+def test_a_person_who_is_told_of_a_conflict_though_it_counted_is_found(
+    monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Without the look whether what was asked for is so."""
+    programs, objects, faults, _ = CASES[case]
+    monkeypatch.setattr(catalog, "counts", lambda *_: False)
+    with pytest.raises(AssertionError):
+        check(Explorer(programs, objects, faults))
 
 
 @pytest.mark.parametrize("person", [tagger("first-0"), BACK])

@@ -210,6 +210,7 @@ class _Run:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
+        self.catalog.settle()
         if self._side is not None:
             self._side.close(error)
 

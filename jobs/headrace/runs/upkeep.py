@@ -23,6 +23,7 @@ from headrace_snapshots.layout import ObjectKind, folder, kind_of, result_path
 from headrace_snapshots.reach import Keep, KeepError
 from headrace_snapshots.refs import NOTHING
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from headrace_snapshots.witnesses import Witness
 
 KEPT_RESULTS = 100
 """The least number of results of runs that is kept."""
@@ -83,7 +84,9 @@ def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Chec
 
     Raises what the store raises when it does not answer.
     """
-    return fsck.fsck(catalog, deep=deep, repair=repair, copies=_cached, beside=(_audits, _results))
+    return fsck.fsck(
+        catalog, deep=deep, repair=repair, copies=_cached, beside=(_audits, _results), witnesses=_witnesses
+    )
 
 
 def _cached(file: DataFile) -> bytes | None:
@@ -165,6 +168,20 @@ def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) 
             yield Problem(path, str(error), "who started that run", f"{BACKUP}, or delete it: no expiry does")
         except ObjectNotFoundError:
             continue
+
+
+def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
+    """What results of runs and audits say was committed, and published."""
+    for path in stored:
+        kind = kind_of(catalog.pipeline, path)
+        if kind is ObjectKind.AUDITS and path.endswith(_RESULT):
+            begin, end = _audited(path)
+            yield Witness(path, frozenset({begin}), audited=end)
+        elif kind is ObjectKind.RUNS:
+            with suppress(ResultDamagedError, ObjectNotFoundError):
+                found = _read(catalog.store, path)
+                named = {snapshot for snapshot in (found.snapshot, found.published) if snapshot is not None}
+                yield Witness(path, frozenset(named), published=found.published, at=found.finished_at)
 
 
 def _stored(catalog: Catalog, kind: ObjectKind) -> Iterator[str]:

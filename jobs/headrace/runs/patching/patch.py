@@ -105,8 +105,11 @@ def patch(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
         if rows is None or not (numbers := rows.counts()).differing:
             return _result(patching.main, None, run_id, started_at)
         check_unsettled(patching, rows)
-        manifest, outcome = _Commit(patching, rows, numbers, run_id, begun).done()
-    _publish(catalog, outcome)
+        try:
+            manifest, outcome = _Commit(patching, rows, numbers, run_id, begun).done()
+            _publish(catalog, outcome)
+        finally:
+            catalog.settle()
     return _result(manifest, outcome, run_id, started_at)
 
 

@@ -1,0 +1,113 @@
+"""The last entry of the log is lost, after each command: whoever comes next is told, and gets no older answers."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.runs.upkeep import check
+from headrace_snapshots.format.codec import encode
+from headrace_snapshots.layout import entry_path, hint_path
+from tests.cli.test_upkeep import Live
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    found = Live(tmp_path)
+    found.land_and_run(0)
+    found.land_and_run(1)
+    return found
+
+
+def first(live: Live) -> str:
+    return [manifest.snapshot_id for manifest in live.catalog.ancestry(live.catalog.head().refs["main"])][-1]
+
+
+COMMANDS: dict[str, Callable[[Live], list[str]]] = {
+    "run": lambda live: ["run", "--executor", "local"],
+    "run without publishing": lambda live: ["run", "--executor", "local", "--no-publish"],
+    "run of a branch": lambda live: ["run", "--executor", "local", "--branch", "trial", "--no-publish"],
+    "tag": lambda live: ["tag", "then"],
+    "fork": lambda live: ["fork", "main", "trial"],
+    "rollback": lambda live: ["rollback", "--to", first(live)],
+    "recover": lambda live: ["recover", first(live), "--executor", "local"],
+    "backfill": lambda live: ["backfill", "--executor", "local"],
+    "backfill and promote": lambda live: ["backfill", "--executor", "local", "--promote"],
+    "expire": lambda live: ["expire", "--keep-last", "1"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_last_entry_of_a_command_is_missed(live: Live, command: str) -> None:
+    if command.startswith("run"):
+        landing = live.folder / "landing" / "clicks"
+        (landing / "002.jsonl").write_text((landing / "001.jsonl").read_text())
+    before = live.catalog.head().entry
+    done = live.headrace(*COMMANDS[command](live))
+    assert done.exit_code == 0, done.output
+    last = live.catalog.head().entry
+    assert last > before
+    lost = live.folder / entry_path("clicks", last)
+    content = lost.read_bytes()
+    lost.unlink()
+    for later in (["run", "--executor", "local"], ["read"], ["tag", "later"]):
+        told = live.headrace(*later)
+        assert told.exit_code == 40
+        assert "the log of clicks is damaged" in " ".join(told.stderr.split())
+    assert live.headrace("fsck").exit_code == 40
+    lost.write_bytes(content)
+    assert live.headrace("fsck").exit_code == 0
+    assert live.headrace("read").exit_code == 0
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3])
+def test_fsck_knows_it_from_what_else_is_stored(live: Live, entries: int) -> None:
+    """Also where the hint is late, as that of a run is which was killed."""
+    assert check(live.catalog).problems == ()
+    last = live.catalog.head().entry
+    (live.folder / hint_path("clicks")).write_bytes(encode("log-hint", {"entry": last - entries}))
+    for number in range(last - entries + 1, last + 1):
+        (live.folder / entry_path("clicks", number)).unlink()
+    assert live.headrace("read").exit_code == 0, "nobody knows"
+    told = live.headrace("fsck")
+    assert told.exit_code == 40
+    assert re.search(rf"the log ends at entry {last - entries}, but .*(runs/|audits/|under entry)", said(told.output))
+    assert live.headrace("fsck", "--repair").exit_code == 40, "nobody can make it again"
+    live.land_and_run(2)
+    for _ in range(3):
+        assert live.headrace("expire").exit_code == 0
+    told = live.headrace("fsck")
+    assert told.exit_code == 0, told.output
+
+
+def said(output: str) -> str:
+    return re.sub(r"[\s│]+", " ", output)
+
+
+def test_fsck_finds_nothing_missing_in_what_people_did(live: Live) -> None:
+    """Rolled back, dropped, promoted, expired: every snapshot that anything names is one that the log knows."""
+    begin = first(live)
+    steps = (
+        ["rollback", "--to", begin],
+        ["run", "--executor", "local"],
+        ["fork", "main", "trial"],
+        ["run", "--executor", "local", "--branch", "trial", "--no-publish"],
+        ["drop", "trial"],
+        ["tag", "then", begin],
+        ["backfill", "--executor", "local", "--promote"],
+        ["expire", "--keep-last", "1"],
+        ["recover", "main", "--executor", "local"],
+        ["rollback", "--to", "beginning"],
+        ["expire", "--keep-last", "1"],
+        ["run", "--executor", "local"],
+        ["expire", "--keep-last", "1", "--drop-tags"],
+        ["expire", "--keep-last", "1"],
+    )
+    for step in steps:
+        done = live.headrace(*step)
+        assert done.exit_code == 0, (step, done.output)
+        found = check(live.catalog)
+        assert found.problems == (), step
