@@ -104,7 +104,7 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
         "  aggregation 1: when (trigger) has changed",
         "aggregation 1: replay (when (trigger) has changed)",
     ]
-    assert told[3].startswith("headrace run refuses (config.changed_pipeline). `headrace backfill clicks --promote`")
+    assert told[3].startswith(f"headrace run refuses (config.changed_pipeline). `headrace backfill {file} --promote`")
     found = json.loads(shown(live, "plan", "--format", "json").stdout)
     assert (found["action"], found["epoch"]) == ("replay", 1)
     assert found["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1, "action": "replay"}]

@@ -323,13 +323,15 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
         (live.landing / name).write_text(json.dumps(row) + "\n")
         live.run("run", "--files-per-epoch", "1")
     live.run("backfill", "--branch", "fix")
-    entries = live.catalog.head().entry
+    entries, rows = live.catalog.head().entry, hr.open(live.root)["clicks"].current().count()
     told = live.headrace("promote", "fix", "--patch", "--dry-run")
     assert told.exit_code == 0, told.output
     assert "1 of 1 rows that readers see change" in told.stderr
     assert f"nothing is against it: headrace promote {live.reference} fix --root {live.root} --patch" in told.stderr
     rehearsal = json.loads(live.headrace("promote", "fix", "--patch", "--dry-run", "--format", "json").stdout)
     assert (rehearsal["branch"], rehearsal["refusals"], rehearsal["left"]) == ("fix", [], {})
+    numbers = rehearsal["output"]["rows"]
+    assert (numbers["before"], numbers["after"], numbers["changed"]) == (rows, rows, 1)
     (row,) = rehearsal["output"]["first"]
     assert (row["before"]["amount"], row["after"]["amount"], row["after"]["timing"]) == (0, 100, "LATE")
     assert live.catalog.head().entry == entries, "a dry run moves nothing"
@@ -341,6 +343,10 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     assert "0 epochs: nothing differs where windows have expired" in again.output
     shown = CliRunner().invoke(app, ["show", "main", "--pipeline", live.reference, "--root", live.root])
     assert f"epoch 4, by branch fix at {live.refs['fix']}" in shown.stdout
+    live.headrace("fork", "main", "same")
+    same = json.loads(live.headrace("promote", "same", "--patch", "--dry-run", "--format", "json").stdout)
+    numbers = same["output"]["rows"]
+    assert (numbers["before"], numbers["after"], numbers["changed"]) == (rows, rows, 0), "nothing differs"
     live.run("run", "--branch", "fix")
     live.land("e.jsonl", 3)
     live.run("run")

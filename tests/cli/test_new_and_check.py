@@ -31,6 +31,7 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
     steps = [shlex.split(line)[1:] for line in told.stdout.partition("next:")[2].splitlines() if line.strip()]
     assert [step[0] for step in steps] == ["check", "test", "run", "read"]
     for step in steps:
+        assert "--executor" not in step, "it runs as it is, on a plain installation too"
         done = headrace(*step)
         assert done.exit_code == 0, done.output
     rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
@@ -43,6 +44,9 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
         ("tea", "12"): (1, 420),
         ("bread", "14"): (1, 380),
     }
+    bare = headrace("run", *[word for word in steps[2][1:] if word not in {"--files-per-epoch", "1"}])
+    assert bare.exit_code == 0, bare.output
+    assert "executor local: auto: " in bare.stderr
     panes = json.loads(headrace(*steps[-1], "--view", "panes", "--format", "json").stdout)
     assert {row["timing"] for row in panes} >= {"EARLY", "ON_TIME"}
 

@@ -189,6 +189,37 @@ def test_files_from_epochs_whose_output_has_expired_are_no_obstacle(deployment: 
     assert land(deployment).records == 1
 
 
+def test_how_many_of_what_lands_are_late_is_told_before_they_are_read(deployment: Deployment) -> None:
+    """The watermark of main is 50 minutes past midnight, windows are of an hour, and no lateness is allowed beyond a
+    day.
+    """
+    letters = [
+        '{"user": "ann", "at": "2026-03-01T00:10:00Z", "amount": 1}',
+        '{"user": "bob", "at": "2026-02-27T00:10:00Z", "amount": 1}',
+        '{"user": "cid", "at": "2026-02-20T00:10:00Z", "amount": 1}',
+        '{"user": "dan',
+    ]
+    deployment.commit(rejected=[rejected(text, number) for number, text in enumerate(letters)])
+    assert land(deployment).late == 0, "nobody knows what reads them there"
+    own = land(deployment, to="landing/clicks")
+    assert (own.records, own.late) == (4, 2)
+    assert (land(deployment, to="landing/clicks").records, land(deployment, to="landing/clicks").late) == (0, 0)
+
+
+def test_the_command_says_that_nothing_is_left_for_the_next_run(deployment: Deployment) -> None:
+    deployment.commit(rejected=[rejected('{"user": "ann", "at": "2026-02-20T00:10:00Z", "amount": 1}')])
+    own = ("--root", deployment.root, "--at", "main", "--to", "landing/clicks")
+    for command, words in (
+        ("replay-rejected", "all of them are late, since their windows have expired"),
+        ("replay-rejected", "Nothing has landed now, so there is nothing more for the next run to read"),
+        ("replay-late", "Nothing has landed now"),
+    ):
+        told = CliRunner().invoke(app, [command, deployment.reference, *own])
+        assert told.exit_code == 0, told.output
+        assert words in told.stderr
+        assert ("The next run" in told.stderr) is words.startswith("all")
+
+
 def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deployment) -> None:
     deployment.commit(rejected=[rejected("x"), rejected(None, None)])
 

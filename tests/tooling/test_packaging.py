@@ -123,7 +123,7 @@ def test_a_new_pipeline_runs_without_extras(installed: Installed) -> None:
     where = ("shop/shop.py", "--root", (installed.folder / "shop/data").as_uri())
     for arguments in (
         ("check", "shop/shop.py"),
-        ("run", *where, "--executor", "local"),
+        ("run", *where),
         ("log", *where),
         ("pipelines",),
     ):
@@ -148,7 +148,7 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
     in_python.write_text("def test_nothing():\n    pass\n")
     keys = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
     told = {
-        "spark": installed.refused("run", "shop/shop.py", "--root", root),
+        "spark": installed.refused("run", "shop/shop.py", "--root", root, "--executor", "spark"),
         "quality": installed.refused("run", str(expecting), "--root", root, "--executor", "local"),
         "s3": installed.refused("log", "shop/shop.py", "--root", "s3://bucket/root", **keys),
         "plots": installed.refused("plot", "shop/shop.py", "--root", root, "--out", "lateness.png"),

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, command
-from headrace.cli.output import Format, print_json, print_lines
+from headrace.cli.output import Format, as_typed, print_json, print_lines
 from headrace.cli.parameters import Option
 from headrace_snapshots.refs import MAIN
 
@@ -58,7 +58,7 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     if output is Format.JSON:
         print_json(found.to_json())
     else:
-        print_lines(found.lines())
+        print_lines(map(as_typed, found.lines()))
 
 
 def print_graph(catalog: "Catalog", limit: int, before: int | None, output: Format) -> None:

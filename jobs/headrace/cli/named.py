@@ -1,8 +1,9 @@
 """What the words of a command line name: a root, a pipeline's catalog, a snapshot."""
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.registry import registered_files, resolve
+from headrace.pipeline.registry import resolve
 from headrace.read.at import named_id
+from headrace.read.deployment import Deployment
 from headrace.read.roots import check_root
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -17,23 +18,26 @@ def existing(root: str) -> str:
 
 
 def catalog_of(pipeline: str, root: str) -> Catalog:
-    """The catalog of a pipeline under a root that exists. Raises MissingRootError, UnknownPipelineError."""
-    return Catalog(open_store(existing(root)), resolve(pipeline).name)
+    """The catalog of a pipeline under a root that exists: one with results there by its name, without its file. Raises
+    MissingRootError, UnknownPipelineError.
+    """
+    store = open_store(existing(root))
+    return Catalog(store, pipeline if pipeline in Deployment(store) else resolve(pipeline).name)
 
 
 def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
-    """The manifest of a snapshot of ``pipeline``, or by its id of whichever registered pipeline has it."""
+    """The manifest of a snapshot of ``pipeline``, or by its id of whichever pipeline under ``root`` has it."""
     if pipeline is not None:
         catalog = catalog_of(pipeline, root)
         return catalog.manifest(named_id(catalog, catalog.head(), snapshot))
     store = open_store(existing(root))
-    for name in registered_files().pipelines:
+    for name in Deployment(store):
         try:
             store.stat(manifest_path(name, snapshot))
         except ObjectNotFoundError:
             continue
         return Catalog(store, name).manifest(snapshot)
     raise FixConfigError(
-        f"no registered pipeline has a snapshot {snapshot!r} under {root}; `headrace log PIPELINE` lists ids, "
-        "--pipeline names a pipeline that is not registered"
+        f"no pipeline has a snapshot with the id {snapshot!r} under {root}; `headrace log PIPELINE` lists ids, and "
+        "branches and tags are those of a pipeline (--pipeline)"
     )

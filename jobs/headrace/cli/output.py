@@ -8,6 +8,8 @@ Rich is imported by what is printed with it: the commands that print JSON, or pl
 
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,8 +43,24 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def as_typed(text: str) -> str:
+    """``text`` with commands that name a pipeline as the command line did: by its file, where that is how this process
+    knows it, since its name alone need not resolve.
+    """
+    registry = sys.modules.get("headrace.pipeline.registry")  # else no pipeline was resolved
+    for name, reference in ({} if registry is None else registry.REFERENCES).items():
+        text = _called(text, name, shlex.quote(reference))
+    return text
+
+
+def _called(text: str, name: str, reference: str) -> str:
+    command = re.compile(rf"(\bheadrace [a-z]+(?:-[a-z]+)* ){re.escape(name)}(?![\w./:-])")
+    return command.sub(lambda found: found[1] + reference, text)
+
+
 def notice(message: str) -> None:
     """Something for people to know, on stderr; never wrapped."""
+    message = as_typed(message)
     sys.stderr.write(f"{visible(cut(message, LONGEST_MESSAGE))}\n")
 
 
@@ -136,7 +154,7 @@ def _print_error(error: HeadraceError) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    text = visible(cut(str(error), LONGEST_MESSAGE))
+    text = visible(cut(as_typed(str(error)), LONGEST_MESSAGE))
     message = Text.assemble(("error", "bold red"), " ", (text, "red"), " ", (f"({error.code})", "dim"))
     Console(stderr=True, highlight=False, soft_wrap=True).print(message)
 

@@ -1,7 +1,7 @@
 """The commands about pipelines as they are written: new, check, pipelines."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
 
@@ -12,6 +12,9 @@ from headrace.cli.parameters import Argument, Option
 from headrace.errors import FixConfigError
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
+if TYPE_CHECKING:
+    from headrace.read.deployment import Deployment
+
 
 @command("headrace pipelines --root file:///tmp/hr")
 def pipelines(
@@ -20,14 +23,21 @@ def pipelines(
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES."""
+    """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES.
+
+    With a root those too that have run there from files of their own, without what only their files say.
+    """
     from headrace.pipeline.registry import registered_files
 
-    rows = []
     found = registered_files()
-    for name, each in found.pipelines.items():
-        row = {"name": name, "description": each.pipeline.description, "source": each.pipeline.source.path}
-        rows.append(row if root is None else {**row, **_refs(root, name)})
+    rows: list[dict[str, Any]] = [
+        {"name": name, "description": each.pipeline.description, "source": each.pipeline.source.path}
+        for name, each in found.pipelines.items()
+    ]
+    if root is not None:
+        others = sorted({*_have_run(root)} - {*found.pipelines})
+        rows += [{"name": name, "description": None, "source": None} for name in others]
+        rows = [{**row, **_refs(root, row["name"])} for row in rows]
     if output is Format.JSON:
         print_json(rows)
     else:
@@ -37,6 +47,8 @@ def pipelines(
         notice(f"cannot be used: {why}")
     if not rows and not found.broken:
         notice("There are none: HEADRACE_PIPELINES names the folders that they are in")
+    elif any(row["source"] is None for row in rows):
+        notice("Of pipelines without a source only the results are known here: give commands that run them their file")
 
 
 @command("headrace check delays.py")
@@ -81,6 +93,14 @@ def new(
         return
     print_lines(f"wrote {file}" for file in example.files)
     print_lines(["next:", *(f"  {step}" for step in example.next_steps)])
+
+
+def _have_run(root: str) -> "Deployment":
+    """The pipelines with results under ``root``."""
+    from headrace.read.deployment import Deployment
+    from headrace_snapshots.store import open_store
+
+    return Deployment(open_store(root))
 
 
 def _refs(root: str, pipeline: str) -> dict[str, str | int | None]:

@@ -191,12 +191,14 @@ def replay_late(
         return
     told = asdict(landed)
     _print_left(told.pop("left"), told, f"late records at {at}")
-    if landed.is_own:
+    if landed.is_own and not landed.records:
+        notice(_NOTHING_LANDED)
+    elif landed.is_own:
         notice(
             "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
             "they came from (a backfill, a batch) leaves these out"
         )
-    elif to is None:
+    elif to is None and (landed.records or landed.there):
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
 
 
@@ -229,14 +231,19 @@ def replay_rejected(
     told = asdict(landed)
     targets, left = told.pop("targets"), told.pop("left")
     _print_left(left, {**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
-    if landed.is_own:
+    if landed.is_own and not landed.records:
+        notice(_NOTHING_LANDED)
+    elif landed.is_own:
         sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_sweep else ""
         notice(
-            f"The next run{sweep} reads them; those of windows that have expired are late. Who reads the files anew "
-            "that they came from (a backfill, a batch, a run after a rollback) leaves these out"
+            f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. Who reads the files anew that they "
+            "came from (a backfill, a batch, a run after a rollback) leaves these out"
         )
-    elif to is None:
+    elif to is None and (landed.records or landed.there):
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")
+
+
+_NOTHING_LANDED = "Nothing has landed now, so there is nothing more for the next run to read"
 
 
 def _print_left(left: Mapping[str, int], told: Mapping[str, Any], title: str) -> None:
@@ -244,3 +251,13 @@ def _print_left(left: Mapping[str, int], told: Mapping[str, Any], title: str) ->
     print_fields(told, title)
     for why, count in left.items():
         notice(f"{count:,} cannot land: {why}")
+
+
+def _late(late: int | None, records: int) -> str:
+    """What becomes of the windows of so many ``records``, of which so many are ``late``."""
+    if late is None:
+        return "those of windows that have expired by then are late"
+    if not late:
+        return "behind the watermark of main none of them is late"
+    some = "all" if late == records else f"{late:,}"
+    return f"behind the watermark of main {some} of them are late, since their windows have expired"

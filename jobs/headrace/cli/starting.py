@@ -38,7 +38,7 @@ class Example:
         return [
             shlex.join(["headrace", "check", str(self.files[0])]),
             shlex.join(["headrace", "test", str(self.files[1])]),
-            shlex.join(["headrace", "run", *where, "--executor", "local", "--files-per-epoch", "1"]),
+            shlex.join(["headrace", "run", *where, "--files-per-epoch", "1"]),
             shlex.join(["headrace", "read", *where]),
         ]
 

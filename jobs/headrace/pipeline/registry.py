@@ -45,6 +45,10 @@ class PipelineFileError(PipelineError):
     code = "config.pipeline_file"
 
 
+REFERENCES: dict[str, str] = {}
+"""By name, how this process was told to find pipelines in files: their names alone need not resolve."""
+
+
 @dataclass(frozen=True)
 class Registered:
     """A usable pipeline and the file that defines it. ``reference`` finds it without looking at any other file."""
@@ -124,7 +128,9 @@ def resolve(reference: str) -> Pipeline:
     """
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
-        return _from_file(Path(path), name)
+        found_there = _from_file(Path(path), name)
+        REFERENCES[found_there.name] = reference
+        return found_there
     found = registered_files()
     if reference in found.repeated:
         first, second = found.repeated[reference]

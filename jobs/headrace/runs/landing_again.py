@@ -7,18 +7,24 @@ target itself is the memory of what has landed.
 import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
-from headrace.errors import FixConfigError
+from headrace.errors import FixConfigError, FixDataError
+from headrace.model.time import instant
+from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat, FileSource
 from headrace.read.at import At
 from headrace.read.columns import View
+from headrace.read.progress import StoredProgress
 from headrace.read.relanded import AGAIN, landed_from
 from headrace.sources.errors import UnreadableFileError
+from headrace.sources.landing import ByInput, Landing
 from headrace.sources.lines import first_line
 from headrace.sources.places import overlap
-from headrace.sources.planning import open_source
+from headrace.sources.planning import InputFile, open_source
 from headrace.sources.reading import decompressed
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, ObjectStore, open_store
 
 _SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
@@ -34,13 +40,16 @@ class LandingAgainError(FixConfigError):
 
 @dataclass
 class Target:
-    """Where files of records of one ``view`` land. ``is_own``: where the pipeline itself reads them."""
+    """Where files of records of one ``view`` land. ``is_own``: where the pipeline itself reads them. ``there``: names
+    of files that had landed before; ``created``: the files that have landed now.
+    """
 
     view: View
     store: ObjectStore
     prefix: str
     is_own: bool
     there: set[str] = field(default_factory=set)
+    created: list[InputFile] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
@@ -79,14 +88,40 @@ class Target:
         """Land ``content``, packed as the end of ``name`` says, unless it has landed before; whether it was landed."""
         packed = gzip.compress(content, mtime=0) if name.endswith(_GZIP) else content
         try:
-            self.store.create(self.path(name), packed)
+            info = self.store.create(self.path(name), packed)
         except ObjectExistsError:
             return False
+        self.created.append(InputFile(info.path, info.size, info.etag))
         return True
 
     def path(self, name: str) -> str:
         """Where a file of that name is."""
         return f"{self.prefix}/{name}" if self.prefix else name
+
+
+def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | None:
+    """How many records of ``files`` would be late in the next epoch of main; None where only Spark could tell, or one
+    of them cannot be read.
+    """
+    read = {name: some for name, some in files.items() if some}
+    head = catalog.head().refs.get(MAIN)
+    if head is None or not read:
+        return 0
+    if any(each.source.transform is not None for each in pipeline.inputs if each.name in read):
+        return None
+    from headrace.distribute.records import in_arrival_order, read_records  # with Arrow
+    from headrace.kernel.delta import Fate, aggregate
+    from headrace.kernel.stage import CompiledStage
+
+    progress = StoredProgress.of(catalog.manifest(head))
+    stage, landing = CompiledStage(pipeline.stages[0]), Landing(pipeline, catalog.store)
+    try:
+        records = read_records(pipeline, stage, landing, in_arrival_order(pipeline, read), instant(datetime.now(UTC)))
+    except FixDataError:  # which the next run says
+        return None
+    if records is None:
+        return 0
+    return aggregate(stage, records.columns, progress.watermark).accounting.rows.get(Fate.LATE, 0)
 
 
 def target_of(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:

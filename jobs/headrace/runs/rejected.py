@@ -27,6 +27,7 @@ from headrace.read.rows import tables
 from headrace.runs.landing_again import (
     LandingAgainError,
     header_of,
+    late_behind,
     suffix_of,
     target_of,
     text_of,
@@ -48,7 +49,9 @@ class LandedRejected:
 
     ``rejected_again`` records were left out because they had landed again before. ``left``: how many cannot land, by
     the reason why; they stay in the view ``rejected``. ``is_own``: a target is where the pipeline itself reads.
-    ``needs_sweep``: and the names there have gone on so far that only a full sweep finds what has landed.
+    ``needs_sweep``: and the names there have gone on so far that only a full sweep finds what has landed. ``late``: how
+    many of the ``records`` that landed there are late behind the watermark of main, if the next run reads them; None
+    where that cannot be told (records of a user's own Spark code).
     """
 
     targets: Mapping[str, str]
@@ -59,6 +62,7 @@ class LandedRejected:
     left: Mapping[str, int] = field(default_factory=dict)
     is_own: bool = False
     needs_sweep: bool = False
+    late: int | None = 0
 
 
 class _DeadLetter(NamedTuple):
@@ -102,6 +106,7 @@ def land_rejected(
         left=dict(sorted(epochs.left.items())),
         is_own=bool(own),
         needs_sweep=any(name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()),
+        late=late_behind(catalog, pipeline, {name: target.created for name, target in own.items()}),
         **epochs.counts,
     )
 

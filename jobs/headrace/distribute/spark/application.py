@@ -9,6 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -69,14 +70,19 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
 
 @contextmanager
 def interrupted(spark: SparkSession, stop: Stop) -> Iterator[None]:
-    """End what this thread starts in the block when ``stop`` is set. Raises CancelledError if it is already."""
-    tag = f"headrace-{uuid.uuid4().hex}"
-    spark.addTag(tag)
-    try:
-        with stop.calling(lambda: spark.interruptTag(tag)):
-            yield
-    finally:
-        spark.removeTag(tag)
+    """End the jobs that this thread, which has no others, starts in the block when ``stop`` is set. Raises
+    CancelledError if it is already.
+    """
+    name = f"headrace-{uuid.uuid4().hex}"
+    if is_connected(spark):
+        spark.addTag(name)
+        end: Callable[[], object] = partial(spark.interruptTag, name)
+    else:  # where tags do not reach the threads in which the JVM collects what Arrow is made of
+        context = spark.sparkContext
+        context.setJobGroup(name, "beside the epochs", interruptOnCancel=True)
+        end = partial(context.cancelJobGroup, name)
+    with stop.calling(end):
+        yield
 
 
 def bring_packages(spark: SparkSession) -> None:

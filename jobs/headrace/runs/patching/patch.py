@@ -128,12 +128,16 @@ def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRe
 
     Raises UnknownBranchError, UnpublishedError where main has no snapshot, and what a reader of ``current`` does.
     """
+    from headrace.read.deployment import PipelineReader
     from headrace.read.differences import OutputDiff
     from headrace.read.row_changes import RowCounts
 
     patching = PlannedPatch.of(catalog, catalog.head(), branch)
     refusals: list[HeadraceError] = []
-    nothing = OutputDiff(RowCounts())
+
+    def nothing() -> PatchRehearsal:
+        rows = PipelineReader(catalog).current(at=patching.main.snapshot_id).count()
+        return PatchRehearsal(branch, OutputDiff(RowCounts(rows, rows)), {}, tuple(refusals))
 
     def refused(check: Callable[[], None]) -> bool:
         try:
@@ -144,14 +148,14 @@ def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRe
         return False
 
     if refused(patching.check_definition):
-        return PatchRehearsal(branch, nothing, {}, tuple(refusals))
+        return nothing()
     for check in patching.checks():
         refused(check)
     if refused(patching.check_patches):  # nobody can tell which rows would stay
-        return PatchRehearsal(branch, nothing, {}, tuple(refusals))
+        return nothing()
     with patching.differing() as rows:
         if rows is None:
-            return PatchRehearsal(branch, nothing, {}, tuple(refusals))
+            return nothing()
         refused(partial(check_unsettled, patching, rows))
         return PatchRehearsal(branch, OutputDiff(rows.counts(), tuple(rows.first(limit))), rows.left(), tuple(refusals))
 
