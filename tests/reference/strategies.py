@@ -4,7 +4,7 @@ Seeded by default. ``HEADRACE_EXAMPLES=10000`` tries that many fresh ones of eac
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,6 +132,12 @@ BEHAVIOURS = st.builds(
     st.sampled_from(Firing),
     st.sampled_from(TimestampCombiner),
 )
+
+
+def nasty_names(names: Sequence[str], words: Sequence[str]) -> st.SearchStrategy[Mapping[str, str]]:
+    """Another of ``words`` for each of ``names``."""
+    some = st.lists(st.sampled_from(words), min_size=len(names), max_size=len(names), unique=True)
+    return some.map(lambda chosen: dict(zip(names, chosen, strict=True)))
 
 
 def elements(retractions: bool = False) -> st.SearchStrategy[Element]:

@@ -99,9 +99,9 @@ class StageResult:
 
     def _order(self) -> dict[str, pa.Array]:
         found, rows = self.emission, pa.array(self.emission.row)
-        by = {"moment": pa.array(self._moments())}
+        by = {c.MOMENT: pa.array(self._moments())}
         by |= {name: self.rows[name].take(rows) for name in (c.WINDOW_END, c.WINDOW_START, *self.stage.keys)}
-        return {**by, "sequence": pa.array(found.sequence)}
+        return {**by, c.SEQUENCE: pa.array(found.sequence)}
 
     def _moments(self) -> Ints:
         """When in the epoch each record was emitted: with the bundle, at a deadline, at a signal, or at the watermark

@@ -333,10 +333,15 @@ def lit(value: object) -> Literal:
         case timedelta():
             raise PipelineError(f"{value!r} is a length of time: it can be added to a timestamp, or taken from one")
         case str():
-            if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            if not is_text(value):
                 raise PipelineError(f"{value!r} has half of a surrogate pair, which is not a character")
             return Literal(str.__str__(value))
     raise PipelineError(f"{shown(value)} cannot stand in an expression: write {_OPERANDS}")
+
+
+def is_text(value: str) -> bool:
+    """Whether ``value`` has characters alone: no half of a surrogate pair, which no file can hold."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 _OPERANDS = (

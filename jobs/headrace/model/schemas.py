@@ -5,7 +5,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from headrace.model.arguments import Arguments
-from headrace.model.expr import DataType
+from headrace.model.expr import DataType, is_text
 
 Columns = Mapping[str, type | DataType]
 """Types of columns by name."""
@@ -28,6 +28,8 @@ def schema_of(given: Arguments, name: str, value: object) -> dict[str, DataType]
         raise given.wrong(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
     for column in value:
         given.text(f"a column of {name}", column, "origin")
+        if not is_text(column):
+            raise given.wrong(f"{name}[{column!r}]", value[column], "half of a surrogate pair is not a character")
         if column.startswith("_"):
             raise given.wrong(f"{name}[{column!r}]", value[column], "names that start with _ belong to Headrace")
     return {column: data_type(given, f"{name}[{column!r}]", kind) for column, kind in value.items()}

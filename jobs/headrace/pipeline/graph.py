@@ -86,6 +86,8 @@ def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dic
         return {}
     found = given.mapping("renamed", renamed, str, '{"old name": "name"}', least=0)
     for old, name in found.items():
+        if old.startswith("_"):
+            raise given.wrong("renamed", renamed, f"column {old!r}: names that start with _ belong to Headrace")
         if name not in columns:
             raise given.wrong(
                 "renamed", renamed, f"there is no column {name!r}; there are {', '.join(sorted(columns))}"

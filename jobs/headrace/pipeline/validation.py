@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
-from headrace.model.expr import DataType, Expr, Schema
+from headrace.model.expr import DataType, Expr, Schema, is_text
 from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.triggers import Default, Trigger
 from headrace.model.typing import type_of
@@ -153,7 +153,7 @@ def _check_columns(stage: "Stage") -> None:
     for name in (*key, *what):
         if name.startswith("_"):
             raise PipelineError(f"column {name!r}: names that start with _ belong to Headrace")
-        if not name or {".", "`", "\0"} & {*name} or not _is_unicode(name):
+        if not name or {".", "`", "\0"} & {*name} or not is_text(name):
             raise PipelineError(
                 f"column {name!r}: a name is text that is not empty and has no dots, backticks or NUL; rename it"
             )
@@ -225,8 +225,3 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
 def _fires_once(stage: "Stage") -> bool:
     """Whether a window has at most one pane: it waits for its end, and expires there."""
     return waits_for_the_end(stage.when) and stage.aggregation.how.allowed_lateness == 0
-
-
-def _is_unicode(name: str) -> bool:
-    """Whether ``name`` can be written in files: halves of surrogate pairs cannot."""
-    return not any("\ud800" <= each <= "\udfff" for each in name)

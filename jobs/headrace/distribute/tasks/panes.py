@@ -36,9 +36,9 @@ def leaving_schema(stage: CompiledStage) -> pa.Schema:
     own = stage.stage
     columns = {name: ARROW_TYPES[kind] for name, kind in {**own.key_types, **own.pane_schema}.items()}
     long = pa.int64()
-    order = {"moment": long, c.WINDOW_END: long, c.WINDOW_START: long}
+    order = {c.MOMENT: long, c.WINDOW_END: long, c.WINDOW_START: long}
     order |= {name: ARROW_TYPES[kind] for name, kind in own.key_types.items()}
-    order["sequence"] = long
+    order[c.SEQUENCE] = long
     places = {f"{ORDER}{name}": kind for name, kind in order.items()}
     return pa.schema([*columns.items(), (c.EVENT_TIME, long), (c.SIGN, long), *places.items()])
 
