@@ -103,6 +103,17 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
 
 
 def _checked(registered: Registered) -> CheckedPipeline:
+    """What there is to say of a pipeline. One that cannot be described does not keep the others from being checked."""
+    pipeline = registered.pipeline
+    try:
+        return _described(registered)
+    except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
+        why = f"it cannot be described: {type(error).__name__}: {error}"
+        executor = str(pipeline.executor)
+        return CheckedPipeline(pipeline.name, registered.file, pipeline.description, executor, [], [], {}, [why], [])
+
+
+def _described(registered: Registered) -> CheckedPipeline:
     pipeline = registered.pipeline
     anew = None if pipeline.backfill is None else pipeline.backfill.schedule
     upkeep = None if pipeline.retention is None else pipeline.retention.schedule

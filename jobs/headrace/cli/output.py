@@ -95,10 +95,9 @@ def rows_of(rows: "pa.RecordBatch | pa.Table") -> list[dict[str, Any]]:
     """Rows as Python's values, times without their zone, which is UTC: for one with a zone Arrow imports pandas."""
     import pyarrow as pa
 
-    found: list[dict[str, Any]] = rows.cast(
-        pa.schema([(field.name, _zoneless(field.type)) for field in rows.schema])
-    ).to_pylist()
-    return found
+    from headrace.read.arrow import python_rows
+
+    return python_rows(rows.cast(pa.schema([(field.name, _zoneless(field.type)) for field in rows.schema])))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:

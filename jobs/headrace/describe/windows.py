@@ -6,7 +6,7 @@ from functools import singledispatch
 from headrace.model.accumulation import How
 from headrace.model.calendar import calendar_window
 from headrace.model.expr import render as render_expr
-from headrace.model.time import Duration, Instant, instant, render, render_duration
+from headrace.model.time import END_OF_CALENDAR, Duration, Instant, instant, render, render_duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, WatermarkStrategy
 from headrace.model.windows import (
     CalendarWindows,
@@ -94,10 +94,9 @@ def life(where: WindowFn, how: How, watermarks: list[WatermarkStrategy]) -> list
     lines.append(f"  {on_time}")
     if how.allowed_lateness is None:
         return [*lines, "  never expires: its state is kept for good"]
-    try:
-        end = render(Instant(window.end + how.allowed_lateness))
-    except OverflowError:  # after the year 9999
+    if window.end + how.allowed_lateness > END_OF_CALENDAR:
         return [*lines, f"  expires {render_duration(how.allowed_lateness)} after that"]
+    end = render(Instant(window.end + how.allowed_lateness))
     return [*lines, f"  expires when the watermark passes {end}; what comes for it after that is dropped as late"]
 
 

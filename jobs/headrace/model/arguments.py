@@ -37,15 +37,23 @@ class Arguments:
         """The error for argument ``name``; ``why`` says what is wrong with it, and what to write."""
         return self.error(f"{self.owner}({name}={shown(value)}): {why}")
 
-    def duration(self, name: str, value: object, *, least: int | None = 0, is_capped: bool = False) -> Duration:
-        """A length of time of at least ``least`` granules, or of either sign (None). One that is longer than the
-        longest is refused, or is that one if it ``is_capped``: past the end of time all are alike.
+    def duration(
+        self,
+        name: str,
+        value: object,
+        *,
+        least: int | None = 0,
+        most: Duration = LONGEST,
+        is_capped: bool = False,
+    ) -> Duration:
+        """A length of time of at least ``least`` granules, or of either sign (None). One that is longer than ``most``
+        is refused, or is that one if it ``is_capped``: past the end of time all are alike.
         """
         found = self._duration(name, value)
         if is_capped:
-            found = Duration(min(found, LONGEST))
-        if abs(found) > LONGEST:
-            raise self.wrong(name, value, "it is longer than 70,000 years")
+            found = Duration(min(found, most))
+        if abs(found) > most:
+            raise self.wrong(name, value, f"it is longer than {'70,000' if most == LONGEST else '1,000'} years")
         if least is not None and found < least:
             wanted = "it must not be negative" if least == 0 else "it must be longer than zero"
             raise self.wrong(name, value, f"{wanted}; {_HOW_LONG}")

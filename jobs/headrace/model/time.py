@@ -43,6 +43,9 @@ GLOBAL_WINDOW_END = Instant(2**61 - 1_000)
 NEVER = Instant(2**62)
 """Later than every watermark, +inf included: the expiry of a window that never expires."""
 
+LONGEST_WINDOW = Duration(365_242 * 86_400_000_000)
+"""The longest window and gap: a thousand years, so that they mostly end within the years that have names."""
+
 LONGEST = Duration(2**61)
 """The longest length of time, some 73,000 years: sums with instants stay inside 64 bits."""
 
@@ -70,7 +73,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 END_OF_CALENDAR = Instant((datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
-"""The last instant that has a name, in the year 9999."""
+"""The last instant for which Python has a datetime, in the year 9999."""
+
+BEGIN_OF_CALENDAR = Instant((datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
+"""The first one, in the year 1."""
+
+_CYCLE = 146_097 * 86_400_000_000
+"""The microseconds of 400 years, after which the calendar repeats."""
+
+_SIGNED = re.compile(r"([+-]\d{4,})(-\d\d-\d\dT.*)")
 
 
 def duration(value: timedelta) -> Duration:
@@ -144,7 +155,19 @@ def render(value: Instant) -> str:
         return "-inf"
     if value >= GLOBAL_WINDOW_END:
         return "+inf"
-    return (_EPOCH + value * _MICROSECOND).isoformat().replace("+00:00", "Z")
+    return iso_8601(value)
+
+
+def iso_8601(value: int) -> str:
+    """Microseconds since 1970 UTC in ISO 8601. Years outside of 1 to 9999, for which Python has no datetime, have a
+    sign: ``+10183-07-15T00:00:00Z``; year 0 is the one before year 1.
+    """
+    if BEGIN_OF_CALENDAR <= value <= END_OF_CALENDAR:
+        return (_EPOCH + value * _MICROSECOND).isoformat().replace("+00:00", "Z")
+    cycles = value // _CYCLE
+    within = _EPOCH + (value - cycles * _CYCLE) * _MICROSECOND
+    year = within.year + 400 * cycles
+    return f"{'-' if year < 0 else '+'}{abs(year):04}{within.isoformat()[4:]}".replace("+00:00", "Z")
 
 
 def parse(text: str) -> Instant:
@@ -153,4 +176,9 @@ def parse(text: str) -> Instant:
         return MIN_INSTANT
     if text == "+inf":
         return MAX_INSTANT
-    return instant(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    signed = _SIGNED.fullmatch(text)
+    if signed is None:
+        return instant(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    cycles, year = divmod(int(signed[1]) - 1970, 400)
+    within = datetime.fromisoformat(f"{year + 1970}{signed[2]}".replace("Z", "+00:00"))
+    return Instant(instant(within) + cycles * _CYCLE)

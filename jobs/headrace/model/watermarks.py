@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expr import Expr
-from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
+from headrace.model.time import LONGEST_WINDOW, MIN_INSTANT, NEVER, Duration, Instant
 from headrace.model.written import Read, read
 
 LAG_BUCKETS = 100
@@ -134,7 +134,7 @@ class BoundedOutOfOrderness(SplitStrategy):
 
     def __init__(self, bound: Length, idle_timeout: Length | None = None) -> None:
         given = Arguments("BoundedOutOfOrderness")
-        object.__setattr__(self, "bound", given.duration("bound", bound))
+        object.__setattr__(self, "bound", given.duration("bound", bound, most=LONGEST_WINDOW))
         object.__setattr__(self, "idle_timeout", _timeout(given, idle_timeout))
 
     def lower_bound(self, mark: Instant) -> Instant:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expr import Expr
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant
+from headrace.model.time import GLOBAL_WINDOW_END, LONGEST_WINDOW, MIN_INSTANT, Duration, Instant
 from headrace.model.written import expression
 
 
@@ -54,7 +54,7 @@ class FixedWindows(WindowFn):
 
     def __init__(self, size: Length, offset: Length = "0s", phase: Expr | None = None) -> None:
         given = Arguments("FixedWindows")
-        length = given.duration("size", size, least=1)
+        length = given.duration("size", size, least=1, most=LONGEST_WINDOW)
         object.__setattr__(self, "size", length)
         object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % length))
         object.__setattr__(self, "phase", None if phase is None else expression(given, "phase", phase))
@@ -70,8 +70,8 @@ class SlidingWindows(WindowFn):
 
     def __init__(self, size: Length, period: Length, offset: Length = "0s") -> None:
         given = Arguments("SlidingWindows")
-        step = given.duration("period", period, least=1)
-        object.__setattr__(self, "size", given.duration("size", size, least=1))
+        step = given.duration("period", period, least=1, most=LONGEST_WINDOW)
+        object.__setattr__(self, "size", given.duration("size", size, least=1, most=LONGEST_WINDOW))
         object.__setattr__(self, "period", step)
         object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % step))
 
@@ -86,7 +86,7 @@ class Sessions(WindowFn):
 
     def __init__(self, gap: Length, touching_merges: bool = False) -> None:
         given = Arguments("Sessions")
-        object.__setattr__(self, "gap", given.duration("gap", gap, least=1))
+        object.__setattr__(self, "gap", given.duration("gap", gap, least=1, most=LONGEST_WINDOW))
         object.__setattr__(self, "touching_merges", given.flag("touching_merges", touching_merges))
 
     @property
@@ -100,6 +100,10 @@ class CalendarUnit(StrEnum):
     DAY = "day"
     WEEK = "week"
     MONTH = "month"
+
+
+_MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
+"""How many of each are a thousand years."""
 
 
 @dataclass(frozen=True, init=False)
@@ -119,7 +123,10 @@ class CalendarWindows(WindowFn):
         given = Arguments("CalendarWindows")
         object.__setattr__(self, "unit", given.choice("unit", unit, CalendarUnit))
         object.__setattr__(self, "zone", given.zone("zone", zone))
-        object.__setattr__(self, "count", given.whole("count", count, least=1))
+        number = given.whole("count", count, least=1)
+        if number > _MOST[self.unit]:
+            raise given.wrong("count", count, "windows of more than 1,000 years")
+        object.__setattr__(self, "count", number)
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,7 @@ class ShiftedOutputTime(WindowFn):
         object.__setattr__(
             self, "inner", given.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")')
         )
-        object.__setattr__(self, "shift", given.duration("shift", shift))
+        object.__setattr__(self, "shift", given.duration("shift", shift, most=LONGEST_WINDOW))
 
     @property
     def merges(self) -> bool:

@@ -11,7 +11,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from headrace.model.panes import WINDOW_END
-from headrace.model.time import UNITS, Duration, Instant, instant, is_finite
+from headrace.model.time import UNITS, Duration, Instant, is_finite
 from headrace.observe.history import EpochFigures
 from headrace.read.rows import tables
 from headrace_snapshots.catalog import Catalog
@@ -93,6 +93,7 @@ def _late_rows(catalog: Catalog, head: Manifest, since: int) -> Iterator[tuple[i
     records = catalog.files(head.logs["late"], since_epoch=since)
     files = [file for record in records for file in record.files if isinstance(file, DataFile)]
     for table in tables(catalog.store, files, _COLUMNS):
-        for row in table.to_pylist():
-            if row[WINDOW_END] is not None:  # NULL: it was in no window any more
-                yield row["epoch"], Instant(instant(row[WINDOW_END]) - 1)
+        ends = table.column(WINDOW_END).cast(pa.int64()).to_pylist()
+        for epoch, end in zip(table.column("epoch").to_pylist(), ends, strict=True):
+            if end is not None:  # NULL: it was in no window any more
+                yield epoch, Instant(end - 1)

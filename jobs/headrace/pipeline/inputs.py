@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expr import Column, DataType, Expr, Literal, Schema
-from headrace.model.time import MAX_INSTANT, Duration, Instant
+from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, Duration, Instant
 from headrace.model.typing import type_of
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, WatermarkStrategy
 from headrace.model.written import Read, read
@@ -66,7 +66,7 @@ def _strategy(
                 bound,
                 'say how far records may be out of order, such as "4h" ("0s": they are in order), or give a watermark=',
             )
-        return BoundedOutOfOrderness(given.duration("bound", bound), silence)
+        return BoundedOutOfOrderness(given.duration("bound", bound, most=LONGEST_WINDOW), silence)
     if bound is not None:
         raise given.wrong("bound", bound, "there is a watermark= too; give one of them")
     if idle is not None:

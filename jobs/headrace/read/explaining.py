@@ -20,9 +20,10 @@ from headrace.kernel.types import ARROW_TYPES
 from headrace.model.arguments import shown
 from headrace.model.expr import DataType, Expr, col, lit
 from headrace.model.panes import WINDOW_END, WINDOW_START
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, parse
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
+from headrace.read.arrow import python_rows
 from headrace.read.columns import View, ViewColumns
 from headrace.read.database import working_folder
 from headrace.read.explanation import Explanation, Holding, Status, WindowExplained
@@ -118,7 +119,7 @@ class _Asked:
         held = "" if state.held_back is None else f", held back by {state.held_back}"
         is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.OPEN))
         readiness = Readiness(state.stage)
-        values = pa.RecordBatch.from_pydict(values_so_far(state.stage, is_open)).to_pylist()
+        values = python_rows(pa.RecordBatch.from_pydict(values_so_far(state.stage, is_open)))
         of_open = {}
         for facts, so_far in zip(readiness.facts(is_open, state.clocks, held), values, strict=True):
             window = Window(Instant(facts.row[c.WINDOW_START]), facts.end)
@@ -206,7 +207,7 @@ class _Asked:
         conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
         where = reduce(and_, conditions) if conditions else None
         for batch in LazyView(view, source, state.manifest, where=where, columns=columns).batches():
-            yield from batch.to_pylist()
+            yield from python_rows(batch)
 
 
 def _within(late: Mapping[Window, int], window: Window) -> int:
@@ -223,7 +224,12 @@ def _window(row: dict[str, Any]) -> Window:
     start, end = row.pop(WINDOW_START), row.pop(WINDOW_END)
     if start is None and end is None:
         return GLOBAL_WINDOW
-    return Window(MIN_INSTANT if start is None else instant(start), GLOBAL_WINDOW_END if end is None else instant(end))
+    return Window(MIN_INSTANT if start is None else _at(start), GLOBAL_WINDOW_END if end is None else _at(end))
+
+
+def _at(time: datetime | str) -> Instant:
+    """A time of a row (``python_rows``)."""
+    return parse(time) if isinstance(time, str) else instant(time)
 
 
 def _instant(window: str | datetime) -> Instant:

@@ -14,6 +14,7 @@ import duckdb
 from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
+from headrace.read.arrow import python_rows
 from headrace.read.columns import View, ViewColumns
 from headrace.read.database import database, identifier, literal, no_rows, quoted, sql_types, working_folder
 from headrace.read.folding import newest_of, same_identity
@@ -200,7 +201,7 @@ class PatchRows:
                 None if row[_KIND] == ChangeKind.ADDED else row[_BEFORE],
                 None if row[_KIND] == ChangeKind.REMOVED else row[_AFTER],
             )
-            for row in rows.to_arrow_table().to_pylist()
+            for row in python_rows(rows.to_arrow_table())
         ]
 
     def _current(self, manifest: Manifest | None) -> list[NamedFile]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from headrace.read.arrow import python_rows
 from headrace.read.database import identifier, quoted
 from headrace.read.folding import newest_of, number_of, same_identity
 from headrace.read.sources import NamedFile, parquet, rows_of
@@ -134,7 +135,7 @@ class ComparedTable:
                 None if row[_KIND] == ChangeKind.ADDED else row[_BEFORE],
                 None if row[_KIND] == ChangeKind.REMOVED else row[_AFTER],
             )
-            for row in rows.to_arrow_table().to_pylist()
+            for row in python_rows(rows.to_arrow_table())
         ]
 
     def _differing(self) -> str:

@@ -30,7 +30,7 @@ from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat
-from headrace.read.arrow import schema_of
+from headrace.read.arrow import python_rows, schema_of
 from headrace.read.at import At, snapshot_at
 from headrace.read.changes import changed_since
 from headrace.read.columns import View, ViewColumns
@@ -197,7 +197,7 @@ class _Landing:
         columns = pa.schema([late.field(name) for name in _LATE])
         windows: defaultdict[_Record, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for table in tables(self._store, files, columns):
-            for row in table.to_pylist():
+            for row in python_rows(table):
                 place = row["window_start"], row["window_end"]
                 windows[_Record(row["file"], row["event_time"], row["raw"])][place] += 1
         landing: list[_Record] = []

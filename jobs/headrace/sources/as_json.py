@@ -5,13 +5,12 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.decimals import spelled
 from headrace.kernel.groups import Ints
 from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
-from headrace.model.time import Instant, render
+from headrace.model.time import iso_8601
 
 
 def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
@@ -26,7 +25,7 @@ def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
 
 def _plain(values: pa.Array) -> list[Any]:
     if values.type == TIMESTAMP:
-        return [None if at is None else _told(at) for at in values.cast(pa.int64()).to_pylist()]
+        return [None if at is None else iso_8601(at) for at in values.cast(pa.int64()).to_pylist()]
     if values.type == DATE:
         return list(values.cast(pa.string()).to_pylist())
     if values.type == DECIMAL:
@@ -34,11 +33,3 @@ def _plain(values: pa.Array) -> list[Any]:
     if values.type == pa.binary():
         return [None if octets is None else b64encode(octets).decode() for octets in values.to_pylist()]
     return list(values.to_pylist())
-
-
-def _told(at: int) -> str:
-    """A time in ISO 8601, also one that no calendar of Python's has."""
-    try:
-        return render(Instant(at))
-    except OverflowError:
-        return f"{np.datetime64(at, 'us')}Z"

@@ -1,0 +1,170 @@
+"""Times outside of the years 1 to 9999, for which Python has no datetime: what can be built is bounded, and what comes
+of it all the same is shown.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.cli.commands import app
+from headrace.errors import PipelineError
+from headrace.model.time import (
+    BEGIN_OF_CALENDAR,
+    END_OF_CALENDAR,
+    GLOBAL_WINDOW_END,
+    MIN_INSTANT,
+    Instant,
+    parse,
+    render,
+)
+from headrace.model.watermarks import BoundedOutOfOrderness
+from tests.reference.strategies import examples
+
+FILE = """
+from datetime import datetime, timedelta
+import headrace as hr
+from headrace import col
+
+given = hr.json("landing", {"user": str, "at": datetime}).event_time("at", bound="0s", max_ahead=None)
+often = hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
+seen = {"n": hr.count(), "last": col("at").max(), "all": col("at").collect()}
+
+sessions = hr.Pipeline(
+    "sessions", given, key="user", what=seen, where=hr.Sessions("400d"), when=often, executor="local"
+)
+patient = hr.Pipeline(
+    "patient", given, key="user", what=seen, where=hr.FixedWindows("1h"), when=often,
+    how=hr.accumulating(timedelta.max), executor="local",
+)
+above = hr.Pipeline(
+    "above", given, key="user", what={"n": hr.count()}, where=hr.GlobalWindows(), when=hr.Repeatedly(hr.AfterCount(1)),
+    how=hr.discarding(), executor="local",
+    then=[hr.Aggregation(key="user", what={"n": col("n").sum()}, where=hr.FixedWindows("1d"), when=often)],
+)
+"""
+NAMES = ("sessions", "patient", "above")
+
+
+@dataclass(frozen=True)
+class Folder:
+    root: Path
+
+    def said(self, *words: str) -> str:
+        result = CliRunner().invoke(app, [*words, *(["--root", self.root.as_uri()] if words[0] != "check" else [])])
+        assert result.exit_code == 0, (words[0], repr(result.exception), result.output[-600:])
+        return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    found = Folder(tmp_path_factory.mktemp("far"))
+    (found.root / "far.py").write_text(FILE)
+    (found.root / "landing").mkdir()
+    times = ["2026-01-01T00:00:00Z", "9998-12-31T23:59:59Z", "1900-01-01T00:00:00Z"]
+    lines = [json.dumps({"user": "ann", "at": at}) for at in times]
+    for number, line in enumerate(lines):
+        (found.root / "landing" / f"{number}.json").write_text(line + "\n")
+    for name in NAMES:
+        found.said("run", f"{found.root}/far.py:{name}", "--publish", "--max-epochs", "1")
+        found.said("run", f"{found.root}/far.py:{name}", "--no-publish")
+    return found
+
+
+COMMANDS = [
+    *[
+        ["read", "NAME", "--view", view, "--format", kind]
+        for view in ("current", "panes", "late", "state")
+        for kind in ("json", "text")
+    ],
+    ["explain", "NAME", "--key", "ann"],
+    ["explain", "NAME", "--key", "ann", "--format", "json"],
+    ["show", "published", "--pipeline", "NAME"],
+    ["diff", "NAME", "published", "main"],
+    ["diff", "NAME", "published", "main", "--format", "json"],
+    ["log", "NAME"],
+    ["check", "NAME"],
+    ["plan", "NAME"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_shows_them(folder: Folder, name: str, command: list[str]) -> None:
+    folder.said(*[word.replace("NAME", f"{folder.root}/far.py:{name}") for word in command])
+
+
+def test_an_end_beyond_the_calendar_is_told_in_full(folder: Folder) -> None:
+    rows = json.loads(folder.said("read", f"{folder.root}/far.py:sessions", "--format", "json"))
+    assert [row["window_end"] for row in rows if row["n"] == 1][-1] == "+10000-02-04T23:59:59Z"
+
+
+def test_one_pipeline_that_cannot_be_described_does_not_end_the_check_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(TWO)
+    result = CliRunner().invoke(app, ["check", str(file)])
+    assert (result.exit_code, result.exception.__class__) == (10, SystemExit)
+    assert "pipeline good" in result.stdout
+    assert "it cannot be described: RuntimeError: no words" in result.stdout
+    assert "2 checked, 1 wrong" in result.stdout
+
+
+TWO = """
+from dataclasses import dataclass
+from datetime import datetime
+import headrace as hr
+
+@dataclass(frozen=True, repr=False)
+class Mute(hr.CustomWindows):
+    def assign(self, timestamp, record):
+        return []
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+given = hr.json("landing", {"user": str, "at": datetime}).event_time("at", bound="0s")
+bad = hr.Pipeline("bad", given, key="user", what={"n": hr.count()}, where=Mute())
+good = hr.Pipeline("good", given, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+"""
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: hr.FixedWindows("3000000d"),
+        lambda: hr.SlidingWindows("3000000d", "1d"),
+        lambda: hr.SlidingWindows("1d", "3000000d"),
+        lambda: hr.Sessions(timedelta(days=3_000_000)),
+        lambda: hr.CalendarWindows("month", "UTC", 12_001),
+        lambda: hr.CalendarWindows("day", "UTC", 10**9),
+        lambda: hr.json("landing", {"at": datetime}).event_time("at", bound="3000000d"),
+        lambda: BoundedOutOfOrderness("3000000d"),
+    ],
+)
+def test_windows_and_bounds_of_more_than_a_thousand_years_are_refused(build: Callable[[], Any]) -> None:
+    with pytest.raises(PipelineError, match="1,000 years"):
+        build()
+
+
+@given(st.integers(MIN_INSTANT + 1, GLOBAL_WINDOW_END - 1))
+@examples(200)
+def test_every_time_is_written_and_read_again(at: int) -> None:
+    assert parse(render(Instant(at))) == at
+
+
+def test_times_are_written_as_iso_8601_has_them() -> None:
+    ends = [BEGIN_OF_CALENDAR, BEGIN_OF_CALENDAR - 1, END_OF_CALENDAR, END_OF_CALENDAR + 1]
+    assert [render(Instant(at)) for at in ends] == [
+        "0001-01-01T00:00:00Z",
+        "+0000-12-31T23:59:59.999999Z",
+        "9999-12-31T23:59:59.999999Z",
+        "+10000-01-01T00:00:00Z",
+    ]
