@@ -77,7 +77,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 def _in_calendar(values: pa.Array) -> bool:
     ends = pc.min_max(values.cast(pa.int64())).as_py()
-    return ends["min"] is None or (ends["min"] >= BEGIN_OF_CALENDAR and ends["max"] <= END_OF_CALENDAR)
+    return ends["min"] is None or bool(ends["min"] >= BEGIN_OF_CALENDAR and ends["max"] <= END_OF_CALENDAR)
 
 
 def _moment(at: int, kind: pa.TimestampType) -> Any:
