@@ -72,7 +72,7 @@ def _has_times(kind: pa.DataType) -> bool:
         return _has_times(kind.value_type)
     if pa.types.is_struct(kind):
         return any(_has_times(field.type) for field in kind)
-    return pa.types.is_timestamp(kind)
+    return bool(pa.types.is_timestamp(kind))
 
 
 def _in_calendar(values: pa.Array) -> bool:
