@@ -1,5 +1,6 @@
 """Pipelines in words: every window function and trigger has some, and the example's times are those of the model."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -144,3 +145,29 @@ def test_notes_name_what_may_not_be_meant() -> None:
     waits = hr.AfterWatermark(early=hr.AfterProcessingTime("5m"), late=hr.AfterCount(1))
     assert "without a schedule=" in " ".join(notes(pipeline(when=waits)))
     assert "without a schedule=" not in " ".join(notes(pipeline(when=waits, schedule="@hourly")))
+
+
+NOTED = {
+    "the trigger Never waits for its end": {"where": hr.GlobalWindows(), "when": hr.Never(), "allow_finishing": True},
+    "the trigger AfterWatermark waits": {
+        "where": hr.GlobalWindows(),
+        "when": hr.AfterWatermark(),
+        "allow_finishing": True,
+    },
+    "(cents > nan) in the filter is never true": {"filter": (col("cents") > math.nan) | (col("shop") == "x")},  # noqa: PLW0177
+    "(cents <= nan) in aggregate n is always true": {"what": {"n": (col("cents") <= math.nan).count()}},  # noqa: PLW0177
+    "an id is forgotten as soon as": {"deduplicate": hr.Deduplicate("id", "0s")},
+    "keeps up to 1,000,000,000 values": {"what": {"most": col("cents").top(10**9)}},
+    "every record is in 43,200 sliding windows": {"where": hr.SlidingWindows("30d", "1m")},
+    "do not end before the input does": {
+        "where": hr.GlobalWindows(),
+        "when": hr.Repeatedly(hr.AfterCount(1)),
+        "then": [hr.Aggregation(key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"))],
+    },
+}
+
+
+@pytest.mark.parametrize("said", NOTED)
+def test_what_is_allowed_and_hardly_meant_is_noted(said: str) -> None:
+    assert said in " ".join(notes(pipeline(**NOTED[said])))
+    assert said not in " ".join(notes(pipeline()))

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headrace.describe.triggers import aggregate, panes
 from headrace.describe.windows import life, windows
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.expr import Expr, render
+from headrace.model.expr import Expr, is_decided, render, walk
 from headrace.model.time import render_duration
 from headrace.model.triggers import AfterProcessingTime
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
-from headrace.model.windows import GlobalWindows
+from headrace.model.windows import GlobalWindows, SlidingWindows
 from headrace.pipeline.graph import Pipeline, Stage
 from headrace.pipeline.inputs import EventTime, Input
-from headrace.pipeline.trigger_checks import nodes
+from headrace.pipeline.reads import expressions
+from headrace.pipeline.trigger_checks import nodes, waits_for_the_end
 
 _HOW = {
     Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
@@ -44,9 +46,28 @@ def describe(pipeline: Pipeline) -> list[Part]:
     return parts
 
 
+MANY_WINDOWS = 1_000
+"""More windows than that for one record are worth a note."""
+
+MANY_VALUES = 10_000
+"""A combiner that keeps more values than that for each window is worth a note."""
+
+
 def notes(pipeline: Pipeline) -> Iterator[str]:
     """What is allowed, and may still not be what was meant."""
+    if pipeline.deduplicate is not None and pipeline.deduplicate.horizon == 0:
+        yield (
+            "an id is forgotten as soon as the watermark has passed its record (Deduplicate with horizon 0s): a "
+            "duplicate that comes after that is dropped as late, like a new record of that time"
+        )
+    for upper, lower in pairwise(pipeline.stages):
+        if _is_of_all_time(upper) and not _is_of_all_time(lower):
+            yield (
+                "panes of the global window are dated at the end of time, so windows downstream of it do not end "
+                "before the input does: date them otherwise (timestamp= of how=)"
+            )
     for stage in pipeline.stages:
+        yield from _of_stage(stage)
         if stage.aggregation.how.allowed_lateness is None and not isinstance(stage.aggregation.where, GlobalWindows):
             yield "windows never expire (allowed_lateness None): their state grows with time"
         if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
@@ -54,6 +75,32 @@ def notes(pipeline: Pipeline) -> Iterator[str]:
     for each in pipeline.inputs:
         if (each.event_time.split is not None or pipeline.also) and _idle(each.event_time) is None:
             yield f"input {each.name} has no idle=: a split or input that falls silent holds the watermark back"
+
+
+def _of_stage(stage: Stage) -> Iterator[str]:
+    """What may not be meant in one aggregation."""
+    where = stage.aggregation.where
+    if isinstance(where, GlobalWindows) and waits_for_the_end(stage.when):
+        yield (
+            f"the global window never ends, and the trigger {type(stage.when).__name__} waits for its end: nothing "
+            "comes out but of a run with --mode batch; use when=Repeatedly(AfterCount(n)) or another"
+        )
+    if isinstance(where, SlidingWindows) and (number := -(-where.size // where.period)) > MANY_WINDOWS:
+        yield f"every record is in {number:,} sliding windows, each with a row of state and panes: is the period meant?"
+    for purpose, expr in expressions(stage.aggregation):
+        for part in walk(expr):
+            if (always := is_decided(part)) is not None:
+                often = "always" if always else "never"
+                yield f"{render(part)} in {purpose} is {often} true: NaN is above every number"
+    for name, made in stage.aggregation.what.items():
+        if made.k is not None and made.k > MANY_VALUES:
+            yield f"aggregate {name} keeps up to {made.k:,} values for each key and window: top is for a few"
+
+
+def _is_of_all_time(stage: Stage) -> bool:
+    """Whether panes are dated at the end of the global window."""
+    at_the_end = stage.aggregation.how.timestamp is TimestampCombiner.END_OF_WINDOW
+    return isinstance(stage.aggregation.where, GlobalWindows) and at_the_end
 
 
 def graph(pipeline: Pipeline) -> list[str]:

@@ -190,6 +190,11 @@ class Expr(Aggregations, TextMethods, TimeMethods):
 
     def between(self, low: "Operand", high: "Operand") -> "Expr":
         """Whether this is from ``low`` to ``high``, both included."""
+        ends = lift(low), lift(high)
+        if is_empty_range(*ends):
+            raise Arguments("between").wrong(
+                "high", high, f"it is below low={shown(low)}, so nothing is between them; swap them"
+            )
         return (self >= low) & (self <= high)
 
     def abs(self) -> "Expr":
@@ -365,6 +370,31 @@ def _binary(op: str, left: object, right: object) -> Binary:
     return Binary(op, lift(left), lift(right))
 
 
+def is_nan(expr: Expr) -> bool:
+    """Whether ``expr`` is the constant NaN."""
+    return isinstance(expr, Literal) and isinstance(expr.value, float) and expr.value != expr.value
+
+
+def is_decided(expr: Expr) -> bool | None:
+    """Whether ``expr`` is a comparison with the constant NaN that is TRUE (FALSE) of every value that is not NULL: NaN
+    is above every number. None if values decide.
+    """
+    match expr:
+        case Binary(">", _, constant) | Binary("<", constant, _) if is_nan(constant):
+            return False
+        case Binary("<=", _, constant) | Binary(">=", constant, _) if is_nan(constant):
+            return True
+    return None
+
+
+def is_empty_range(low: Expr, high: Expr) -> bool:
+    """Whether these are constants of one type, of which ``low`` is above ``high``."""
+    if not isinstance(low, Literal) or not isinstance(high, Literal) or None in (low.value, high.value):
+        return False
+    alike = low.type is high.type or {low.type, high.type} <= {DataType.INT, DataType.FLOAT}
+    return alike and bool(low.value > high.value)  # type: ignore[operator]
+
+
 def _moved(time: Expr, by: timedelta, sign: int) -> Expr:
     microseconds = by // timedelta(microseconds=1) * sign
     if abs(microseconds) > LONGEST:
@@ -413,6 +443,14 @@ def children(expr: Expr) -> Iterator[Expr]:
             yield right
         case Function(_, args):
             yield from args
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and all below it."""
+    left = [expr]
+    while left:
+        yield (found := left.pop())
+        left += children(found)
 
 
 def columns_of(expr: Expr) -> frozenset[str]:

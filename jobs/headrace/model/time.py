@@ -68,6 +68,7 @@ _WORDS: Final = {
     },
     **{f"{word}{s}": unit for word, unit in (("second", "s"), ("min", "m"), ("sec", "s")) for s in ("", "s")},
 }
+_MONTH = re.compile(r"(\d+(?:\.\d+)?)\s*M(?![A-Za-z])")
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -92,6 +93,11 @@ def duration(value: timedelta) -> Duration:
 def parse_duration(text: str) -> Duration:
     """The length of time that ``text`` says: numbers with a unit each (w, d, h, m or min, s, ms, us), as in "4h 30m",
     with a minus before all of them if it is negative. Raises ValueError, saying what is wrong."""
+    if month := _MONTH.search(text):
+        raise ValueError(
+            f'{month[0]!r} may be meant as minutes or as months: write "{month[1]}m" for minutes, days for months '
+            '("30d"), or CalendarWindows("month") for windows of a month'
+        )
     stripped = text.strip().lower()
     rest = stripped.removeprefix("-").lstrip()
     if not rest:

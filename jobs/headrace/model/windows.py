@@ -60,6 +60,10 @@ class FixedWindows(WindowFn):
         object.__setattr__(self, "phase", None if phase is None else expression(given, "phase", phase))
 
 
+MOST_WINDOWS = 100_000
+"""In how many sliding windows one record may be: there is a row of state for each window of each key."""
+
+
 @dataclass(frozen=True, init=False)
 class SlidingWindows(WindowFn):
     """A window of ``size`` starts every ``period``. With period > size some elements fall in no window (2.3)."""
@@ -71,7 +75,11 @@ class SlidingWindows(WindowFn):
     def __init__(self, size: Length, period: Length, offset: Length = "0s") -> None:
         given = Arguments("SlidingWindows")
         step = given.duration("period", period, least=1, most=LONGEST_WINDOW)
-        object.__setattr__(self, "size", given.duration("size", size, least=1, most=LONGEST_WINDOW))
+        length = given.duration("size", size, least=1, most=LONGEST_WINDOW)
+        if (number := -(-length // step)) > MOST_WINDOWS:
+            why = f"every record would be in {number:,} windows, and it may be in {MOST_WINDOWS:,}; write a longer one"
+            raise given.wrong("period", period, why)
+        object.__setattr__(self, "size", length)
         object.__setattr__(self, "period", step)
         object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % step))
 

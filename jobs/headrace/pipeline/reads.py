@@ -7,7 +7,7 @@ from headrace.model.expr import Column, Expr, columns_of
 from headrace.model.triggers import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.watermarks import SplitStrategy
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.graph import Aggregation, Pipeline
 from headrace.pipeline.inputs import OWN, EventTime, Input
 from headrace.pipeline.trigger_checks import nodes
 
@@ -45,18 +45,25 @@ def _of_event_time(event_time: EventTime) -> Iterator[tuple[str, Expr]]:
 
 def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
     """What is computed of records in the form of the pipeline's own."""
-    for name, expr in pipeline.key.items():
-        yield f"key {name}", expr
-    if pipeline.filter is not None:
-        yield "the filter", pipeline.filter
-    for name, aggregate in pipeline.what.items():
-        yield from ((f"aggregate {name}", expr) for expr in aggregate.inputs)
+    first = pipeline.stages[0].aggregation
+    yield from expressions(first)
     if pipeline.deduplicate is not None:
         yield "the id of Deduplicate", pipeline.deduplicate.id
-    where = pipeline.where.inner if isinstance(pipeline.where, ShiftedOutputTime) else pipeline.where
-    if isinstance(where, CustomWindows):
-        yield from ((type(where).__name__, Column(name)) for name in pipeline.schema)
-    for node in nodes(pipeline.when):
+    where = first.where.inner if isinstance(first.where, ShiftedOutputTime) else first.where
+    own = [where] if isinstance(where, CustomWindows) else []
+    for user_code in [*own, *(node for node in nodes(pipeline.when) if isinstance(node, CustomTrigger))]:
+        yield from ((type(user_code).__name__, Column(name)) for name in pipeline.schema)
+
+
+def expressions(aggregation: Aggregation) -> Iterator[tuple[str, Expr]]:
+    """What ``aggregation`` computes of the rows that reach it, each with its purpose."""
+    for name, expr in aggregation.key.items():
+        yield f"key {name}", expr
+    if aggregation.filter is not None:
+        yield "the filter", aggregation.filter
+    for name, aggregate in aggregation.what.items():
+        yield from ((f"aggregate {name}", expr) for expr in aggregate.inputs)
+    for node in () if aggregation.when is None else nodes(aggregation.when):
         match node:
             case AfterPunctuation(predicate):
                 yield "AfterPunctuation", predicate
@@ -64,5 +71,3 @@ def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
                 yield from (("AfterPattern", predicate) for predicate in predicates.values())
             case DataDriven(what, _):
                 yield from (("DataDriven", expr) for aggregate in what.values() for expr in aggregate.inputs)
-            case CustomTrigger():
-                yield from ((type(node).__name__, Column(name)) for name in pipeline.schema)
