@@ -85,8 +85,8 @@ class ReadFile:
 
 @dataclass(frozen=True)
 class FileRecords:
-    """The judged records of some files in their order of arrival: inputs as they are declared, files by name. A file
-    that cannot be read at all is one rejected record without text.
+    """The judged records of some files, or pieces, in their order of arrival: inputs as they are declared, files by
+    name. A file that cannot be read at all is one rejected record without text.
     """
 
     files: tuple[ReadFile, ...]
@@ -183,10 +183,10 @@ def read_records(
         if given.source.transform is not None and found.records is not None:
             handed_on = later_of(handed_on, newest_handed_on(given, found.records, processing_time))
             found = replace(found, records=_unparsed(found.records, given))
+        read.append(found)  # if it is empty, too: whoever says where a record is from says the number of its piece
         if len(found) or (found.records is not None and found.records.lacks is not None):
-            read.append(found)
             parts.append(_judged(pipeline, stage, given, found, processing_time))
-    if not read:
+    if not parts:
         return ReadShare(None, handed_on)
     columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
     return ReadShare(FileRecords(tuple(read), columns), handed_on)
