@@ -14,6 +14,7 @@ import pytest
 
 from headrace.errors import FixConfigError, RetryError
 from headrace_snapshots.store import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
     ObjectPathError,
@@ -44,6 +45,39 @@ def test_a_write_replaces_and_changes_the_etag(store: ObjectStore) -> None:
     after = store.write("x", b"22")
     assert store.read("x") == b"22"
     assert before.etag != after.etag
+
+
+def test_what_was_looked_at_is_read_or_nothing(store: ObjectStore) -> None:
+    store.write("x", b"1")
+    looks = (store.stat, lambda path: store.digested(path) or store.stat(path), lambda path: next(store.list(path)))
+    for look in looks:
+        seen = look("x")
+        before = store.requests.snapshot()
+        assert store.read_same(seen) == b"1"
+        assert sum(store.requests.since(before).values()) == 1
+        store.write("x", b"22")
+        with pytest.raises(ObjectChangedError, match="x"):
+            store.read_same(seen)
+        store.delete("x")
+        with pytest.raises(ObjectNotFoundError, match="x"):
+            store.read_same(seen)
+        store.write("x", b"1")
+
+
+def test_a_local_file_is_told_by_its_content_once_that_was_looked_at(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    store.write("x", b"1")
+    seen = store.digested("x")
+    assert seen is not None
+    status = (tmp_path / "x").stat()
+    (tmp_path / "x").write_bytes(b"2")
+    os.utime(tmp_path / "x", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert store.stat("x").etag == seen.etag
+    with pytest.raises(ObjectChangedError, match="x"):
+        store.read_same(seen)
+    (tmp_path / "x").write_bytes(b"1")
+    assert store.stat("x").etag != seen.etag
+    assert store.read_same(seen) == b"1"
 
 
 def test_empty_and_large_objects(store: ObjectStore) -> None:

@@ -77,6 +77,7 @@ class Replay:
                 signals=planned.signals,
                 settles=engine.epoch + 2 >= min(len(self.epochs), limit or len(self.epochs)),
                 hold=planned.held_to,
+                recorded=self.clock is None,
             )
             committer.submit(computed)
 

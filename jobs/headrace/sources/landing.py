@@ -1,26 +1,33 @@
 """Where the inputs of a pipeline land: which files are new, and which of them make the next epoch. Without Spark."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileSource
 from headrace.sources.planning import (
+    MAX_READS,
+    ChangedFileError,
+    ChangingFileError,
     InputFile,
     Offsets,
-    VanishedFileError,
+    content,
     discover,
     full_sweep,
     is_unchanged,
+    listed_again,
     next_batch,
     open_source,
     taken_in,
 )
 from headrace_snapshots.format import files as stored
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectStore
 
 ByInput = Mapping[str, Sequence[InputFile]]
 """Files by the name of their input; no entry where there are none."""
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -81,15 +88,33 @@ class Landing:
         return self.taken(taken), rest
 
     def taken(self, files: ByInput) -> dict[str, list[InputFile]]:
-        """``files`` with what will tell later whether they have changed. Raises VanishedFileError."""
+        """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
         return {name: [taken_in(self.places[name].store, file) for file in some] for name, some in files.items()}
 
+    def reading(self, files: ByInput, read: Callable[[ByInput], Read]) -> tuple[ByInput, Read]:
+        """What ``read`` makes of ``files``, and these: where some changed before they were read, as they became then.
+
+        Raises VanishedFileError; and ChangingFileError if they changed each time.
+        """
+        changing: dict[str, None] = {}
+        for _ in range(MAX_READS):
+            try:
+                return files, read(files)
+            except ChangedFileError:
+                now = self.taken(
+                    {
+                        name: listed_again(self.places[name].store, self.places[name].prefix, some)
+                        for name, some in files.items()
+                    }
+                )
+                pairs = [pair for name, some in now.items() for pair in zip(files[name], some, strict=True)]
+                changing |= {file.path: None for before, file in pairs if file != before}
+                files = now
+        raise ChangingFileError([*changing])
+
     def content(self, name: str, file: InputFile) -> bytes:
-        """What a file of the input ``name`` holds. Raises VanishedFileError."""
-        try:
-            return self.places[name].store.read(file.path)
-        except ObjectNotFoundError as error:
-            raise VanishedFileError(file.path) from error
+        """What a file of the input ``name`` held when it was taken in. Raises VanishedFileError, ChangedFileError."""
+        return content(self.places[name].store, file)
 
     def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""

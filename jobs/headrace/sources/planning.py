@@ -7,19 +7,42 @@ the inputs: a manifest has the mark, and how many files after it were read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import FixDataError
+from headrace.errors import FixDataError, RetryError
 from headrace.pipeline.sources import FileSource
 from headrace_snapshots.format.codec import Fields
-from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
+from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
+
+MAX_READS = 3
+"""How often new files are read before it is an error that they change meanwhile."""
 
 
 class ChangedFileError(FixDataError):
-    """A file that was already read has other content now."""
+    """A file that was already read, or was to be read as it was recorded, has other content now."""
 
     code = "data.changed_file"
+
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(
+            f"file {path} has changed since it was read: {how}. "
+            "Land corrections under a new name and put the old content back, or run a backfill"
+        )
+
+
+class ChangingFileError(RetryError):
+    """A file changes each time that it is read."""
+
+    code = "retry.changing_file"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+        which = f"file {paths[0]}{more} was" if paths else "a file was"
+        super().__init__(
+            f"{which} written while it was read, {MAX_READS} times. Nothing of it counts: run again when it is whole. "
+            "To land a file whole, write it under a name that ends in .tmp, or in another folder, and rename it"
+        )
 
 
 class VanishedFileError(FixDataError):
@@ -91,10 +114,7 @@ def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSour
         if seen is None:
             new.append(file)
         elif not is_unchanged(store, seen, file):
-            raise ChangedFileError(
-                f"file {file.path} has changed since it was read: it was {_version(seen)}, now it is {_version(file)}. "
-                "Land corrections under a new name and put the old content back, or run a backfill"
-            )
+            raise ChangedFileError(file.path, f"it was {_version(seen)}, now it is {_version(file)}")
     return new
 
 
@@ -102,18 +122,48 @@ def is_unchanged(store: ObjectStore, was: InputFile, now: InputFile) -> bool:
     """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
     if (was.size, was.etag) == (now.size, now.etag):
         return True
-    return was.size == now.size and was.digest is not None and was.digest == store.digest(was.path)
+    if was.size != now.size or was.digest is None:
+        return False
+    there = store.digested(was.path)
+    return there is not None and was.digest == there.digest
 
 
 def taken_in(store: ObjectStore, file: InputFile) -> InputFile:
-    """``file`` with what will tell later whether it has changed; where its ETag does not, it is read once.
-
-    Raises VanishedFileError.
+    """``file`` with what will tell whether it has changed, from now on: where its ETag does not, it is read once, and
+    is what it is then. Raises VanishedFileError, ChangingFileError.
     """
     try:
-        return replace(file, digest=store.digest(file.path))
+        found = store.digested(file.path)
     except ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
+    except ObjectChangedError as error:
+        raise ChangingFileError([file.path]) from error
+    return file if found is None else InputFile(found.path, found.size, found.etag, found.digest)
+
+
+def listed_again(store: ObjectStore, prefix: str, files: Sequence[InputFile]) -> list[InputFile]:
+    """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
+    wanted = {file.path for file in files}
+    found: dict[str, InputFile] = {}
+    listing = store.list(_folder(prefix), min(wanted, default="")[:-1])
+    while len(found) < len(wanted) and (info := next(listing, None)) is not None:
+        if info.path in wanted:
+            found[info.path] = InputFile(info.path, info.size, info.etag)
+    if gone := sorted(wanted - found.keys()):
+        raise VanishedFileError(gone[0])
+    return [found[file.path] for file in files]
+
+
+def content(store: ObjectStore, file: InputFile) -> bytes:
+    """What ``file`` held when it was taken in. Raises VanishedFileError, and ChangedFileError if it has another content
+    now.
+    """
+    try:
+        return store.read_same(ObjectInfo(file.path, file.size, file.etag, file.digest))
+    except ObjectNotFoundError as error:
+        raise VanishedFileError(file.path) from error
+    except ObjectChangedError as error:
+        raise ChangedFileError(file.path, f"it was {_version(file)}, and is not any more") from error
 
 
 def full_sweep(
@@ -161,10 +211,14 @@ def advance(offsets: Offsets, batch: Sequence[InputFile], look_back: int) -> Off
 
 
 def _listed(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[InputFile]:
-    folder = f"{prefix}/" if prefix else ""
+    folder = _folder(prefix)
     for found in store.list(folder, start_after):
         if _is_input(found, folder, source):
             yield InputFile(found.path, found.size, found.etag)
+
+
+def _folder(prefix: str) -> str:
+    return f"{prefix}/" if prefix else ""
 
 
 def _is_input(found: ObjectInfo, folder: str, source: FileSource) -> bool:

@@ -9,6 +9,7 @@ from headrace.extras import require
 from headrace_snapshots.store.local import LocalStore
 from headrace_snapshots.store.memory import MemoryStore
 from headrace_snapshots.store.port import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
@@ -22,6 +23,7 @@ from headrace_snapshots.store.port import (
 __all__ = [
     "LocalStore",
     "MemoryStore",
+    "ObjectChangedError",
     "ObjectExistsError",
     "ObjectInfo",
     "ObjectNotFoundError",

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ import xxhash
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.store.port import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
@@ -34,6 +36,9 @@ UNNAMED = ".headrace-unnamed"
 """Below the root: files without a name yet; never listed."""
 
 _CHUNK = 1 << 20
+_LOOKS = 3
+"""How often a file is looked at that changes meanwhile."""
+
 _PERSON_MUST_ACT = (PermissionError, NotADirectoryError, IsADirectoryError)
 Result = TypeVar("Result")
 
@@ -53,11 +58,14 @@ class LocalStore:
     def read(self, path: str) -> bytes:
         return self._find("get", path, Path.read_bytes)
 
+    def read_same(self, info: ObjectInfo) -> bytes:
+        return self._find("get", info.path, lambda file: _same(file, info))
+
     def stat(self, path: str) -> ObjectInfo:
         return self._find("stat", path, lambda file: _info(path, file.stat()))
 
-    def digest(self, path: str) -> str:
-        return self._find("get", path, _digest)
+    def digested(self, path: str) -> ObjectInfo:
+        return self._find("get", path, lambda file: _digested(file, path))
 
     def sha256(self, path: str) -> tuple[int, str]:
         """Length of ``path`` and hex SHA-256 of its content, of which a piece is in memory at a time."""
@@ -184,12 +192,37 @@ def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[Ob
                 continue  # deleted while the listing was under way
 
 
-def _digest(file: Path) -> str:
-    """XXH3 with 64 bits: made to find changes, at the speed of memory, and not to withstand forgery."""
-    hasher, chunk = xxhash.xxh3_64(), bytearray(_CHUNK)
+def _same(file: Path, info: ObjectInfo) -> bytes:
+    """The content of ``file``. Raises ObjectChangedError if it is not that of ``info``."""
     with file.open("rb", buffering=0) as content:
-        while read := content.readinto(chunk):
-            hasher.update(memoryview(chunk)[:read])
+        before = _info(info.path, os.fstat(content.fileno()))
+        data = content.readall()
+        after = _info(info.path, os.fstat(content.fileno()))
+    if info.digest is None:
+        is_same = before.etag == after.etag == info.etag
+    else:
+        is_same = _xxh3(xxhash.xxh3_64(data)) == info.digest
+    if not is_same:
+        raise ObjectChangedError(f"{file} is not what it was when it was {info.size} bytes with ETag {info.etag}")
+    return data
+
+
+def _digested(file: Path, path: str) -> ObjectInfo:
+    """XXH3 with 64 bits: made to find changes, at the speed of memory, and not to withstand forgery."""
+    for _ in range(_LOOKS):
+        hasher, chunk, size = xxhash.xxh3_64(), bytearray(_CHUNK), 0
+        with file.open("rb", buffering=0) as content:
+            before = _info(path, os.fstat(content.fileno()))
+            while read := content.readinto(chunk):
+                hasher.update(memoryview(chunk)[:read])
+                size += read
+            after = _info(path, os.fstat(content.fileno()))
+        if before == after and size == after.size:
+            return replace(after, digest=_xxh3(hasher))
+    raise ObjectChangedError(f"{file} changed each of the {_LOOKS} times that it was looked at")
+
+
+def _xxh3(hasher: xxhash.xxh3_64) -> str:
     return f"xxh3-{hasher.hexdigest()}"
 
 

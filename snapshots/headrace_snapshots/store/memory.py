@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 
 from headrace_snapshots.store.port import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
@@ -65,11 +66,18 @@ class MemoryStore:
         self.requests.add("get")
         return self._get(path)
 
+    def read_same(self, info: ObjectInfo) -> bytes:
+        self.requests.add("get")
+        data = self._get(info.path)
+        if _info(info.path, data).etag != info.etag:
+            raise ObjectChangedError(f"{self.uri}/{info.path} has not the ETag {info.etag} any more")
+        return data
+
     def stat(self, path: str) -> ObjectInfo:
         self.requests.add("stat")
         return _info(path, self._get(path))
 
-    def digest(self, path: str) -> None:
+    def digested(self, path: str) -> None:
         return None
 
     def write(self, path: str, data: bytes) -> ObjectInfo:

@@ -27,6 +27,12 @@ class ObjectNotFoundError(RestoreError):
     code = "restore.object_not_found"
 
 
+class ObjectChangedError(RetryError):
+    """An object is not what it was when somebody looked at it, or does not stay what it is while it is looked at."""
+
+    code = "retry.object_changed"
+
+
 class ObjectExistsError(GiveUpError):
     """``create`` found an object under that path: another writer's, or one's own whose answer was lost."""
 
@@ -49,12 +55,14 @@ class StoreUnavailableError(RetryError):
 class ObjectInfo:
     """One object: ``size`` in bytes; ``etag`` changes whenever the content does (and maybe when it does not).
 
-    How often it changes without the content is the store's affair: see ``ObjectStore.digest``.
+    How often it changes without the content is the store's affair: see ``ObjectStore.digested``, which alone gives the
+    ``digest``, a fast hash of the whole content.
     """
 
     path: str
     size: int
     etag: str
+    digest: str | None = None
 
 
 class RequestCounts:
@@ -98,13 +106,20 @@ class ObjectStore(Protocol):
     def read(self, path: str) -> bytes:
         """The content of ``path``. Raises ObjectNotFoundError."""
 
+    def read_same(self, info: ObjectInfo) -> bytes:
+        """The content that ``info`` is of, held to its digest, or where it has none to its ETag; one request.
+
+        Raises ObjectNotFoundError, and ObjectChangedError if the object has another content now.
+        """
+
     def stat(self, path: str) -> ObjectInfo:
         """Size and etag of ``path``. Raises ObjectNotFoundError."""
 
-    def digest(self, path: str) -> str | None:
-        """A fast hash of the whole content of ``path``; None where its ETag serves as one. Raises ObjectNotFoundError.
+    def digested(self, path: str) -> ObjectInfo | None:
+        """Size, ETag and digest of ``path``, all of one moment; None where the ETag serves as a digest.
 
         It tells what happened to an object whose ETag has changed, as that of a local file does when it is copied.
+        Raises ObjectNotFoundError, and ObjectChangedError if the object changes each time that it is looked at.
         """
 
     def write(self, path: str, data: bytes) -> ObjectInfo:

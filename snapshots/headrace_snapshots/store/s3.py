@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.store.port import (
+    ObjectChangedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectNotFoundError,
@@ -108,11 +109,14 @@ class S3Store:
     def read(self, path: str) -> bytes:
         return self._repeat(path, self._get)
 
+    def read_same(self, info: ObjectInfo) -> bytes:
+        return self._repeat(info.path, partial(self._get, etag=info.etag))
+
     def stat(self, path: str) -> ObjectInfo:
         found = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
         return ObjectInfo(path, found.size or 0, _etag(found.etag))
 
-    def digest(self, path: str) -> None:
+    def digested(self, path: str) -> None:
         return None
 
     def write(self, path: str, data: bytes) -> ObjectInfo:
@@ -140,9 +144,13 @@ class S3Store:
     def delete(self, path: str) -> None:
         self._repeat(path, lambda key: self._client.remove_object(self._bucket, key))
 
-    def _get(self, key: str) -> bytes:
-        response = self._client.get_object(self._bucket, key)
+    def _get(self, key: str, etag: str | None = None) -> bytes:
+        """The content of ``key``; if it has this ``etag``, where one is given."""
+        wanted: dict[str, str | list[str] | tuple[str]] = {} if etag is None else {"If-Match": f'"{etag}"'}
+        response = self._client.get_object(self._bucket, key, request_headers=wanted)
         try:
+            if etag is not None and _etag(response.headers["etag"]) != etag:  # of a service that asks for no match
+                raise ObjectChangedError(f"s3://{self._bucket}/{key} has not the ETag {etag} any more")
             return response.read()
         finally:
             response.close()
@@ -203,7 +211,8 @@ class S3Store:
         if error.code in _FOUND_NOTHING:
             return ObjectNotFoundError(f"there is no object {where}")
         if status == 412:
-            return ObjectExistsError(f"{where} exists already")
+            was_read = ObjectChangedError(f"{where} has not the ETag any more that it had")
+            return ObjectExistsError(f"{where} exists already") if conditional else was_read
         if status in {409, 429}:
             return StoreUnavailableError(f"{where} is busy: {error.code}")
         if status >= 500 or status == 408 or error.code in _TRANSIENT:

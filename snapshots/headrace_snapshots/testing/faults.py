@@ -75,8 +75,11 @@ class FaultyStore:
     def stat(self, path: str) -> ObjectInfo:
         return self._do("stat", path, lambda: self.inner.stat(path))
 
-    def digest(self, path: str) -> str | None:
-        return self._do("get", path, lambda: self.inner.digest(path))
+    def read_same(self, info: ObjectInfo) -> bytes:
+        return self._do("get", info.path, lambda: self.inner.read_same(info))
+
+    def digested(self, path: str) -> ObjectInfo | None:
+        return self._do("get", path, lambda: self.inner.digested(path))
 
     def write(self, path: str, data: bytes) -> ObjectInfo:
         return self._do("put", path, lambda: self.inner.write(path, data))

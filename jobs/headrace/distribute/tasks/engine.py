@@ -118,52 +118,64 @@ class TasksEngine:
         signals: Sequence[Signal] = (),
         settles: bool = True,
         hold: Hold | None = None,
+        recorded: bool = False,
     ) -> TasksComputed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
         epoch before. Its files are stored when it returns. It ``settles``: no epoch may come after it soon, so it
         waits for what is being merged beside it, which were for nothing else. ``hold``: watermarks that it does not
-        pass, whatever records say.
+        pass, whatever records say. Files that change before they are read are read as they have become, unless they are
+        to be those that were ``recorded``.
+
+        Raises ChangingFileError if they change each time; ChangedFileError for a recorded one.
         """
         started = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
         self._migrate(attempt.prefix)
         self.merges.begin(attempt.prefix, self.tables, self.clocks[0].watermark)
-        size = sum(file.size for some in files.values() for file in some)
-        plan = EpochPlan(
-            prefix=attempt.prefix,
-            epoch=self.epoch + 1,
-            processing_time=Instant(max(self.progress.processing_time, processing_time)),
-            shares=shares(self.pipeline, files, self.runner.tasks(size)),
-            parts=self.runner.tasks(size + self._stored_bytes()),
-            clocks=source_clocks(self.pipeline, self.inputs),
-            stages=self.clocks,
-            tables=self.tables,
-            newest=self.progress.newest,
-            signals=tuple(signals),
-            is_last=is_last,
-            hold=hold,
-        )
-        try:
-            outcome = Outcome(plan, self.work, self._levels(plan))
-        except DividedFileError:
-            plan = undivided(plan)
-            outcome = Outcome(plan, self.work, self._levels(plan))
-        check(self.pipeline, plan.epoch, outcome.said)
+
+        def read(files: ByInput) -> Outcome:
+            size = sum(file.size for some in files.values() for file in some)
+            plan = EpochPlan(
+                prefix=attempt.prefix,
+                epoch=self.epoch + 1,
+                processing_time=Instant(max(self.progress.processing_time, processing_time)),
+                shares=shares(self.pipeline, files, self.runner.tasks(size)),
+                parts=self.runner.tasks(size + self._stored_bytes()),
+                clocks=source_clocks(self.pipeline, self.inputs),
+                stages=self.clocks,
+                tables=self.tables,
+                newest=self.progress.newest,
+                signals=tuple(signals),
+                is_last=is_last,
+                hold=hold,
+            )
+            return self._outcome(plan)
+
+        files, outcome = (files, read(files)) if recorded else self.landing.reading(files, read)
+        check(self.pipeline, outcome.plan.epoch, outcome.said)
         self.clocks, self.tables = outcome.clocks, self.merges.adopted(outcome.tables(), wait=settles)
         self.progress = self._come_to(files, outcome)
-        self.epoch = plan.epoch
+        self.epoch = outcome.plan.epoch
         return TasksComputed(
             attempt=attempt,
-            epoch=plan.epoch,
+            epoch=self.epoch,
             files=files,
             stages=outcome.outcomes(),
             progress=self.progress,
             timings={"compute_seconds": time.monotonic() - started},
-            signals=plan.signals,
+            signals=outcome.plan.signals,
             acknowledged=outcome.acknowledged,
             written=self._written(outcome),
         )
+
+    def _outcome(self, plan: EpochPlan) -> Outcome:
+        """What ``plan`` comes to; every file is read as a whole if a piece of one cannot be."""
+        try:
+            return Outcome(plan, self.work, self._levels(plan))
+        except DividedFileError:
+            plan = undivided(plan)
+            return Outcome(plan, self.work, self._levels(plan))
 
     def _migrate(self, prefix: str) -> None:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become

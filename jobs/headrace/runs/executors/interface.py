@@ -94,9 +94,11 @@ class Engine(Protocol):
         signals: Sequence[Signal] = (),
         settles: bool = True,
         hold: Hold | None = None,
+        recorded: bool = False,
     ) -> Computed:
         """The next epoch. It ``settles``: no other may come soon, so nothing is left to be done beside it. ``hold``:
-        watermarks that it does not pass.
+        watermarks that it does not pass. Its files are to be as they were ``recorded``: it is an error if one has
+        changed; else they are read as they have become.
         """
 
     def write(self, computed: Any, tables: Mapping[str, Sequence[Layer]]) -> Written:

@@ -1,0 +1,305 @@
+"""Files whose content changes while a run lists and reads them: what is committed is of one content of each file, and
+that is the one that the manifest records.
+"""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from headrace import DataType, Pipeline, SparkFunction
+from headrace.pipeline.executors import Executor
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.runs.restoring import InputGoneError
+from headrace.sources.planning import ChangedFileError, ChangingFileError, VanishedFileError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.store import LocalStore, ObjectStore, open_store
+from tests.building import changed
+from tests.faults.scenarios import PIPELINES, land_file, results
+from tests.process.executors import Executed, on_spark
+from tests.snapshots.conftest import minio, root
+
+__all__ = ["minio", "root"]  # fixtures
+pytestmark = pytest.mark.slow
+FILES = 2
+CHANGING = "landing/clicks/001.jsonl"
+PLAIN, DEDUPLICATING = PIPELINES["one_stage"], PIPELINES["deduplicating"]
+OTHERS: Mapping[str, Callable[[bytes], bytes]] = {
+    "as long": lambda data: data.replace(b'"user": "u1"', b'"user": "u2"').replace(b"2026-01-01T0", b"2026-01-02T0"),
+    "empty": lambda data: b"",
+    "cut off": lambda data: data[: len(data) // 2],
+    "appended to": lambda data: data + data.replace(b'"id": "', b'"id": "more-'),
+}
+"""Another content of a file."""
+
+
+@cache
+def landed(number: int) -> bytes:
+    """What the file of that number holds at first."""
+    land_file(folder := Path(os.environ["HEADRACE_CACHE"]) / uuid4().hex, "clicks", number)
+    return (folder / "landing" / "clicks" / f"{number:03}.jsonl").read_bytes()
+
+
+def land(store: ObjectStore) -> None:
+    for number in range(FILES):
+        store.write(f"landing/clicks/{number:03}.jsonl", landed(number))
+
+
+def put(store: ObjectStore, content: bytes) -> None:
+    """Another content for the file: where that can be, in place and with the time that it had before."""
+    if isinstance(store, LocalStore):
+        file = store.root / CHANGING
+        times = file.stat()
+        with file.open("r+b") as opened:
+            opened.truncate(len(content))
+            opened.write(content)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    else:
+        store.write(CHANGING, content)
+
+
+def undisturbed(pipeline: Pipeline, content: bytes) -> dict[str, list[str]]:
+    """What a run gives that finds ``content`` in the file."""
+    store = open_store(f"memory://{uuid4().hex}")
+    land(store)
+    store.write(CHANGING, content)
+    process(pipeline, store.uri, RunOptions("undisturbed", executor=Executor.LOCAL, publish=True))
+    return results(pipeline, store.uri)
+
+
+@dataclass
+class Moments:
+    """The moments at which the store is asked for the file, or a file is opened or has been read; ``then`` happens at
+    each with its number.
+    """
+
+    then: Callable[[int], object]
+    seen: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def moment(self) -> None:
+        with self.lock:
+            self.seen += 1
+            self.then(self.seen - 1)
+
+    def watch(self, store: ObjectStore, patch: pytest.MonkeyPatch) -> None:
+        """Watch stores like ``store``, and what they do to local files."""
+        kind: Any = type(store)
+        for name in ("read", "read_same", "digested", "stat"):
+            patch.setattr(kind, name, self._watched(name, getattr(kind, name)))
+        listing = kind.list
+
+        def listed(this: Any, prefix: str, start_after: str = "") -> Iterator[Any]:
+            is_landing = prefix.startswith("landing")
+            if is_landing:
+                self.moment()
+            found = [*listing(this, prefix, start_after)]
+            if is_landing:
+                self.moment()
+            yield from found
+
+        patch.setattr(kind, "list", listed)
+        status = os.fstat
+
+        def looked(descriptor: int) -> os.stat_result:
+            if str(Path(f"/proc/self/fd/{descriptor}").readlink()).endswith(CHANGING):
+                self.moment()  # opened, or read
+            return status(descriptor)
+
+        patch.setattr(os, "fstat", looked)
+
+    def _watched(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(this: Any, what: Any) -> Any:
+            path = what if isinstance(what, str) else what.path
+            if path.startswith("landing"):
+                self.asked[name] += 1
+            if path != CHANGING:
+                return method(this, what)
+            self.moment()
+            found = method(this, what)
+            self.moment()
+            return found
+
+        return ask
+
+
+def run(pipeline: Pipeline, root: str, **options: Any) -> None:
+    process(pipeline, root, RunOptions(uuid4().hex, executor=Executor.LOCAL, publish=True, **options))
+
+
+def recorded(pipeline: Pipeline, store: ObjectStore) -> InputFile:
+    """The changing file as the newest manifest has it."""
+    catalog = Catalog(store, pipeline.name)
+    manifest = catalog.manifest(catalog.head().refs["main"])
+    files = [file for record in catalog.files(manifest.logs["inputs"]) for file in record.files]
+    (found,) = [file for file in files if isinstance(file, InputFile) and file.path == CHANGING]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("root", "other"),
+    [
+        *(("local", other) for other in OTHERS),
+        ("memory", "as long"),
+        pytest.param("s3", "as long", marks=pytest.mark.s3),
+        pytest.param("s3", "cut off", marks=pytest.mark.s3),
+    ],
+    indirect=["root"],
+)
+def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(root: str, other: str) -> None:
+    pipeline = DEDUPLICATING  # reads files again, for records that it drops
+    before, after = landed(1), OTHERS[other](landed(1))
+    expected = {content: undisturbed(pipeline, content) for content in (before, after)}
+    assert expected[before] != expected[after]
+    number, seen, committed = 0, 1, set()
+    while number < seen:
+        store = open_store(f"{root}/{number}")
+        land(store)
+
+        def swap(moment: int, store: ObjectStore = store, number: int = number) -> None:
+            if moment == number:
+                put(store, after)
+
+        moments = Moments(swap)
+        with pytest.MonkeyPatch.context() as patch:
+            moments.watch(store, patch)
+            run(pipeline, store.uri)
+        found = results(pipeline, store.uri)
+        (content,) = [content for content, rows in expected.items() if rows == found]
+        committed.add(content)
+        of_then = recorded(pipeline, store)
+        assert of_then.size == len(content)
+        there = store.read(CHANGING)
+        if there != content:  # it changed when it had been read
+            if of_then.size != store.stat(CHANGING).size:
+                with pytest.raises(ChangedFileError):
+                    run(pipeline, store.uri)
+            store.write(CHANGING, content)
+        run(pipeline, store.uri)
+        assert results(pipeline, store.uri) == found
+        number, seen = number + 1, moments.seen
+    assert number > 5
+    assert committed == {before, after}
+
+
+def test_a_file_that_changes_each_time_ends_the_run_before_the_commit(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(root)
+    land(store)
+
+    def another(moment: int) -> None:
+        put(store, landed(1).replace(b'"user": "u1"', f'"user": "u{moment + 2}"'.encode()))
+
+    with monkeypatch.context() as patch:
+        Moments(another).watch(store, patch)
+        with pytest.raises(ChangingFileError, match=r"clicks/001\.jsonl"):
+            run(PLAIN, root)
+    assert Catalog(store, PLAIN.name).manifest(Catalog(store, PLAIN.name).head().refs["main"]).epoch == 0
+    run(PLAIN, root)
+    assert results(PLAIN, root) == undisturbed(PLAIN, store.read(CHANGING))
+
+
+def test_a_file_that_goes_when_it_was_taken_in_ends_the_run_before_the_commit(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(root)
+    land(store)
+    data = landed(1)
+
+    def remove(moment: int) -> None:
+        if moment == 3:
+            store.delete(CHANGING)
+
+    with monkeypatch.context() as patch:
+        Moments(remove).watch(store, patch)
+        with pytest.raises(VanishedFileError, match=r"clicks/001\.jsonl"):
+            run(PLAIN, root)
+    store.write(CHANGING, data)
+    run(PLAIN, root)
+    assert results(PLAIN, root) == undisturbed(PLAIN, data)
+
+
+def test_a_replay_reads_what_was_recorded_or_ends(root: str) -> None:
+    before, after = landed(1), OTHERS["as long"](landed(1))
+    store = open_store(root)
+    land(store)
+    run(PLAIN, root)
+    expected = results(PLAIN, root)
+    number, seen, refused = 0, 1, 0
+    while number < seen:
+
+        def swap(moment: int, number: int = number) -> None:
+            if moment == number:
+                put(store, after)
+
+        moments, again = Moments(swap), partial(RunOptions, branch=f"again-{number}", mode=Mode.REPLAY)
+        with pytest.MonkeyPatch.context() as patch:
+            moments.watch(store, patch)
+            try:
+                process(PLAIN, root, again("swapped", executor=Executor.LOCAL))
+            except (ChangedFileError, InputGoneError) as error:
+                assert CHANGING in str(error)
+                refused += 1
+        number, seen = number + 1, max(seen, moments.seen)
+        put(store, before)
+        process(PLAIN, root, again("again", executor=Executor.LOCAL))
+        catalog = Catalog(store, PLAIN.name)
+        found = [catalog.manifest(catalog.head().refs[name]) for name in ("main", f"again-{number - 1}")]
+        assert found[0].counts == found[1].counts
+    assert refused
+    assert results(PLAIN, root) == expected
+
+
+def test_a_file_is_asked_for_once_but_for_what_a_local_one_needs(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(root)
+    land(store)
+    moments = Moments(lambda moment: None)
+    moments.watch(store, monkeypatch)
+    before = store.requests.snapshot()
+    run(PLAIN, root)
+    assert {name: count for name, count in moments.asked.items() if name != "digested"} == {"read_same": FILES}
+    assert moments.asked["digested"] <= FILES
+    assert store.requests.since(before)["stat"] == 0
+
+
+_FUNCTION = SparkFunction(
+    "tests.spark.spark_transforms:doubled", {**PLAIN.source.schema, "times": DataType.STRING}, deterministic=True
+)
+DOUBLED = changed(PLAIN, name="doubled", source=replace(PLAIN.source, transform=_FUNCTION))
+
+
+@on_spark
+@pytest.mark.parametrize("pipeline", [DEDUPLICATING, DOUBLED], ids=lambda pipeline: pipeline.name)
+def test_tasks_in_other_processes_read_what_was_taken_in(
+    executor: Executed, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    store, after = open_store(tmp_path.as_uri()), OTHERS["as long"](landed(1))
+    land(store)
+
+    def swap(moment: int) -> None:
+        if moment == 5:  # it has been taken in
+            put(store, after)
+
+    moments = Moments(swap)
+    with pytest.MonkeyPatch.context() as patch:
+        moments.watch(store, patch)
+        executor.process(pipeline, store.uri, RunOptions("swapped", publish=True))
+    assert moments.asked["digested"] > FILES  # once more
+    found = results(pipeline, store.uri)
+    other = open_store((tmp_path / "other").as_uri())
+    land(other)
+    put(other, after)
+    executor.process(pipeline, other.uri, RunOptions("undisturbed", publish=True))
+    assert found == results(pipeline, other.uri)
