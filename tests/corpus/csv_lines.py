@@ -19,6 +19,8 @@ LINES: list[Line] = [
     accepted("two quotes in two fields", f'{T},a"b,1,2,"true', user='a"b'),
     accepted("blanks are kept in strings, not in others", f" {T} , u , 1 , 2 , true ", user=" u ", n=1, time=T_MICROS),
     accepted("more than a double holds", f"{T},u,1,1e400,true", x=float("inf")),
+    accepted("a byte order mark that begins no file", f"{T},\ufeffu,1,2,true", user="\ufeffu"),
+    rejected("a byte order mark before a line", f"\ufeff{T},u,1,2,true", "column time: not a timestamp"),
     accepted("a backslash", f"{T},a\\,1,2,true", user="a\\"),
     accepted("a text like any other", f"{T},null,1,2,true", user="null"),
     rejected("a backslash is no escape", f'{T},"a\\"b",1,2,true', "a quote is not closed on its line"),

@@ -36,6 +36,7 @@ LINES = [
     b'{"n": "no"}',
     b"\xff",
     b"3,three",
+    b"\xef\xbb\xbf7,seven",
     b'4,"fo,ur"',
     b"n,s",
     b"5",

@@ -1,5 +1,6 @@
 """CSV: a record is one line with as many fields as the header has (docs/judging.md)."""
 
+import codecs
 import csv
 from dataclasses import dataclass
 
@@ -84,9 +85,11 @@ def read_csv_lines(lines: Lines, header: Header, schema: Schema) -> Scanned:
 
 
 def _are_plain(lines: Lines, quoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which lines the parser of blocks reads as the rules say; the ``quoted`` are looked at."""
-    found = np.ones(len(lines), np.bool_)
-    looked = quoted & lines.is_utf8
+    """Which lines the parser of blocks reads as the rules say: the ``quoted`` are looked at; and if a block begins with
+    a byte order mark, the parser leaves that out.
+    """
+    found = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))
+    looked = quoted & lines.is_utf8 & found
     if looked.any():
         found[looked] = truths(pc.match_substring_regex(lines.text.filter(pa.array(looked)).cast(pa.string()), _PLAIN))
     return found

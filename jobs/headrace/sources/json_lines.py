@@ -5,7 +5,6 @@ which is then looked at for its reason: so Python sees the lines that do not par
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -32,13 +31,15 @@ _NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
 _FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
 _STORED = {**ARROW_TYPES, **dict.fromkeys(_FROM_TEXT, pa.string())}
 _LIMIT = 2**63
+_LONGEST = 300
+"""So many characters are an integer that a double can be near to."""
 
 _WHOLE = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _DEEPEST = 600
 """How deep a record may be nested: its parser takes more, others do not."""
 
-_STRING = re.compile(rb'"(\\\\.|[^"\\\\])*"')
+_STRING = re.compile(rb'"(\\.|[^"\\])*"')
 _NOT_FINITE = r"[:,\[]\s*-?(NaN|Inf)"
 """What JSON has no words for."""
 
@@ -168,7 +169,7 @@ def _judged(line: bytes, schema: Schema) -> dict[str, Any] | str:
     if _HALF.search(_WHOLE.sub(" ", text)):
         return _LONE
     try:
-        found = json.loads(text, parse_constant=_no_constant, parse_float=_Float) if _depth(line) <= _DEEPEST else None
+        found = _parsed(text) if _depth(line) <= _DEEPEST else None
     except ValueError:
         return _NO_OBJECT
     if not isinstance(found, dict):
@@ -179,8 +180,12 @@ def _judged(line: bytes, schema: Schema) -> dict[str, Any] | str:
     return {name: _value(found.get(name), kind) for name, kind in schema.items()}
 
 
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_constant, parse_float=_Float, parse_int=_integer)
+
+
 class _Float(float):
-    """A number with a fraction, and how it is written."""
+    """A number with a fraction, or with more digits than doubles have, and how it is written."""
 
     def __new__(cls, written: str) -> Self:
         found = super().__new__(cls, written)
@@ -188,6 +193,22 @@ class _Float(float):
         return found
 
     written: str
+
+
+class _Int(int):
+    """An integer, and how it is written: ``-0`` is a float with a sign."""
+
+    def __new__(cls, written: str) -> Self:
+        found = super().__new__(cls, written)
+        found.written = written
+        return found
+
+    written: str
+
+
+def _integer(written: str) -> _Int | _Float:
+    """An integer; one that no column of integers holds is a float at once."""
+    return _Int(written) if len(written) <= _LONGEST else _Float(written)
 
 
 def _depth(line: bytes) -> int:
@@ -211,7 +232,7 @@ def _is_int(value: Any) -> bool:
 
 def _decimal_of(value: Any) -> Decimal | None:
     """The decimal that a number, or a string, says."""
-    text = value.written if isinstance(value, _Float) else str(value)
+    text = value if isinstance(value, str) else value.written
     found: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
     return found
 
@@ -237,9 +258,4 @@ _FITS: dict[DataType, Callable[[Any], bool]] = {
 def _value(value: Any, kind: DataType) -> Any:
     if kind is DataType.DECIMAL and value is not None:
         return _decimal_of(value)
-    if kind is not DataType.FLOAT or value is None:
-        return value
-    try:
-        return float(value)
-    except OverflowError:  # the nearest double of what has hundreds of digits
-        return math.copysign(math.inf, value)
+    return float(value.written) if kind is DataType.FLOAT and value is not None else value

@@ -95,7 +95,8 @@ def _open(data: bytes, path: str) -> pq.ParquetFile:
     if struct.unpack("<I", data[-8:-4])[0] + 8 > len(data) - 4:
         raise UnreadableFileError(path, "its Parquet footer is longer than the file")
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        # Timestamps of 96 bits, as Spark writes them: nanoseconds do not hold what is before 1678 or after 2261.
+        file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
         _ = file.schema_arrow
     except UnicodeDecodeError as error:
         raise UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error

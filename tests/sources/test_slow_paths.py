@@ -1,0 +1,294 @@
+"""Whatever is written in a file: what is looked at alone is read as in a block of others, and nothing is an error that
+is not typed. Random texts of kinds that are hard to read, against the other path and against Python's own rules.
+"""
+
+import base64
+import binascii
+import bz2
+import gzip
+import io
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import FileSource
+from headrace.errors import HeadraceError
+from headrace.kernel.texts import read_text
+from headrace.model.expr import DataType, Schema
+from headrace.pipeline.sources import FileFormat
+from headrace.sources import csv_lines, json_lines
+from headrace.sources.base64_text import decoded
+from headrace.sources.reading import read_file
+from headrace.sources.scanned import Scanned
+from tests.reference.strategies import examples
+
+SCHEMA = {kind.value: kind for kind in DataType}
+DIGITS = st.builds(
+    lambda first, count, last: f"{first}{'7' * count}{last}",
+    st.sampled_from(["0", "1", "9", "10", "00"]),
+    st.sampled_from([0, 1, 8, 9, 17, 18, 19, 28, 29, 37, 38, 308, 309, 400, 4299, 5000]),
+    st.sampled_from(["", "0", "8"]),
+)
+NUMBERS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "", "-", "+"]),
+    DIGITS,
+    st.one_of(st.just(""), st.just("."), DIGITS.map(".{}".format)),
+    st.one_of(st.just(""), st.builds("{}{}{}".format, st.sampled_from("eE"), st.sampled_from(["", "+", "-"]), DIGITS)),
+)
+TIMES = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(
+        ["2026-01-01", "2024-02-29", "2026-02-29", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01"]
+    ),
+    st.sampled_from(["", "T00", " 23:59", "T23:59:59", "T23:59:60", "T24:00", "T23:59:59.999999999999", "T1:2"]),
+    st.sampled_from(["", "", "Z", "z", "+14:00", "-23:59", "+24:00", "+0130", " Z"]),
+    st.sampled_from(["", " ", "\u3000", "\x1c", "x"]),
+)
+WORDS = st.sampled_from(
+    [
+        "",
+        "t",
+        "Yes",
+        "null",
+        "nan",
+        "-inf",
+        "infinit",
+        "0x1F",
+        "1_0",
+        ".5",
+        "5.",
+        "-0",
+        "nan(1)",
+        "\u0665",
+        "a\0b",
+        "\ufeff1",
+    ]
+)
+BASE64 = st.one_of(
+    st.binary(max_size=9).map(lambda octets: base64.b64encode(octets).decode()), st.text("ABQgwz09+/= -", max_size=9)
+)
+TEXTS = st.one_of(NUMBERS, TIMES, WORDS, BASE64, st.text("a\u00e9\U0001f600\\\"/[]{}, \t'", max_size=9))
+ESCAPES = st.sampled_from([r"\u0041", r"\u0000", r"\ud83d\ude00", r"\ud800", r"\\ud800", r"\"", r"\x", "[" * 700])
+STRINGS = st.one_of(TEXTS.map(lambda text: text.replace("\\", "\\\\").replace('"', r"\"")), ESCAPES)
+ATOMS = st.one_of(
+    NUMBERS, STRINGS.map('"{}"'.format), st.sampled_from(["true", "null", "NaN", "-Infinity", "{}", "nul"])
+)
+JSON = st.one_of(
+    ATOMS,
+    st.lists(ATOMS, max_size=2).map(lambda values: f"[{','.join(values)}]"),
+    st.sampled_from([10, 590, 600, 700, 2000]).map(lambda deep: "[" * deep + "]" * deep),
+)
+NUMERIC = [name for name in SCHEMA if name in {"int", "float", "decimal"}]
+MEMBERS = st.one_of(
+    st.tuples(st.sampled_from([*SCHEMA, "other"]), JSON),
+    st.tuples(st.sampled_from(NUMERIC), st.one_of(NUMBERS, DIGITS)),
+)
+OBJECTS = st.lists(MEMBERS, max_size=4).map(
+    lambda fields: "{" + ",".join(f'"{name}":{value}' for name, value in fields) + "}"
+)
+LINES = st.builds(
+    "{}{}{}".format, st.sampled_from(["", "", " "]), OBJECTS, st.sampled_from(["", "", "\t", "x", "{}", ","])
+)
+
+
+def records(found: Scanned) -> list[tuple[Any, ...]]:
+    """Records with their reasons, of NaN and -0.0 as they are written."""
+    plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in found.columns.values()]
+    return list(zip(found.unparsed.to_pylist(), *(map(repr, column.to_pylist()) for column in plain), strict=True))
+
+
+@contextmanager
+def none_in_blocks() -> Iterator[None]:
+    """Every line is looked at alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
+        patch.setattr(csv_lines, "_are_plain", lambda lines, quoted: np.zeros(len(lines), np.bool_))
+        yield
+
+
+def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, format_: FileFormat) -> None:
+    """That ``lines`` are read alone as with others and as one by one."""
+    source = FileSource("landing", format_, schema)
+
+    def read(*some: str) -> list[tuple[Any, ...]]:
+        return records(read_file((head + "\n".join(some)).encode("utf-8", "surrogatepass"), source, {}, "file"))
+
+    each = [record for line in lines for record in read(line)]
+    assert read(*lines) == each
+    assert read(good, *lines, "no record")[1:-1] == each
+    with none_in_blocks():
+        assert read(*lines) == each
+
+
+@pytest.mark.slow
+@examples(150)
+@given(st.lists(LINES, min_size=1, max_size=3), st.sets(st.sampled_from(list(SCHEMA)), min_size=1))
+def test_a_line_of_json_is_read_alone_as_in_a_block(lines: list[str], names: set[str]) -> None:
+    schema = {name: kind for name, kind in SCHEMA.items() if name in names}
+    assert_one_way("", [line for line in lines if line.strip(" \t")], "{}", schema, FileFormat.JSON)
+
+
+FIELDS = st.one_of(
+    TEXTS.map(lambda text: text.replace(",", "")),
+    TEXTS.map(lambda text: '"' + text.replace('"', '""') + '"'),
+    st.builds('{}"{}'.format, WORDS, TEXTS),
+)
+
+
+@pytest.mark.slow
+@examples(150)
+@given(
+    st.lists(st.sampled_from(list(SCHEMA)), min_size=1, max_size=3, unique=True),
+    st.lists(st.lists(FIELDS, min_size=1, max_size=3).map(",".join), min_size=1, max_size=3),
+)
+def test_a_line_of_csv_is_read_alone_as_in_a_block(names: list[str], lines: list[str]) -> None:
+    head, schema = ",".join(names), {name: SCHEMA[name] for name in names}
+    lines = [line for line in lines if line.strip(" \t") and line != head]
+    assert_one_way(f"{head}\n", lines, "x" + "," * (len(names) - 1), schema, FileFormat.CSV)
+
+
+def int_of(text: str) -> int | None:
+    found = int(text) if re.fullmatch(r"[+-]?0*[0-9]{1,19}", text) else None
+    return found if found is not None and -(2**63) <= found < 2**63 else None
+
+
+def decimal_of(text: str) -> Decimal | None:
+    parts = re.fullmatch(r"([+-]?)([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]+))?", text)
+    if parts is None or not parts[2] + parts[3]:
+        return None
+    digits = (parts[2] + parts[3]).lstrip("0")
+    kept = digits.rstrip("0")
+    power = int(parts[4] or 0) - len(parts[3]) + len(digits) - len(kept) if len(parts[4] or "") < 4000 else 0
+    if not kept:
+        return Decimal(0)
+    if len(parts[4] or "") >= 4000 or power < -9 or len(kept) + power > 29:
+        return None
+    return Decimal(f"{parts[1]}{kept}e{power}")
+
+
+def bytes_of(text: str) -> bytes | None:
+    try:
+        found = base64.b64decode(text.encode(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return found if base64.b64encode(found).decode() == text else None
+
+
+def float_of(text: str) -> float | None:
+    known = re.fullmatch(r"(?i)[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan)", text)
+    return float(text) if known else None
+
+
+def plain(value: Any) -> Any:
+    """NaN as what equals itself."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+ORACLES: dict[DataType, Callable[[str], Any]] = {
+    DataType.INT: int_of,
+    DataType.FLOAT: float_of,
+    DataType.DECIMAL: decimal_of,
+    DataType.BYTES: bytes_of,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*ORACLES, DataType.BOOL, DataType.TIMESTAMP, DataType.DATE])
+@examples(60)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4))
+def test_a_text_says_what_it_says_whatever_stands_beside_it(kind: DataType, texts: list[str]) -> None:
+    def read(*some: str | None) -> list[str]:
+        array = pa.array(some, pa.string())
+        found = decoded(array) if kind is DataType.BYTES else read_text(array, kind)
+        return list(map(repr, (found.cast(pa.int64()) if pa.types.is_timestamp(found.type) else found).to_pylist()))
+
+    each = [read(text)[0] for text in texts]
+    for others in ((), ("no value",), ("2026-01-01T00:00:00Z",), ("2026-01-01",), (None,), ("1",), (" 1.5e1 ",)):
+        assert read(*others, *texts)[len(others) :] == each
+    if kind in ORACLES:
+        trimmed = [text.strip(" \t\n\r\v\f") if kind is DataType.BYTES else text.strip() for text in texts]
+        wanted = [ORACLES[kind](text) for text in trimmed]
+        array = pa.array(texts, pa.string())
+        found = (decoded(array) if kind is DataType.BYTES else read_text(array, kind)).to_pylist()
+        assert list(map(plain, found)) == list(map(plain, wanted))
+
+
+TABLE = pa.table(
+    {
+        "string": ["a", "\u00e9", None, "d"] * 20,
+        "int": pa.array([1, 2, 3, None] * 20),
+        "float": [1.5, None, 2.5, 3.5] * 20,
+        "bool": [True, False, None, True] * 20,
+        "timestamp": pa.array([0, 1, -1, None] * 20, pa.timestamp("us", "UTC")),
+        "date": pa.array([1, 2, 3, None] * 20, pa.date32()),
+        "bytes": [b"a", b"b", None, b"\xff"] * 20,
+        "decimal": pa.array([Decimal("1.5")] * 80, pa.decimal128(20, 3)),
+    }
+)
+TEXT = b"".join(b'{"string":"a%d","int":%d,"float":1.5,"timestamp":"2026-01-01"}\n' % (n, n) for n in range(50))
+WRITTEN: list[dict[str, Any]] = [
+    {},
+    {"compression": "none", "use_dictionary": False, "data_page_version": "2.0"},
+    {"compression": "gzip", "row_group_size": 10, "version": "1.0"},
+    {"use_deprecated_int96_timestamps": True, "store_schema": False},
+]
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    pq.write_table(table, sink := io.BytesIO(), **options)
+    return sink.getvalue()
+
+
+FILES = [
+    *((FileFormat.PARQUET, "file", parquet(TABLE, **options)) for options in WRITTEN),
+    (FileFormat.JSON, "file.gz", gzip.compress(TEXT)),
+    (FileFormat.JSON, "file.bz2", bz2.compress(TEXT)),
+    (FileFormat.JSON, "file.zst", pa.compress(TEXT, "zstd", asbytes=True)),
+    (FileFormat.JSON, "file", TEXT),
+    (FileFormat.CSV, "file", b"string,int,float,timestamp\n" + b"a,1,1.5,2026-01-01\n" * 30),
+]
+
+
+@pytest.mark.slow
+@examples(150)
+@given(
+    st.sampled_from(FILES),
+    st.lists(
+        st.tuples(st.floats(0, 1), st.integers(0, 4), st.one_of(st.just(b""), st.binary(min_size=1, max_size=4))),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_a_damaged_file_is_read_or_is_a_typed_error(
+    file: tuple[FileFormat, str, bytes], damage: list[tuple[float, int, bytes]]
+) -> None:
+    format_, path, data = file
+    for place, removed, put in damage:
+        at = int(place * len(data))
+        data = data[:at] + put + data[at + removed :]
+    try:
+        found = read_file(data, FileSource("landing", format_, SCHEMA), {}, path)
+    except HeadraceError:
+        return
+    assert len(found.raw(np.arange(len(found)))) == len(found)
+
+
+def test_timestamps_of_96_bits_are_those_of_all_years() -> None:
+    times = [-62_135_596_800_000_000, -1, 0, 1, 253_402_300_799_999_999]
+    table = pa.table({"timestamp": pa.array(times, pa.timestamp("us", "UTC"))})
+    data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
+    assert pq.ParquetFile(io.BytesIO(data)).schema.column(0).physical_type == "INT96"
+    source = FileSource("landing", FileFormat.PARQUET, {"timestamp": DataType.TIMESTAMP})
+    found = read_file(data, source, {}, "file").columns["timestamp"]
+    assert found.cast(pa.int64()).to_pylist() == times
