@@ -56,6 +56,35 @@ def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> No
     assert "names must end in .csv" in run(only_csv, tmp_path).stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("link", "to"),
+    [
+        ("landing/clicks/day/again", "."),
+        ("landing/clicks/day/up", "../.."),
+        ("landing/clicks/itself", "itself"),
+        ("landing/clicks/one/to", "../two"),
+        ("landing/clicks/up", "../../.."),
+    ],
+)
+def test_links_in_a_circle_are_named_and_nothing_is_read_twice(
+    reference: str, tmp_path: Path, link: str, to: str
+) -> None:
+    root = tmp_path / "root"
+    put(root, "landing/clicks/day/a.json", "landing/clicks/one/a.json", "landing/clicks/two/a.json")
+    (root / "landing/clicks/two/back").symlink_to("../one")  # alone it is no circle
+    plain = run(reference, root, "--executor", "local")
+    assert plain.exit_code == 0, plain.output
+    (root / link).symlink_to(to)
+    (root / "landing/clicks/zzz.json").write_text("{}")
+    refused = run(reference, root, "--executor", "local")
+    assert refused.exit_code == 10, refused.output
+    assert "(config.link_loop)" in refused.stderr
+    assert "remove the link" in refused.stderr
+    (root / link).unlink()
+    assert run(reference, root, "--executor", "local").exit_code == 0
+
+
 def test_a_pattern_is_refused_when_the_pipeline_is_built(reference: str) -> None:
     file = Path(reference)
     file.write_text(file.read_text().replace("landing/clicks", "landing/clicks/*.json"))

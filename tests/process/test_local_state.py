@@ -1,5 +1,6 @@
 """State of runs without a JVM: restored from cache or store, verified before that, and merged beside the epochs."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,6 +103,15 @@ def test_a_restore_reads_state_once_and_then_not_at_all(
             lose_the_cache(cache)
         monkeypatch.setenv("HEADRACE_CACHE", str(cache))
         default_cache.cache_clear()
+
+
+@pytest.mark.slow
+def test_a_process_goes_on_when_somebody_removes_the_cache(tmp_path: Path, cache: Path) -> None:
+    for number in range(3):
+        land(tmp_path, number, number + 1)
+        process(CLICKS, tmp_path.as_uri(), local(f"run-{number}"), now=lambda: NOON)
+        shutil.rmtree(cache)
+    assert current(CLICKS, tmp_path) == truth(3)
 
 
 def flip(file: Path) -> None:

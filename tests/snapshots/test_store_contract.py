@@ -154,6 +154,22 @@ def test_listing_is_in_byte_order_whatever_the_folders(store: ObjectStore) -> No
         assert paths(store, "p/", mark) == [p for p in ordered if p.encode() > mark.encode()], mark
 
 
+def test_what_a_file_system_will_say_again_is_no_reason_to_try_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri())
+    with pytest.raises(FixConfigError, match="too long"):
+        store.write("x" * 300, b"")
+    with pytest.raises(FixConfigError, match="too long"):
+        store.read("x" * 300)
+    (tmp_path / "loop").symlink_to("loop")
+    for operation in (
+        lambda: store.write("loop/x", b""),
+        lambda: list(store.list("")),
+        lambda: store.create("loop/x", b""),
+    ):
+        with pytest.raises(FixConfigError, match="loop"):
+            operation()
+
+
 def test_a_prefix_is_any_string(store: ObjectStore) -> None:
     for path in ("log/001", "log/002", "log-hint", "logs/x", "other/log/1"):
         store.write(path, b"")

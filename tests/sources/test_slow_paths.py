@@ -29,6 +29,7 @@ from headrace.pipeline.sources import FileFormat
 from headrace.sources import csv_lines, json_lines
 from headrace.sources.base64_text import decoded
 from headrace.sources.reading import read_file
+from headrace.sources.required import Required
 from headrace.sources.scanned import Scanned
 from tests.reference.strategies import examples
 
@@ -122,7 +123,7 @@ def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, forma
     source = FileSource("landing", format_, schema)
 
     def read(*some: str) -> list[tuple[Any, ...]]:
-        return records(read_file((head + "\n".join(some)).encode("utf-8", "surrogatepass"), source, {}, "file"))
+        return records(read_file((head + "\n".join(some)).encode("utf-8", "surrogatepass"), source, Required(), "file"))
 
     each = [record for line in lines for record in read(line)]
     assert read(*lines) == each
@@ -278,7 +279,7 @@ def test_a_damaged_file_is_read_or_is_a_typed_error(
         at = int(place * len(data))
         data = data[:at] + put + data[at + removed :]
     try:
-        found = read_file(data, FileSource("landing", format_, SCHEMA), {}, path)
+        found = read_file(data, FileSource("landing", format_, SCHEMA), Required(), path)
     except HeadraceError:
         return
     assert len(found.raw(np.arange(len(found)))) == len(found)
@@ -290,5 +291,5 @@ def test_timestamps_of_96_bits_are_those_of_all_years() -> None:
     data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
     assert pq.ParquetFile(io.BytesIO(data)).schema.column(0).physical_type == "INT96"
     source = FileSource("landing", FileFormat.PARQUET, {"timestamp": DataType.TIMESTAMP})
-    found = read_file(data, source, {}, "file").columns["timestamp"]
+    found = read_file(data, source, Required(), "file").columns["timestamp"]
     assert found.cast(pa.int64()).to_pylist() == times

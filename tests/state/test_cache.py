@@ -2,9 +2,10 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 
 from headrace.errors import FixConfigError
 from headrace.state.cache import LayerCache, default_cache
+from headrace.state.mapped import write_run
 from headrace.state.runs import Run
 from headrace.state.storing import put_runs
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -155,6 +157,32 @@ def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) ->
     put(store, cache, ROWS.slice(0, 10), "another")
     gc.collect()
     assert not mapped()
+
+
+def test_a_folder_that_is_removed_is_made_again(
+    store: MemoryStore, cache: LayerCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(store, cache)
+    held = cache.run(store, file, SCHEMA)
+    shutil.rmtree(cache.folder)
+    other = put(store, cache, ROWS.slice(0, 10), "other")
+    assert len(files(cache)) == 1
+    assert same(held)
+    assert same(cache.run(store, file, SCHEMA))
+    assert same(again(cache).run(store, file, SCHEMA))
+    assert gets(store, lambda: again(cache).run(store, other, SCHEMA)) == 0
+    removed = []
+
+    def written(path: Path, run: Run, notes: Mapping[str, str]) -> None:
+        write_run(path, run, notes)
+        if not removed:
+            shutil.rmtree(cache.folder)
+            removed.append(path)
+
+    monkeypatch.setattr("headrace.state.cache.write_run", written)
+    put(store, cache, ROWS.slice(0, 20), "another")
+    assert removed
+    assert len(files(cache)) == 1
 
 
 def test_using_a_file_keeps_it(store: MemoryStore, cache: LayerCache) -> None:
@@ -329,5 +357,6 @@ def test_a_folder_that_cannot_be_written_is_told(store: MemoryStore, tmp_path: P
         LayerCache(tmp_path / "file/cache", LARGE)
     cache = LayerCache(tmp_path / "cache", LARGE)
     (cache.folder / "unnamed").rmdir()
+    (cache.folder / "unnamed").touch()
     with pytest.raises(FixConfigError, match="set HEADRACE_CACHE to a folder"):
         put(store, cache)

@@ -3,7 +3,8 @@
 The truth is the store. A file of the cache is named by the checksum of the content that it was made of, so it is never
 stale; what enters was verified, or has just been written. Any number of processes share a folder: a file gets its name
 in one step when it is whole, nobody waits for anybody, and a file that is missing, cut off or another's is made again.
-Once the files together pass the limit, those go that were not used for longest; whoever has one mapped keeps it.
+Once the files together pass the limit, those go that were not used for longest; whoever has one mapped keeps it. A
+folder that somebody removes is made again.
 
 A file that is verified says of which object, and what that object's ETag was: while it is the same, ``check`` need not
 read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had reached
@@ -93,8 +94,7 @@ class LayerCache:
         self._decoding = threading.BoundedSemaphore(_DECODED)
         self._grown: int | None = None
         with _errors(folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._unnamed.mkdir(exist_ok=True)
+            self._make_folders()
 
     def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> Run:
         """The rows of ``file``, as ``schema`` says: mapped, or read from ``store`` first.
@@ -138,16 +138,28 @@ class LayerCache:
 
     def _enter(self, file: DataFile, run: Run, notes: dict[str, str]) -> Run:
         with _errors(self.folder):
-            self._make_room()
-            with unnamed_file(self._unnamed) as (path, content):
-                write_run(path, run, notes)
-                if not _BOOT:
-                    os.fsync(content.fileno())
-                self._grown = (self._grown or 0) + path.stat().st_size
-                found = open_run(path, run.rows.schema)
-                path.replace(self._path(file))
+            try:
+                found = self._written(file, run, notes)
+            except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
+                self._make_folders()
+                found = self._written(file, run, notes)
+        self._remember(file, found)
+        return found
+
+    def _make_folders(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._unnamed.mkdir(exist_ok=True)
+
+    def _written(self, file: DataFile, run: Run, notes: dict[str, str]) -> Run:
+        self._make_room()
+        with unnamed_file(self._unnamed) as (path, content):
+            write_run(path, run, notes)
+            if not _BOOT:
+                os.fsync(content.fileno())
+            self._grown = (self._grown or 0) + path.stat().st_size
+            found = open_run(path, run.rows.schema)
+            path.replace(self._path(file))  # raises if it was removed meanwhile
         assert found is not None
-        self._remember(file, found[0])
         return found[0]
 
     def _opened(self, file: DataFile, schema: pa.Schema) -> Run | None:

@@ -8,6 +8,7 @@ made it.
 What a process that died has left without a name goes with the next put of another (``store.unnamed``).
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -39,8 +40,17 @@ _CHUNK = 1 << 20
 _LOOKS = 3
 """How often a file is looked at that changes meanwhile."""
 
-_PERSON_MUST_ACT = (PermissionError, NotADirectoryError, IsADirectoryError)
+_PERSON_MUST_ACT = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+_FOR_EVER = {errno.ELOOP, errno.ENAMETOOLONG, errno.EROFS, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What a file system will say again."""
+
 Result = TypeVar("Result")
+
+
+class LinkLoopError(FixConfigError):
+    """A folder holds a link to itself, or to one that holds it: everything in it has names without end."""
+
+    code = "config.link_loop"
 
 
 class LocalStore:
@@ -99,7 +109,7 @@ class LocalStore:
         if folder:
             check_path(folder)
         with _errors(self.root / folder):
-            yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix, start_after)
+            yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix, start_after, ())
 
     def delete(self, path: str) -> None:
         target = self._target(path)
@@ -166,14 +176,25 @@ class LocalStore:
         sweep(folder)
 
 
-def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-    """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it."""
+def _walk(
+    folder: Path, base: str, prefix: str, start_after: str, above: tuple[tuple[int, int], ...]
+) -> Iterator[ObjectInfo]:
+    """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it.
+    ``above``: which folders the walk has come through. Raises LinkLoopError.
+    """
     mark = sort_key(start_after)
 
     def is_behind(path: str) -> bool:  # looked at before anything that costs more, for folders with many files
         return sort_key(f"{path}/") <= mark and not start_after.startswith(f"{path}/")
 
     try:
+        status = folder.stat()
+        here = (status.st_dev, status.st_ino)
+        if here in above:
+            raise LinkLoopError(
+                f"{folder} is a link to a folder that it lies in, so that what is in there has names without end: "
+                "remove the link"
+            )
         with os.scandir(folder) as scan:
             ahead = [entry for entry in scan if not is_behind(base + entry.name)]
         entries = [(f"{base}{entry.name}/" if entry.is_dir() else f"{base}{entry.name}", entry) for entry in ahead]
@@ -183,7 +204,7 @@ def _walk(folder: Path, base: str, prefix: str, start_after: str) -> Iterator[Ob
         if path.endswith("/"):
             relevant = path.startswith(prefix) or prefix.startswith(path)
             if relevant and path != f"{UNNAMED}/":
-                yield from _walk(folder / entry.name, path, prefix, start_after)
+                yield from _walk(folder / entry.name, path, prefix, start_after, (*above, here))
         elif path.startswith(prefix) and sort_key(path) > mark:
             try:
                 if entry.is_file():
@@ -252,9 +273,12 @@ def _errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise ObjectNotFoundError(f"there is no object {path}") from error
-    except (*_PERSON_MUST_ACT, FileExistsError) as error:
-        raise FixConfigError(
-            f"{path} cannot be used: {error.strerror}; check the root folder and its rights"
-        ) from error
     except OSError as error:
+        where = error.filename or path
+        if error.errno == errno.ELOOP:
+            raise LinkLoopError(f"{where} is a link that leads back to itself: remove the link") from error
+        if isinstance(error, _PERSON_MUST_ACT) or error.errno in _FOR_EVER:
+            raise FixConfigError(
+                f"{path} cannot be used: {error.strerror}; check the root folder and its rights"
+            ) from error
         raise StoreUnavailableError(f"{path} cannot be used now: {error.strerror}") from error
