@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import Pipeline, accumulating
+from headrace import DataType, Pipeline, accumulating
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.late import land_late
@@ -94,6 +94,23 @@ def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, ki
     late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
     assert (late.rows["accepted"], late.rows["late_dropped"], late.rows["rejected"]) == (4, 0, 0)
     assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()
+
+
+def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_path: Path) -> None:
+    root, source = tmp_path.as_uri(), replace(CLICKS.source, format=FileFormat.PARQUET)
+    source = replace(source, schema={**source.schema, "until": DataType.TIMESTAMP})
+    pipeline = changed(CLICKS, source=source, how=accumulating("0s"))
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    times = [2**62, -(2**62), 2**63 - 1, 1 - 2**63, 0, -1, -62_135_596_800_000_001, 253_402_300_800_000_000]
+    for number, rows in enumerate(FILES[:2]):
+        (folder / f"part-{number}").write_bytes(as_parquet(rows))
+    late = pa.Table.from_pylist([{"user": "a", "at": START, "price": 1}] * len(times))
+    pq.write_table(late.append_column("until", pa.array(times, pa.timestamp("us", "UTC"))), folder / "part-2")
+    assert executor.process(pipeline, root, RunOptions("all", publish=True)).rows["late_dropped"] == len(times)
+    assert land_late(pipeline, root).records == len(times)
+    (landed,) = (tmp_path / "late" / "landing" / "clicks").iterdir()
+    assert sorted(pq.read_table(landed).column("until").cast(pa.int64()).to_pylist()) == sorted(times)
 
 
 @pytest.mark.parametrize("executor", [Executor.LOCAL], indirect=True)

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.model.expr import DataType
-from headrace.model.time import instant
+from headrace.model.time import instant, parse
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.sources import FileFormat
@@ -232,7 +232,7 @@ class _Landing:
 
 _FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
     DataType.FLOAT: float,
-    DataType.TIMESTAMP: datetime.fromisoformat,
+    DataType.TIMESTAMP: parse,
     DataType.DATE: date.fromisoformat,
     DataType.BYTES: b64decode,
     DataType.DECIMAL: Decimal,
