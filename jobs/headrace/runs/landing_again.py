@@ -116,7 +116,8 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     progress = StoredProgress.of(catalog.manifest(head))
     stage, landing = CompiledStage(pipeline.stages[0]), Landing(pipeline, catalog.store)
     try:
-        records = read_records(pipeline, stage, landing, in_arrival_order(pipeline, read), instant(datetime.now(UTC)))
+        pieces = in_arrival_order(pipeline, read)
+        records = read_records(pipeline, stage, landing, pieces, instant(datetime.now(UTC))).records
     except FixDataError:  # which the next run says
         return None
     if records is None:
