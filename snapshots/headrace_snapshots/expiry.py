@@ -46,15 +46,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 
 from headrace.errors import RestoreError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
+from headrace_snapshots.facts import Facts
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.layout import ObjectKind, folder, kind_of
 from headrace_snapshots.marks import Batch, Mark
 from headrace_snapshots.protocol import Head, Horizon
-from headrace_snapshots.reach import Keep, Kept, Lines, Names
+from headrace_snapshots.reach import Keep, Kept, Lines, Snapshot, named_by
+from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectInfo
 
 KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)
@@ -67,8 +70,10 @@ _ALL = Keep(sys.maxsize)
 _DELETERS = 8
 _logger = logging.getLogger(__name__)
 
-Live = Callable[[Collection[ObjectInfo], Collection[str]], set[str]]
-"""Of the objects of a kind and the ids of the kept snapshots: the paths of those that are live."""
+Live = Callable[[Collection[ObjectInfo], Collection[str], dict[str, str]], set[str]]
+"""Of the objects of a kind and the ids of the kept snapshots: the paths of those that are live. It may note something
+of each object by its path, and finds it again at the next expiry.
+"""
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ class _Expiry:
     ) -> None:
         self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
         self._dry_run, self._unnamed_only = dry_run, unnamed_only
-        self._names = Names(catalog)
+        self._facts = Facts(catalog)
         self._listed = {kind: self._list(kind) for kind in (*KINDS, *beside)}
         self._swept: dict[str, int] = {}
         self._entry = -1
@@ -196,14 +201,15 @@ class _Expiry:
         self._entry = head.entry
         if head.entry < 0:
             return Expired(0, None, Total(), Total(), Total(), dry_run=self._dry_run)
-        kept = Lines(self._catalog).kept(head, self._keep, min(self._now, self._last_change(head)))
-        live = self._live(kept)
         marked = self._marked(head)
+        self._learn(marked or ())
+        kept = Lines(self._facts).kept(head, self._keep, min(self._now, self._last_change(head)))
+        live = self._live(kept)
         waiting = self._sweep(head, marked or (), live)
-        first_entry, active = self._kept_log(head, kept)
+        first_entry = self._first_entry(head, kept)
         free, unknown = self._dead(kept, live, waiting)
         writers = {*head.generations} if unknown else {branch for batch in waiting for branch in batch.writers}
-        idle = sorted(b for b in writers - active if head.generations[b] < first_entry)
+        idle = self._idle(head, writers, first_entry)
         tags = () if self._keep.tags else tuple(sorted(kept.lost_tags))
         batches = (
             *waiting,
@@ -214,7 +220,9 @@ class _Expiry:
         if not self._dry_run:
             horizon = Horizon("", first_entry, _floor(kept), kept.grafts)
             if batches != marked or tags or idle or _is_news(head.horizon, horizon):
-                self._mark(head, horizon, batches, tags, idle)
+                mark_id = self._catalog.marks.new_id(head.entry + 1, self._catalog.new_snapshot_id())
+                mark = Mark(mark_id, batches, self._facts.encoded(kept.snapshots))
+                self._mark(head, horizon, mark, tags, idle)
             folded = self._fold()
         return self._report(kept, batches, folded, tags, idle)
 
@@ -222,10 +230,16 @@ class _Expiry:
         """When the newest entry was stored: while nothing is stored nothing gets old."""
         return datetime.fromisoformat(next(self._catalog.entries(head.entry + 1)).at)
 
+    def _learn(self, marked: Iterable[Batch]) -> None:
+        """Read the manifests that came since the last expiry, several at once."""
+        going = {path for batch in marked for path in batch.objects}
+        listed = (info.path for info in self._listed[ObjectKind.MANIFESTS] if info.path not in going)
+        self._facts.learn_snapshots([path.rpartition("/")[2].removesuffix(".json") for path in listed])
+
     def _live(self, kept: Kept) -> set[str]:
-        live = self._names.of(kept.snapshots)
+        live = named_by(self._facts, kept.snapshots)
         for kind, judge in self._beside.items():
-            live |= judge(self._listed[kind], kept.snapshots)
+            live |= judge(self._listed[kind], kept.snapshots, self._facts.notes)
         return live
 
     def _marked(self, head: Head) -> tuple[Batch, ...] | None:
@@ -233,10 +247,12 @@ class _Expiry:
         if head.horizon is None:
             return ()
         try:
-            return self._catalog.marks.read(head.horizon.mark).batches
+            mark = self._catalog.marks.read(head.horizon.mark)
         except BrokenObjectError as error:
             _logger.warning("what was marked is marked anew: %s", error)
             return None
+        self._facts.remember(mark.facts)
+        return mark.batches
 
     def _sweep(self, head: Head, marked: Iterable[Batch], live: Collection[str]) -> tuple[Batch, ...]:
         """Delete what is marked, as far as that may be; what is left of it."""
@@ -252,21 +268,33 @@ class _Expiry:
             self._delete(self._swept)
         return tuple(left)
 
-    def _kept_log(self, head: Head, kept: Kept) -> tuple[int, set[str]]:
-        """The first entry to keep, at most that with which main's oldest kept snapshot came, and the branches that did
-        anything since.
+    def _first_entry(self, head: Head, kept: Kept) -> int:
+        """The first entry to keep: at most that with which main's oldest kept snapshot came."""
+        latest = max(head.base, head.entry - KEPT_ENTRIES + 1)
+        return latest if kept.oldest is None else self._when_it_came(head, kept, kept.oldest, latest)
+
+    def _when_it_came(self, head: Head, kept: Kept, oldest: Snapshot, latest: int) -> int:
+        """The first entry after which main had ``oldest``, or ``latest`` if that is earlier. Few requests, since it
+        came after its writer's claim, and main went on from it.
         """
-        number, active = head.entry, set[str]()
-        oldest = None if kept.oldest is None else kept.oldest.id
-        is_found = oldest is None
-        for entry in self._catalog.entries(head.entry + 1):
-            if is_found and head.entry - entry.number >= KEPT_ENTRIES:
-                break
-            number = entry.number
-            if entry.branch is not None:
-                active.add(entry.branch)
-            is_found = is_found or any(after == oldest for _, after in entry.moves.values())
-        return number, active
+        first = max(head.base, min(oldest.generation, latest))
+        while first < latest:
+            middle = (first + latest) // 2
+            entry = next(self._catalog.entries(middle + 1), None)  # None: another expiry has folded it meanwhile
+            main = None if entry is None else entry.refs.get(MAIN)
+            if main is None or main in kept.expired:
+                first = middle + 1
+            else:
+                latest = middle
+        return first
+
+    def _idle(self, head: Head, writers: Collection[str], first_entry: int) -> list[str]:
+        """Those branches whose writers did nothing in all of the kept log."""
+        claimed_before = {branch for branch in writers if head.generations[branch] < first_entry}
+        if not claimed_before:
+            return []
+        kept = takewhile(lambda entry: entry.number >= first_entry, self._catalog.entries(head.entry + 1))
+        return sorted(claimed_before - {entry.branch for entry in kept})
 
     def _dead(
         self, kept: Kept, live: Collection[str], waiting: Iterable[Batch]
@@ -275,21 +303,19 @@ class _Expiry:
         known = {*self._swept, *(path for batch in waiting for path in batch.objects)}
         objects = {info.path: info.size for listed in self._listed.values() for info in listed}
         dead = {path: size for path, size in objects.items() if path not in live and path not in known}
-        named = self._names.of(kept.expired) | {info.path for kind in self._beside for info in self._listed[kind]}
+        named = named_by(self._facts, kept.expired) | {
+            info.path for kind in self._beside for info in self._listed[kind]
+        }
         return (
             {path: size for path, size in dead.items() if path in named},
             {path: size for path, size in dead.items() if path not in named},
         )
 
-    def _mark(
-        self, head: Head, horizon: Horizon, batches: tuple[Batch, ...], tags: Collection[str], idle: Collection[str]
-    ) -> None:
-        catalog = self._catalog
-        mark = Mark(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()), batches)
-        catalog.marks.write(mark)
-        count = sum(len(batch.objects) for batch in batches)
+    def _mark(self, head: Head, horizon: Horizon, mark: Mark, tags: Collection[str], idle: Collection[str]) -> None:
+        self._catalog.marks.write(mark)
+        count = sum(len(batch.objects) for batch in mark.batches)
         message = f"marked {number_of(count)}, deleted {number_of(len(self._swept))}"
-        catalog.expire(head.entry, replace(horizon, mark=mark.id), tags=tags, idle=idle, message=message)
+        self._catalog.expire(head.entry, replace(horizon, mark=mark.id), tags=tags, idle=idle, message=message)
 
     def _fold(self) -> int:
         """Delete old entries of the log, and marks that count no more."""

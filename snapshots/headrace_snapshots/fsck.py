@@ -26,12 +26,12 @@ from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.expiry import KINDS, Expired, collect
+from headrace_snapshots.facts import data_files, files_of
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
-from headrace_snapshots.reach import data_files, files_of
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 from headrace_snapshots.witnesses import Witness, Witnesses, told_of_more

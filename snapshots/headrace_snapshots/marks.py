@@ -33,17 +33,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Mark:
-    """What is to be deleted, by who might still need it."""
+    """What is to be deleted, by who might still need it. ``facts``: what the expiry has read, for the next one (see
+    ``facts``); None in marks of before.
+    """
 
     id: str
     batches: tuple[Batch, ...] = ()
+    facts: str | None = None
 
     def __contains__(self, path: object) -> bool:
         return any(path in batch.objects for batch in self.batches)
 
     def to_bytes(self) -> bytes:
         """The object to store."""
-        return encode(KIND, {"id": self.id, "batches": [batch.to_json() for batch in self.batches]}, 2)
+        content = {"id": self.id, "batches": [batch.to_json() for batch in self.batches]}
+        return encode(KIND, content if self.facts is None else {**content, "facts": self.facts}, 2)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str, expected_id: str) -> "Mark":
@@ -52,7 +56,8 @@ class Mark:
         def parse(fields: Fields) -> "Mark":
             if fields.text("id") != expected_id:
                 raise MalformedError(f"it is mark {fields.text('id')}, not {expected_id}")
-            return cls(expected_id, fields.items("batches", Batch.from_json))
+            facts = fields.text("facts") if "facts" in fields.value else None
+            return cls(expected_id, fields.items("batches", Batch.from_json), facts)
 
         return decode(KIND, data, name, parse)
 

@@ -3,15 +3,12 @@
 A snapshot that cannot be read does not say what it needs, so whoever deletes must know all of those that are kept.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.errors import FixConfigError
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.filelog import IndexNode
-from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.facts import Facts
 from headrace_snapshots.layout import manifest_path, node_path
 from headrace_snapshots.protocol import Head
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
@@ -44,11 +41,12 @@ class Keep:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is remembered of a manifest; ``before``: the snapshot before it, of those that were kept until now."""
+    """Where a snapshot stands; ``before``: the snapshot before it, of those that were kept until now."""
 
     id: str
     epoch: int
     branch: str
+    generation: int
     parent: str | None
     before: str | None
     created_at: datetime
@@ -74,10 +72,10 @@ class Kept:
 
 
 class Lines:
-    """The lines of descent of a catalog; reads each manifest once, and remembers little of it."""
+    """The lines of descent of a catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._known: dict[str, Snapshot] = {}
 
     def kept(self, head: Head, keep: Keep, now: datetime) -> Kept:
@@ -134,15 +132,16 @@ class Lines:
 
     def _snapshot(self, head: Head, snapshot_id: str) -> Snapshot:
         if snapshot_id not in self._known:
-            manifest = self._catalog.manifest(snapshot_id)
+            facts = self._facts.snapshot(snapshot_id)
             grafts = {} if head.horizon is None else head.horizon.grafts
             self._known[snapshot_id] = Snapshot(
                 snapshot_id,
-                manifest.epoch,
-                manifest.branch,
-                manifest.parent,
-                grafts.get(snapshot_id, manifest.parent),
-                datetime.fromisoformat(manifest.created_at),
+                facts.epoch,
+                facts.branch,
+                facts.generation,
+                facts.parent,
+                grafts.get(snapshot_id, facts.parent),
+                facts.created_at,
             )
         return self._known[snapshot_id]
 
@@ -154,54 +153,25 @@ class Lines:
         return before
 
 
-class Names:
-    """The objects that manifests name. A node is read once, however many manifests share it."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._nodes: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
-
-    def of(self, snapshots: Iterable[str]) -> set[str]:
-        """The paths of all that these snapshots need, their manifests among it. Raises BrokenObjectError."""
-        found: set[str] = set()
-        nodes: set[str] = set()
-        for snapshot in snapshots:
-            manifest = self._catalog.manifest(snapshot)
-            found.add(manifest_path(self._catalog.pipeline, snapshot))
-            found.update(file.path for file in files_of(manifest))
-            nodes.update(ref.id for log in manifest.logs.values() for level in log.levels for ref in level)
-        seen: set[str] = set()
-        while nodes:
-            node = nodes.pop()
-            seen.add(node)
-            files, below = self._below(node)
-            found |= {node_path(self._catalog.pipeline, node), *files}
-            nodes |= below - seen
-        return found
-
-    def _below(self, node_id: str) -> tuple[frozenset[str], frozenset[str]]:
-        """The paths of the data files that a node names, and the ids of the nodes."""
-        if node_id not in self._nodes:
-            node = self._catalog.read_node(node_id)
-            files = frozenset(file.path for file in data_files(node))
-            self._nodes[node_id] = files, frozenset(ref.id for ref in node.refs)
-        return self._nodes[node_id]
-
-
-def files_of(manifest: Manifest) -> Iterator[DataFile]:
-    """The data files that a manifest names itself: those of layers, and of the newest records of file logs."""
-    for layers in manifest.tables.values():
-        for layer in layers:
-            yield from layer.files
-    for log in manifest.logs.values():
-        for record in log.tail:
-            yield from (file for file in record.files if isinstance(file, DataFile))
-
-
-def data_files(node: IndexNode) -> Iterator[DataFile]:
-    """The data files that a node names itself."""
-    for record in node.records:
-        yield from (file for file in record.files if isinstance(file, DataFile))
+def named_by(facts: Facts, snapshots: Collection[str]) -> set[str]:
+    """The paths of all that these snapshots need, their manifests among it. Raises BrokenObjectError,
+    MissingSnapshotError.
+    """
+    pipeline = facts.catalog.pipeline
+    found: set[str] = set()
+    nodes: set[str] = set()
+    for snapshot in map(facts.snapshot, snapshots):
+        found.add(manifest_path(pipeline, snapshot.id))
+        found.update(snapshot.files)
+        nodes.update(snapshot.nodes)
+    seen: set[str] = set()
+    while nodes := nodes - seen:
+        facts.learn_nodes(nodes)
+        seen |= nodes
+        read = [facts.node(node) for node in nodes]
+        found.update(path for node in read for path in node.files)
+        nodes = {name for node in read for name in node.below}
+    return found | {node_path(pipeline, node) for node in seen}
 
 
 def _is_young(snapshot: Snapshot, cutoff: datetime | None) -> bool:

@@ -20,9 +20,9 @@ from headrace.runs.process import process
 from headrace.runs.results import RunResult
 from headrace.state.cache import FOLDER_VARIABLE, default_cache
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.facts import files_of
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.layout import manifest_path, node_path
-from headrace_snapshots.reach import files_of
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import land_file, pipeline
 

@@ -18,6 +18,7 @@ from headrace_snapshots.errors import (
     RefusedError,
 )
 from headrace_snapshots.expiry import expire
+from headrace_snapshots.facts import files_of
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile, Layer
@@ -25,7 +26,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.layout import data_path, manifest_path
 from headrace_snapshots.marks import Mark
 from headrace_snapshots.protocol import Horizon, Kind
-from headrace_snapshots.reach import Keep, files_of
+from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import MemoryStore, ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.testing import violations
 

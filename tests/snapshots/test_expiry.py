@@ -126,7 +126,7 @@ def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:
     memory.write("p/runs/b.json", b"{}")
     live: set[str] = set()
 
-    def judge(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:
+    def judge(listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str]) -> set[str]:
         return {info.path for info in listed} & live
 
     assert expire(catalog, Keep(1), NOW, beside={ObjectKind.RUNS: judge}).marked.objects == 2

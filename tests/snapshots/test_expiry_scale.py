@@ -16,6 +16,7 @@ from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.layout import ObjectKind
+from headrace_snapshots.marks import Mark
 from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import MemoryStore
 
@@ -137,7 +138,7 @@ def run_and_expire(pipeline: Pipeline, epochs: int) -> tuple[int, int]:
 
 
 def _expire(pipeline: Pipeline) -> None:
-    def audits(listed: object, kept: object) -> set[str]:
+    def audits(listed: object, kept: object, notes: object) -> set[str]:
         return {info.path for info in listed if info.path.split("/")[2].rpartition("--")[2] in kept}  # type: ignore[attr-defined, operator]
 
     expire(Catalog(pipeline.store, "p"), Keep(KEPT), NOW, beside={ObjectKind.AUDITS: audits})
@@ -180,3 +181,29 @@ def test_ten_thousand_epochs_leave_what_a_thousand_leave() -> None:
     found = fsck(Catalog(pipeline.store, "p"), deep=True)
     assert found.problems == ()
     print(f"{'named by nothing kept':>45} {'':>10} {found.unreferenced:>10}")
+
+
+@pytest.mark.slow
+def test_an_expiry_asks_for_what_has_come_since_the_last_one_however_much_is_kept() -> None:
+    pipeline = Pipeline(MemoryStore())
+    asked = []
+    for _ in range(20):
+        for _ in range(EVERY // EPOCHS_A_RUN):
+            pipeline.run()
+        before = pipeline.store.requests.snapshot()
+        expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
+        asked.append(pipeline.store.requests.since(before).get("get", 0))
+    print(f"\nobjects read by expiries, {EVERY} epochs apart: {asked}")
+    nodes = (len(OUTPUT) + 1) * (EVERY // RADIX + 2)
+    assert max(asked[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
+    Catalog(pipeline.store, "p").marks.write(Mark(current_mark(pipeline)))  # without facts, as before there were any
+    before = pipeline.store.requests.snapshot()
+    expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
+    assert pipeline.store.requests.since(before)["get"] >= 1_000
+
+
+def current_mark(pipeline: Pipeline) -> str:
+    """The id of the mark that counts."""
+    horizon = Catalog(pipeline.store, "p").head().horizon
+    assert horizon is not None
+    return horizon.mark

@@ -266,6 +266,10 @@ def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemorySt
     path, _ = paths(memory, snapshots)["node"]
     data = memory.read(path)
     memory.write(path, b"?")
+    horizon = Catalog(memory, "p").head().horizon
+    assert horizon is not None
+    marks = Catalog(memory, "p").marks
+    marks.write(replace(marks.read(horizon.mark), facts=None))  # nothing is known of it from earlier expiries
     before = {info.path for info in memory.list("p/")}
     with pytest.raises(Exception, match="is broken") as caught:
         expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC))

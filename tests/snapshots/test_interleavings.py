@@ -27,7 +27,7 @@ from interleaved import (
     tagger,
 )
 
-from headrace_snapshots import catalog, expiry
+from headrace_snapshots import catalog, expiry, facts
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.marks import Marks
@@ -53,7 +53,8 @@ class _InTurn:
 def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("ERROR", "headrace_snapshots")
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(expiry, "ThreadPoolExecutor", _InTurn)
+    for module in (expiry, facts):
+        monkeypatch.setattr(module, "ThreadPoolExecutor", _InTurn)
     monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
 
 
@@ -70,15 +71,15 @@ CASES: dict[str, Case] = {
     "a run while another one goes on and folds the log": ((committer("a", 1), folds("main", 1)), begun(1), 0, 15_000),
     "a run and a rollback, a fault": ((RUN, BACK), published(3), 1, 8_000),
     "a run and a promotion, a fault": ((RUN, promoter), published(3), 1, 4_000),
-    "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 7_000),
-    "a rollback and two expiries": ((BACK, expirer("e")), published(3), 0, 1_900),
+    "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 5_000),
+    "a rollback and two expiries": ((BACK, expirer("e")), published(3), 0, 1_600),
     "a promotion and two expiries": ((promoter, expirer("e")), published(3), 0, 3_000),
     "a publish, and a run that folds the log": ((publishes("first-2"), folds("main", 1)), published(3), 0, 100),
     "a rollback, and a run that folds the log": ((BACK, folds("main", 1)), published(3), 0, 100),
     "a fork, and a run that folds the log": ((forks("first-2"), folds("main", 1)), published(3), 0, 100),
     "a promotion, and a run that folds the log": ((promoter, folds("main", 1)), published(3), 0, 100),
     "a drop, and a run that folds the log": ((drops("other"), folds("main", 1)), published(3), 0, 100),
-    "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 8_000),
+    "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 7_000),
 }
 LARGER: dict[str, Case] = {
     "a tag, and a run that folds the log": ((tagger("first-2"), folds("main", 1)), published(3), 0, 100),

@@ -4,7 +4,6 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -28,7 +27,7 @@ from headrace_snapshots.witnesses import Witness
 KEPT_RESULTS = 100
 """The least number of results of runs that is kept."""
 
-_READERS = 8
+_READERS = 16
 _RESULT = "/result.json"
 
 
@@ -73,7 +72,7 @@ def expire(
     at = now()
     beside: dict[ObjectKind, Live] = {
         ObjectKind.AUDITS: _live_audits,
-        ObjectKind.RUNS: partial(_live_results, catalog.store, keep, at),
+        ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=at),
     }
     return expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
 
@@ -95,7 +94,7 @@ def _cached(file: DataFile) -> bytes | None:
     return default_cache().content(file)
 
 
-def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str]) -> set[str]:
+def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str]) -> set[str]:
     return {info.path for info in listed if _audited(info.path)[1] in kept}
 
 
@@ -105,27 +104,33 @@ def _audited(path: str) -> tuple[str, str]:
     return begin, end
 
 
-@dataclass(frozen=True)
-class _Result:
-    path: str
-    finished_at: datetime
-
-
 def _live_results(
-    store: ObjectStore, keep: Keep, now: datetime, listed: Collection[ObjectInfo], kept: Collection[str]
+    listed: Collection[ObjectInfo],
+    kept: Collection[str],
+    notes: dict[str, str],
+    *,
+    store: ObjectStore,
+    keep: Keep,
+    now: datetime,
 ) -> set[str]:
-    """The newest, and the young; and what is no result, of which nobody knows whose it is."""
+    """The newest, and the young; and what is no result, of which nobody knows whose it is. Notes when a run ended."""
+    new = [info.path for info in listed if info.path not in notes]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="results") as pool:
-        read = dict(zip((info.path for info in listed), pool.map(partial(_result, store), listed), strict=True))
-    results = [found for found in read.values() if found is not None]
-    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), results, key=lambda result: result.finished_at)
-    young = [each for each in results if keep.younger is not None and each.finished_at >= now - keep.younger]
-    return {result.path for result in (*newest, *young)} | {path for path, found in read.items() if found is None}
+        ended = pool.map(partial(_finished_at, store), new)
+        notes |= {path: at for path, at in zip(new, ended, strict=True) if at is not None}
+    paths = {info.path for info in listed}
+    for path in [path for path in notes if path not in paths]:
+        del notes[path]
+    at = {path: datetime.fromisoformat(ended) for path, ended in notes.items()}
+    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), at, key=at.__getitem__)
+    young = [path for path, ended in at.items() if keep.younger is not None and ended >= now - keep.younger]
+    return {*newest, *young} | (paths - notes.keys())
 
 
-def _result(store: ObjectStore, info: ObjectInfo) -> _Result | None:
+def _finished_at(store: ObjectStore, path: str) -> str | None:
+    """When the run ended whose result that is; None if it cannot be read."""
     with suppress(ResultDamagedError, ObjectNotFoundError):
-        return _Result(info.path, datetime.fromisoformat(_read(store, info.path).finished_at))
+        return _read(store, path).finished_at
     return None
 
 

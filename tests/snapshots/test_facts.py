@@ -1,0 +1,54 @@
+"""Facts that an expiry leaves to the next one: what is taken over is what was read."""
+
+from datetime import UTC
+
+from catalog_helpers import commit_some
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.facts import Facts, NodeFacts, SnapshotFacts
+from headrace_snapshots.store import MemoryStore
+
+NAMES = st.sampled_from([f"p/data/{number:08d}-a/panes-{number}.parquet" for number in range(30)])
+IDS = st.integers(0, 15).map("{:032x}".format)
+
+
+def tuples(of: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.sets(of, max_size=8).map(lambda names: tuple(sorted(names)))
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> Facts:
+    """Facts of snapshots that share names, and of all nodes that they name."""
+    found = Facts(Catalog(MemoryStore(), "p"))
+    found.nodes = {f"{number:032x}": NodeFacts(draw(tuples(NAMES)), ()) for number in range(16)}
+    for number in range(draw(st.integers(0, 6))):
+        place = (f"s{number}", draw(st.integers(0, 3)), "main", number, None if number == 0 else f"s{number - 1}")
+        at = draw(st.datetimes(timezones=st.just(UTC)))
+        found.snapshots[f"s{number}"] = SnapshotFacts(*place, at, draw(tuples(NAMES)), draw(tuples(IDS)))
+    found.notes = draw(st.dictionaries(NAMES, st.text()))
+    return found
+
+
+@given(facts())
+def test_what_is_remembered_is_what_was_known(known: Facts) -> None:
+    again = Facts(known.catalog)
+    again.remember(known.encoded(known.snapshots))
+    assert again.notes == known.notes
+    for name, snapshot in known.snapshots.items():
+        found = again.snapshots[name]
+        assert found.created_at == snapshot.created_at
+        assert {*found.files} == {*snapshot.files}
+        assert {*found.nodes} == {*snapshot.nodes}
+    for name, node in again.nodes.items():
+        assert {*node.files} == {*known.nodes[name].files}
+
+
+def test_what_cannot_be_read_is_left_to_who_asks_for_it(memory: MemoryStore) -> None:
+    catalog = Catalog(memory, "p")
+    ids = commit_some(catalog, catalog.claim("main", "run"), 3)
+    memory.write(f"p/manifests/{ids[1]}.json", b"damaged")
+    facts = Facts(Catalog(memory, "p"))
+    facts.learn_snapshots([*ids, "gone"])
+    assert {*facts.snapshots} == {ids[0], ids[2]}
