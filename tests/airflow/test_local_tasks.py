@@ -117,7 +117,7 @@ def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
     assert second["swept"] == first["marked"]
     answer = done["expired without a rule"]
     assert answer["raised"] == "AirflowFailException"
-    assert answer["message"].startswith("config.keep: keep_for='soon' is not a length of time")
+    assert answer["message"].startswith("config.form: keep_for='soon' is not a length of time")
 
 
 def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(done: Any) -> None:
