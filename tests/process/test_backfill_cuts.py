@@ -25,8 +25,11 @@ from headrace.runs.backfill import backfill
 from headrace.runs.options import RunOptions, parse_span
 from headrace.runs.process import process
 from headrace.runs.promotion import cut_over
+from headrace.runs.recover import recover
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
+from tests.process.late_clicks import Live
+from tests.process.late_clicks import pipeline as clicks_in_time
 from tests.reading import read
 from tests.reference.strategies import examples
 
@@ -269,3 +272,40 @@ def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipel
             assert alone.current() == alone.truth()
         elif not history.rest and not history.meanwhile:
             assert (live.late(), live.current()) == (alone.late(), alone.current())
+
+
+def one_epoch_of_two_files(folder: Path) -> tuple[Live, str]:
+    """The second is older than the first by more than the bound; the source would have them in two epochs. Before them
+    is a snapshot that readers see.
+    """
+    live = Live(folder, clicks_in_time())
+    live.land(("ann", 0.1, 1))
+    live.process()
+    seen = live.refs()["published"]
+    live.land(("ann", 5.5, 1))
+    live.land(("bob", 0.2, 10))
+    assert live.process(publish=False, files_per_epoch=2).rows["late_dropped"] == 0
+    return live, seen
+
+
+@pytest.mark.slow
+def test_a_recovery_reads_as_it_was_read(tmp_path: Path) -> None:
+    live, seen = one_epoch_of_two_files(tmp_path)
+    before = live.current("main")
+    for attempt in range(2):
+        options = RunOptions(f"recover-{attempt}", executor=Executor.LOCAL, snapshot=seen, request="r")
+        assert recover(live.pipeline, live.root, options).rows.get("late_dropped", 0) == 0
+        assert live.current("main") == before
+
+
+@pytest.mark.slow
+def test_a_run_that_falls_back_reads_as_it_was_read(tmp_path: Path) -> None:
+    live, _ = one_epoch_of_two_files(tmp_path)
+    before = live.current("main")
+    manifest = live.catalog.manifest(live.refs()["main"])
+    (tmp_path / manifest.tables["state"][-1].files[0].path).unlink()
+    live.land(("ann", 5.6, 1))
+    done = live.process()
+    assert "fell back" in done.warnings[0]
+    assert done.rows["late_dropped"] == 0
+    assert {row[:2] for row in live.current("main")} == {row[:2] for row in before}

@@ -266,7 +266,9 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
     hours = current(changed, tmp_path, "published")
     assert sum(number for number, _ in hours.values()) == sum(number for number, _ in truth(4).values())
     assert all(start.hour % 2 == 0 for _, start in hours)
-    assert executor.process(changed, root, RunOptions("on")).epochs == ()
+    on = executor.process(changed, root, RunOptions("on"))
+    assert (len(on.epochs), on.rows["records"]) == (1, 0), "the watermark goes on from where main was"
+    assert executor.process(changed, root, RunOptions("done")).epochs == ()
 
 
 def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(executor: Executed, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ nothing about windows or storage itself. A run with nothing to do starts no JVM.
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any, Self
 
 from headrace.audit.range import audited_files, unseen
@@ -53,7 +52,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
 
 
@@ -144,6 +143,7 @@ class _Run:
         self.started_at = timestamp()
         self.warnings: list[str] = []
         self.tally = Tally()
+        self._again: MainsReading | None = None
         self._looked: tuple[str | None, ByInput] | None = None
         self._replay: Replay | None = None
         self.choice: Choice | None = None
@@ -215,6 +215,7 @@ class _Run:
             self._side.close(error)
 
     def execute(self) -> RunResult:
+        self._read_as(self.options.as_read_by)
         with ways_out(self.catalog, self.options.branch):
             if self._has_work():
                 with expectations_checked(self.pipeline) as allowed:
@@ -299,11 +300,14 @@ class _Run:
         self.side.begin()
         sweep = self.options.full_sweep
         counted = self.store.requests.snapshot()
+        fallen_from = claim.snapshot_id
         restored = restore(self.catalog, claim, self.checked, self._verify, self._gone)
         claim, head = restored.claim, restored.head
         if restored.warning is not None:
             self.warn(restored.warning)
             sweep = True  # files that a full sweep had found are below the mark of older snapshots too
+            if self._again is None and self.options.mode is Mode.MICRO_BATCH:
+                self._read_as(fallen_from)
         files = self._listed(head, sweep) if self._replay is None else {}
         engine = self.side.engine(attempts_of(self.catalog))
         committer = Committer(
@@ -352,7 +356,7 @@ class _Run:
         limit = self.options.max_epochs
         again, hold = self._recorded(head, files), self._hold
         done, files = again.run(committer, self.landing.taken, limit), again.rest
-        signals = self._unheard(head)
+        signals = self._unheard(head if self._again is None else self._again.head)
         while limit is None or done < limit:
             clock = instant(self.now())
             batch, files = self._cut(files)
@@ -375,22 +379,22 @@ class _Run:
     def _cut(self, files: ByInput) -> tuple[ByInput, ByInput]:
         return self.landing.next_epoch(files, self.options.files_per_epoch, self.options.bytes_per_epoch)
 
-    @cached_property
-    def _main(self) -> MainsReading | None:
-        """What is to be read as main has read it, if anything is."""
-        snapshot = self.options.as_read_by
-        return None if snapshot is None else MainsReading.of(self.catalog, self.pipeline, snapshot)
+    def _read_as(self, snapshot: str | None) -> None:
+        """Let input that ``snapshot`` has read be read again as it was."""
+        self._again = None if snapshot is None else MainsReading.of(self.catalog, self.pipeline, snapshot)
 
     @property
     def _hold(self) -> Hold | None:
-        return None if self._main is None else self._main.hold
+        """What input is held to that was never read: where main is, if main goes on beside this branch."""
+        is_beside = self.options.as_read_by is not None and self.options.branch != MAIN
+        return self._again.hold if is_beside and self._again is not None else None
 
     def _recorded(self, head: Manifest | None, files: ByInput) -> Rereading:
-        """Those of ``files`` that are to be read as main has read them."""
-        if self._main is None:
+        """Those of ``files`` that are to be read as they were before."""
+        if self._again is None:
             return Rereading((), files)
         limits = {"max_files": self.options.files_per_epoch, "max_bytes": self.options.bytes_per_epoch}
-        return reread(self.pipeline, self._main.since(head), files, self._main.begun(head), **limits)
+        return reread(self.pipeline, self._again.since(head), files, self._again.begun(head), **limits)
 
     def _batch(self, committer: Committer, files: ByInput) -> None:
         """All of ``files`` as one epoch that ends the input."""

@@ -32,7 +32,8 @@ def recover(
     listener: Listener | None = None,
     spark: Any = None,
 ) -> RunResult:
-    """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there.
+    """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there. What the
+    branch had read is read as it was then (``rereading``).
 
     If ``published`` is newer than the snapshot it moves back too, in the same entry. An output patch that came after it
     is given up, with a warning: replaying does not make it again. Another attempt of the same
@@ -45,13 +46,20 @@ def recover(
     catalog = Catalog(open_store(root), pipeline.name)
     message = f"recovery {options.request or options.run_id}"
     warnings: tuple[str, ...] = ()
-    if catalog.head().refs.get(options.branch) != options.snapshot:
+    head = catalog.head().refs.get(options.branch)
+    if head == options.snapshot:
+        given_up = _given_up(catalog, catalog.head().entry, options.branch, options.snapshot, message)
+    else:
         check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
-        if not _moved_back(catalog, options.branch, options.snapshot, message):
+        given_up = _moved_back(catalog, options.branch, options.snapshot, message)
+        if given_up is None:
             warnings = tuple(_patch_given_up(catalog, options.branch, options.snapshot))
             catalog.rollback(options.branch, options.snapshot, message, replayed=True)
+            given_up = head
     # What full sweeps had found since is below the mark of the snapshot.
-    result = process(pipeline, root, replace(options, full_sweep=True), listener=listener, spark=spark)
+    result = process(
+        pipeline, root, replace(options, full_sweep=True, as_read_by=given_up), listener=listener, spark=spark
+    )
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))
 
 
@@ -67,8 +75,8 @@ def _patch_given_up(catalog: Catalog, branch: str, snapshot: str) -> Iterator[st
         )
 
 
-def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> bool:
-    """Whether ``branch`` goes on from a rollback to ``snapshot`` with that ``message``.
+def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> str | None:
+    """What ``branch`` was at before it went back to ``snapshot`` with that ``message``, if it goes on from there.
 
     What the branch has next was committed under another claim then, and before that claim stands the rollback. So few
     entries are read, however many epochs there have been.
@@ -76,14 +84,21 @@ def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> b
     head, at = catalog.head(), catalog.link(snapshot)
     after = catalog.successor(at, head.refs[branch]) if branch in head.refs else None
     if after is None:
-        return False
+        return None
     claims = [None if link.manifest is None else link.manifest.generation for link in (at, after)]
     if claims[0] == claims[1] is not None:
-        return False
-    for entry in catalog.entries(before=(head.entry if claims[1] is None else claims[1]) + 1):
+        return None
+    return _given_up(catalog, head.entry if claims[1] is None else claims[1], branch, snapshot, message)
+
+
+def _given_up(catalog: Catalog, until: int, branch: str, snapshot: str, message: str) -> str | None:
+    """What the rollback of ``branch`` to ``snapshot`` with that ``message`` gave up, if that is what moved it there,
+    up to the entry of number ``until``.
+    """
+    for entry in catalog.entries(before=until + 1):
         reached = any(moved == snapshot for _, moved in entry.moves.values())
         if reached and entry.kind is Kind.ROLLBACK and entry.message == message:
-            return True
+            return entry.moves.get(branch, (None, None))[0]
         if reached and entry.kind is Kind.COMMIT:
-            return False
-    return False
+            return None
+    return None

@@ -1,5 +1,6 @@
 """Reading again what main has read, as a backfill does: in the order in which main read it, at the processing times of
-then, with the same signals; only that several of its epochs become one.
+then, with the same signals; only that several of its epochs become one. A recovery reads so what its branch had read,
+and a run that falls back to an older snapshot what the broken one had.
 
 Records are judged under watermarks that main had for them, or older ones:
 
@@ -8,7 +9,8 @@ Records are judged under watermarks that main had for them, or older ones:
   where several epochs are one, nobody has been silent for as long as for main; files may have other content by now.
   Of an epoch whose snapshot has expired nobody knows any more: it is held to what was known before.
 * One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
-* What main has not read is held to where main is, and so is time that passes: main may read it yet, beside other files.
+* On another branch what main has not read is held to where main is, and so is time that passes: main may read it yet,
+  beside other files.
 
 So a record that main accepted is not dropped as late, whatever the names of files are. The watermark goes on with the
 first epoch that is held to nothing: the next one of main, once the branch has become main. If the event times of the
