@@ -1,18 +1,21 @@
 """Which columns of the files of each input are read, and what for."""
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from headrace.model.custom_triggers import CustomTrigger
 from headrace.model.expr import Column, Expr, columns_of
 from headrace.model.triggers import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.watermarks import SplitStrategy
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
-from headrace.pipeline.graph import Aggregation, Pipeline
 from headrace.pipeline.inputs import OWN, EventTime, Input
 from headrace.pipeline.trigger_checks import nodes
 
+if TYPE_CHECKING:
+    from headrace.pipeline.graph import Aggregation, Pipeline
 
-def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
+
+def columns_read(pipeline: "Pipeline", given: Input) -> Mapping[str, str]:
     """The columns of ``given.source.schema`` that something reads, each with what reads it first ("aggregate total").
 
     Code of a user's own that is handed whole records reads all of them. What the pipeline's own input gets from another
@@ -21,7 +24,7 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
     found: dict[str, str] = {}
     if given.source.transform is not None:
         return dict.fromkeys(given.source.schema, f"Spark function {given.source.transform.name}")
-    for purpose, expr in _of_event_time(given.event_time):
+    for purpose, expr in of_event_time(given.event_time):
         for name in columns_of(expr):
             found.setdefault(name, purpose)
     form = given.expressions(pipeline.schema)
@@ -33,7 +36,8 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
     return found
 
 
-def _of_event_time(event_time: EventTime) -> Iterator[tuple[str, Expr]]:
+def of_event_time(event_time: EventTime) -> Iterator[tuple[str, Expr]]:
+    """What is computed of records for their event time and the watermark, each with its purpose."""
     if event_time.expr is None:
         return
     yield "the event time", event_time.expr
@@ -43,7 +47,7 @@ def _of_event_time(event_time: EventTime) -> Iterator[tuple[str, Expr]]:
         yield "the watermark", event_time.watermark.mark(event_time.expr)
 
 
-def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
+def _of_records(pipeline: "Pipeline") -> Iterator[tuple[str, Expr]]:
     """What is computed of records in the form of the pipeline's own."""
     first = pipeline.stages[0].aggregation
     yield from expressions(first)
@@ -55,8 +59,8 @@ def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
         yield from ((type(user_code).__name__, Column(name)) for name in pipeline.schema)
 
 
-def expressions(aggregation: Aggregation) -> Iterator[tuple[str, Expr]]:
-    """What ``aggregation`` computes of the rows that reach it, each with its purpose."""
+def expressions(aggregation: "Aggregation | Pipeline") -> Iterator[tuple[str, Expr]]:
+    """What ``aggregation`` (a pipeline stands for its first) computes of rows that reach it, each with its purpose."""
     for name, expr in aggregation.key.items():
         yield f"key {name}", expr
     if aggregation.filter is not None:

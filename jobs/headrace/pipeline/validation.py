@@ -22,6 +22,7 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
+from headrace.pipeline.bounds import check_bounds
 from headrace.pipeline.inputs import OWN, EventTime
 from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes, waits_for_the_end
 
@@ -34,6 +35,7 @@ _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindo
 def check(pipeline: "Pipeline") -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
+        check_bounds(pipeline, [pipeline, *pipeline.then])
         _check_inputs(pipeline)
         _check_vocabulary(pipeline.when, pipeline.where)
         for below in pipeline.then:

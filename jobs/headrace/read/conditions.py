@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError, PipelineError
 from headrace.model.arguments import shown
 from headrace.model.expr import DataType, Expr, columns_of, render, to_json
+from headrace.model.extent import too_large
 from headrace.model.typing import type_of
 from headrace.read.database import quoted
 from headrace.read.sql import QueryError, condition
@@ -121,6 +122,8 @@ class Condition:
     def _check_expression(self, where: Expr) -> None:
         from headrace.distribute.views import scalar_columns
 
+        if why := too_large(where):
+            raise QueryError(f"where: {why}")
         try:
             kind = type_of(where, scalar_columns(self.source.columns))
         except PipelineError as error:

@@ -1,0 +1,152 @@
+"""Pipelines are as large as they can be computed, and no larger: a clear error, at once, where one is written."""
+
+import pickle
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import Expr, Pipeline, Trigger, col
+from headrace.describe.pipeline import describe, notes
+from headrace.errors import PipelineError
+from headrace.model.expr import children
+from headrace.model.extent import DEEPEST, MOST_NODES, Extent, extent
+from headrace.pipeline.bounds import DEEPEST_TRIGGER, MOST_AGGREGATIONS
+from headrace.pipeline.fingerprint import fingerprint
+from headrace.read.conditions import QueryError
+from headrace.reference import Epoch, run_pipeline
+from headrace.runs.modes import Mode
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+
+
+def chain(operators: int) -> Expr:
+    found: Expr = col("x")
+    for number in range(operators):
+        found = found + number
+    return found
+
+
+def choices(levels: int) -> Expr:
+    found: Expr = col("x")
+    for number in range(levels):
+        found = hr.if_else(col("x") == number, number, found)
+    return found
+
+
+def doubled(times: int) -> Expr:
+    found: Expr = col("x")
+    for _ in range(times):
+        found = found + found
+    return found
+
+
+def nested(levels: int) -> Trigger:
+    found: Trigger = hr.AfterCount(1)
+    for _ in range(levels):
+        found = hr.Repeatedly(found)
+    return found
+
+
+def totals(**parts: Any) -> Pipeline:
+    schema = {"user": str, "at": datetime, "x": int, "ok": bool}
+    given = hr.json("landing", schema).event_time(parts.pop("at", "at"), bound="0s")
+    plain: dict[str, Any] = {
+        "key": "user",
+        "what": {"n": col("x").sum()},
+        "where": hr.FixedWindows("1h"),
+        "executor": "local",
+    }
+    return Pipeline("totals", given, **{**plain, **parts})
+
+
+def below(number: int) -> list[hr.Aggregation]:
+    made = {"key": "user", "what": {"n": col("n").sum()}, "where": hr.FixedWindows("1h"), "how": hr.discarding()}
+    return [hr.Aggregation(**made) for _ in range(number)]
+
+
+def land(root: Path) -> None:
+    (root / "landing").mkdir()
+    (root / "landing" / "1.json").write_text('{"user": "ann", "at": "2026-01-01T00:00:00Z", "x": 0}\n')
+
+
+LONG = chain(2_000)
+TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
+    "an aggregate": (
+        lambda: totals(what={"n": LONG.sum()}),
+        "totals: aggregate n: the expression is 2,001 levels deep",
+    ),
+    "a pair": (lambda: totals(what={"n": col("x").pairs(LONG)}), "aggregate n"),
+    "a key": (lambda: totals(key={"user": LONG}), "key user"),
+    "a filter": (lambda: totals(filter=LONG > 1), "the filter"),
+    "an event time": (lambda: totals(at=LONG.cast(datetime)), "the event time"),
+    "an id": (lambda: totals(deduplicate=hr.Deduplicate(LONG, "1h")), "the id of Deduplicate"),
+    "a phase": (lambda: totals(where=hr.FixedWindows("1h", phase=LONG)), "the phase"),
+    "a predicate": (lambda: totals(when=hr.Repeatedly(hr.AfterPunctuation(LONG > 1))), "AfterPunctuation"),
+    "a predicate of aggregates": (
+        lambda: totals(when=hr.Repeatedly(hr.DataDriven({"x": col("x").sum()}, LONG > 1))),
+        "DataDriven",
+    ),
+    "a later aggregation": (
+        lambda: totals(how=hr.discarding(), then=[hr.Aggregation(what={"m": LONG.sum()}, where=hr.FixedWindows("1h"))]),
+        "aggregate m",
+    ),
+    "choices": (lambda: totals(what={"n": choices(400).sum()}), "402 levels deep"),
+    "e + e, eighteen times": (lambda: totals(what={"n": doubled(18).sum()}), "has 524,287 parts"),
+    "e + e, a hundred times": (lambda: totals(what={"n": doubled(100).sum()}), "parts, and may have 10,000"),
+    "a trigger": (lambda: totals(when=nested(2_000)), "has 2,001 nodes in 2,001 levels"),
+    "a broad trigger": (
+        lambda: totals(when=hr.Repeatedly(hr.AfterAny(*[hr.AfterCount(1)] * 600))),
+        "has 602 nodes in 3 levels",
+    ),
+    "2,000 aggregations": (lambda: totals(how=hr.discarding(), then=below(2_000)), "it has 2,001 aggregations"),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_what_is_too_large_is_refused_at_once(what: str) -> None:
+    build, why = TOO_LARGE[what]
+    began = time.process_time()
+    with pytest.raises(PipelineError, match=why):
+        build()
+    assert time.process_time() - began < 0.2
+
+
+def test_a_condition_of_readers_is_bounded_too(tmp_path: Path) -> None:
+    land(tmp_path)
+    process(totals(), tmp_path.as_uri(), RunOptions("run", publish=True))
+    with pytest.raises(QueryError, match="2,002 levels deep"):
+        hr.open(tmp_path.as_uri())["totals"].current(where=LONG > 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "large",
+    [
+        lambda: totals(what={"n": chain(DEEPEST - 1).sum()}),
+        lambda: totals(what={"n": choices(DEEPEST - 2).sum()}),
+        lambda: totals(what={"n": doubled(MOST_NODES.bit_length() - 2).sum()}),
+        lambda: totals(when=nested(DEEPEST_TRIGGER - 1)),
+        lambda: totals(how=hr.discarding(), then=below(MOST_AGGREGATIONS // 4)),
+    ],
+    ids=["a chain", "choices", "doubled", "a trigger", "aggregations"],
+)
+def test_what_is_as_large_as_it_may_be_runs(tmp_path: Path, large: Callable[[], Pipeline]) -> None:
+    pipeline = pickle.loads(pickle.dumps(large()))
+    assert fingerprint(pipeline) and describe(pipeline) and repr(pipeline) is not None
+    assert all(notes(pipeline))
+    land(tmp_path)
+    process(pipeline, tmp_path.as_uri(), RunOptions("run", mode=Mode.BATCH))
+    (found,) = hr.open(tmp_path.as_uri())["totals"].current(at="main").to_arrow()["n"].to_pylist()
+    (pane,) = run_pipeline(pipeline, [Epoch(0, [{"user": "ann", "at": 0, "x": 0}], is_last=True)])[0].panes  # type: ignore[arg-type]
+    assert (found,) == pane.values
+
+
+def test_the_extent_of_a_tree() -> None:
+    assert extent(col("x"), children) == Extent(1, 1)
+    assert extent(chain(2_000), children) == Extent(4_001, 2_001)
+    assert extent(doubled(100), children) == Extent(2**101 - 1, 101)
