@@ -43,6 +43,7 @@ from headrace_snapshots.protocol import (
     Kind,
     Need,
     NeedKept,
+    Past,
     Promote,
     Publish,
     Refused,
@@ -182,6 +183,17 @@ class Catalog(Objects):
             before = {link.snapshot_id for link in self.lineage(one)}
             return next((link for link in self.lineage(other) if link.snapshot_id in before), None)
 
+    def given_up(self, past: Past, snapshot_id: str) -> Link | None:
+        """The newest in the line of ``snapshot_id`` that main had before it left for another line, by what ``past``
+        tells: main may have it all the same. None if there is none, as far as manifests that tell are left.
+        """
+        found: list[Link] = []
+        for head in past.heads:
+            with suppress(BrokenObjectError, MissingSnapshotError):
+                common = self.common_ancestor(head, snapshot_id)
+                found += [] if common is None else [common]
+        return max(found, key=lambda link: link.epoch, default=None)
+
     def lineage(self, snapshot_id: str) -> Iterator[Link]:
         """``snapshot_id`` and what came before it, newest first, as far as it is kept.
 
@@ -265,6 +277,7 @@ class Catalog(Objects):
     def rollback(self, branch: str, to: str | None, message: str, *, replayed: bool = False) -> Entry:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
 
+        Main may also go back to what it was before a promotion, or before that; then ``published`` is what it was then.
         ``replayed``: what is given up is computed again, so decisions about it stand.
 
         Also the way out of a damaged log: goes on from the newest entry that can be read, and gives up what is lost.
@@ -287,12 +300,13 @@ class Catalog(Objects):
         epoch = self.manifest(from_snapshot).epoch
         return self._append(Fork(branch, from_snapshot), f"forked {branch} at epoch {epoch}")
 
-    def promote(self, branch: str, *, expected_main: str | None) -> Entry:
+    def promote(self, branch: str, *, expected_main: str | None, expected: str | None = None) -> Entry:
         """Make ``branch`` main and published in one entry; the branch ends, the writers of both are fenced.
 
-        Raises PublishConflictError when main is not at ``expected_main``, RefusedError.
+        Raises PublishConflictError when main is not at ``expected_main``, or the branch not at ``expected``, if that is
+        given; RefusedError.
         """
-        return self._append(Promote(branch, expected_main), f"promoted {branch}", {"branch": branch})
+        return self._append(Promote(branch, expected_main, expected), f"promoted {branch}", {"branch": branch})
 
     def tag(self, name: str, snapshot_id: str) -> Entry:
         """Keep ``snapshot_id`` under the ref ``tags/{name}``. Raises RefusedError when there is such a tag."""
@@ -306,13 +320,21 @@ class Catalog(Objects):
         return self._append(Drop(ref, expected), message or f"dropped {ref}")
 
     def expire(
-        self, expected: int, horizon: Horizon, *, tags: Collection[str], idle: Collection[str], message: str
+        self,
+        expected: int,
+        horizon: Horizon,
+        *,
+        tags: Collection[str],
+        idle: Collection[str],
+        message: str,
+        past: Past | None = None,
     ) -> Entry:
         """Keep what ``horizon`` says from now on; its mark must be stored already. Removes ``tags``, fences ``idle``.
 
-        Raises PublishConflictError when entry ``expected`` is not the last one any more.
+        ``past``: what is left of main's, None: all. Raises PublishConflictError when entry ``expected`` is not the last
+        one any more.
         """
-        return self._append(Expire(expected, horizon, tags, idle), message)
+        return self._append(Expire(expected, horizon, tags, idle, past), message)
 
     def fold(self) -> int:
         """Delete the entries that the newest expiry gave up; how many there were."""
@@ -348,13 +370,13 @@ class Catalog(Objects):
         """
         look = head or self.head
         facts: dict[tuple[str, str], bool] = {}
-        # Ends: another turn means a new fact (at most two per head), or that somebody else's entry was stored.
+        # Ends: another turn means a new fact (few per head), or that somebody else's entry was stored.
         while True:
             last = look()
             beginning = begin and last.entry < 0
             match decide(last, Init() if beginning else intent, facts):
-                case Need(ancestor, descendant):
-                    facts[ancestor, descendant] = self.is_ancestor(ancestor, descendant)
+                case Need(ancestor, descendant, or_broken):
+                    facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
                 case NeedKept(mark, snapshot):
                     try:
                         facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
@@ -377,6 +399,14 @@ class Catalog(Objects):
                             return entry
                         case Outcome.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
                             return entry
+
+    def _is_ancestor(self, ancestor: str, descendant: str, or_broken: bool) -> bool:
+        try:
+            return self.is_ancestor(ancestor, descendant)
+        except (BrokenObjectError, MissingSnapshotError):
+            if not or_broken:
+                raise
+            return False
 
     def _fenced(self, fenced: Fenced) -> FencedError:
         """The error, saying who took the branch and when."""

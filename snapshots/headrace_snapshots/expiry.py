@@ -2,11 +2,12 @@
 
 Theory of operation
 -------------------
-*Kept* is what has a ref; of main all that is not published yet, the last published snapshots and the young ones; of
-other branches all that was committed to them. An object is *live* while a kept snapshot needs it: its manifest, the
-data files of its tables and logs, the nodes of its logs; besides whatever the caller counts as live (audits, results
-of runs). A snapshot is a fact about the log, and so is what it needs: no clock tells whether an object is live. The
-clock only says which snapshots are young, and both it and the newest entry's time must agree that one is not.
+*Kept* is what has a ref; of main all that is not published yet, the last published snapshots and the young ones, and
+so of what main was before promotions, which can be taken back; of other branches all that main never had. An object
+is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes of its logs;
+besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so is what
+it needs: no clock tells whether an object is live. The clock only says which snapshots are young, and both it and the
+newest entry's time must agree that one is not.
 
 An expiry does, in this order:
 
@@ -219,10 +220,10 @@ class _Expiry:
         folded = 0
         if not self._dry_run:
             horizon = Horizon("", first_entry, _floor(kept), kept.grafts)
-            if batches != marked or tags or idle or _is_news(head.horizon, horizon):
+            if batches != marked or tags or idle or kept.past != head.past or _is_news(head.horizon, horizon):
                 mark_id = self._catalog.marks.new_id(head.entry + 1, self._catalog.new_snapshot_id())
                 mark = Mark(mark_id, batches, self._facts.encoded(kept.snapshots))
-                self._mark(head, horizon, mark, tags, idle)
+                self._mark(kept, horizon, mark, tags, idle)
             folded = self._fold()
         return self._report(kept, batches, folded, tags, idle)
 
@@ -311,11 +312,12 @@ class _Expiry:
             {path: size for path, size in dead.items() if path not in named},
         )
 
-    def _mark(self, head: Head, horizon: Horizon, mark: Mark, tags: Collection[str], idle: Collection[str]) -> None:
+    def _mark(self, kept: Kept, horizon: Horizon, mark: Mark, tags: Collection[str], idle: Collection[str]) -> None:
         self._catalog.marks.write(mark)
         count = sum(len(batch.objects) for batch in mark.batches)
         message = f"marked {number_of(count)}, deleted {number_of(len(self._swept))}"
-        self._catalog.expire(head.entry, replace(horizon, mark=mark.id), tags=tags, idle=idle, message=message)
+        horizon = replace(horizon, mark=mark.id)
+        self._catalog.expire(kept.head.entry, horizon, tags=tags, idle=idle, message=message, past=kept.past)
 
     def _fold(self) -> int:
         """Delete old entries of the log, and marks that count no more."""

@@ -16,12 +16,12 @@ from datetime import datetime
 from sys import intern
 from typing import Any, TypeVar
 
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError, canonical
 from headrace_snapshots.format.filelog import IndexNode
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.objects import Objects
 
 _READERS = 16
 _FORMAT = 1
@@ -76,7 +76,7 @@ class NodeFacts:
 class Facts:
     """Facts by id. ``notes``: what those who judge other objects want to remember of each, by path."""
 
-    catalog: Objects
+    catalog: Catalog
     snapshots: dict[str, SnapshotFacts] = field(default_factory=dict)
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)

@@ -38,6 +38,7 @@ from headrace_snapshots.witnesses import Witness, Witnesses, told_of_more
 
 BACKUP = "bring it back from a backup"
 _READERS = 8
+_BEFORE = "main before the promotion of entry "
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,9 @@ class _Tree:
         """The ref by which each snapshot was found first."""
         self._broken: dict[str, _Broken] = {}
         """By path."""
-        self._heads = catalog.known_head().refs
+        head = catalog.known_head()
+        before = {f"{_BEFORE}{each.entry}": each.main for each in head.past.replaced}
+        self._heads = {**head.refs, **before}
         self._whole: dict[str, str | None] = {}
         """The newest whole snapshot of each ref that somebody asked for."""
 
@@ -318,6 +321,8 @@ class _Tree:
         pipeline, whole = self._catalog.pipeline, self._newest_whole(ref)
         if ref.startswith(TAGS):
             return f"`headrace drop {pipeline} {ref}` does without the snapshot"
+        if ref.startswith(_BEFORE):
+            return "do without: only a rollback over that promotion misses it"
         if whole == self._heads.get(ref):
             is_data = kind_of(pipeline, path) is ObjectKind.DATA
             until = "until they expire" if is_data else "and nothing expires meanwhile"

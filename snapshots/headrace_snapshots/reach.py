@@ -3,15 +3,21 @@
 A snapshot that cannot be read does not say what it needs, so whoever deletes must know all of those that are kept.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from headrace.errors import FixConfigError
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.facts import Facts
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.layout import manifest_path, node_path
-from headrace_snapshots.protocol import Head
+from headrace_snapshots.protocol import Head, Past, Replaced
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+
+_logger = logging.getLogger(__name__)
 
 
 class KeepError(FixConfigError):
@@ -24,8 +30,8 @@ class KeepError(FixConfigError):
 class Keep:
     """What an expiry keeps of main: the ``last`` published snapshots, and those ``younger`` than that.
 
-    Whatever has a ref is kept besides, tags only with ``tags``, and all of main that is not published yet.
-    Raises KeepError.
+    What main was before a promotion counts as published just before all that was promoted. Whatever has a ref is kept
+    besides, tags only with ``tags``, and all of main that is not published yet. Raises KeepError.
     """
 
     last: int = 100
@@ -56,7 +62,7 @@ class Snapshot:
 class Kept:
     """What is kept at ``head``, and what is not any more, by id. ``oldest``: of main's line as far as it has no gap.
 
-    ``grafts``: see Horizon.
+    ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back.
     """
 
     head: Head
@@ -64,6 +70,7 @@ class Kept:
     expired: frozenset[str]
     oldest: Snapshot | None
     grafts: Mapping[str, str | None]
+    past: Past
 
     @property
     def lost_tags(self) -> list[str]:
@@ -84,15 +91,21 @@ class Lines:
         Raises BrokenObjectError, MissingSnapshotError.
         """
         cutoff = now - keep.younger if keep.younger is not None else None
-        kept: dict[str, Snapshot] = {}
-        line = self._main(head, keep, cutoff)
-        kept.update({snapshot.id: snapshot for snapshot in line})
+        main = [*self._line(head, head.refs.get(MAIN))]
+        line = self._published(main, head.refs.get(PUBLISHED), 0, keep, cutoff)
+        lines = self._replaced(head, main, keep, cutoff)
+        replaced = tuple(before for before, some in lines.items() if some)
+        given_up = self._given_up(head, keep, {each.id for each in main}, replaced)
+        kept = {each.id: each for some in (line, *lines.values()) for each in some}
+        had = {*given_up, *(each.id for each in main)}
+        had |= {each.id for before in lines for each in self._line(head, before.main)}
         for branch in sorted({*head.generations} - {MAIN}):
-            kept.update({each.id: each for each in self._branch(head, branch, keep, cutoff)})
+            kept.update({each.id: each for each in self._branch(head, branch, had, keep, cutoff)})
         if keep.tags:
             tagged = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
             kept.update({snapshot: self._snapshot(head, snapshot) for snapshot in tagged})
-        seen = {each.id: each for start in head.refs.values() for each in self._line(head, start)}
+        starts = {*head.refs.values(), *(before.main for before in lines)}
+        seen = {each.id: each for start in starts for each in self._line(head, start)}
         grafts = {each.id: self._next_kept(each, seen, kept) for each in kept.values()}
         return Kept(
             head,
@@ -100,28 +113,76 @@ class Lines:
             frozenset(seen) - frozenset(kept),
             line[-1] if line else None,
             {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
+            Past(head.past.since, replaced, given_up),
         )
 
-    def _main(self, head: Head, keep: Keep, cutoff: datetime | None) -> list[Snapshot]:
-        """From main's head back: all that is not published, then what the rule keeps."""
-        published = head.refs.get(PUBLISHED)
+    @staticmethod
+    def _published(
+        line: Iterable[Snapshot], published: str | None, newer: int, keep: Keep, cutoff: datetime | None
+    ) -> list[Snapshot]:
+        """Of a line from its head back: all down to ``published``, then what the rule keeps when ``newer`` snapshots
+        have been published since.
+        """
         kept: list[Snapshot] = []
         below = 0
-        for each in self._line(head, head.refs.get(MAIN)):
+        for each in line:
             below += below > 0 or each.id == published
-            if below > keep.last and not _is_young(each, cutoff):
+            if below > 1 and below + newer > keep.last and not _is_young(each, cutoff):
                 break
             kept.append(each)
         return kept
 
-    def _branch(self, head: Head, branch: str, keep: Keep, cutoff: datetime | None) -> Iterator[Snapshot]:
-        """Work in progress: all that was committed to the branch, what it was forked from, and what the rule keeps."""
+    def _replaced(
+        self, head: Head, main: Sequence[Snapshot], keep: Keep, cutoff: datetime | None
+    ) -> dict[Replaced, list[Snapshot]]:
+        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those that
+        cannot be read are left out: a broken main may have been the reason for its promotion.
+        """
+        found: dict[Replaced, list[Snapshot]] = {}
+        newer, line, published = 0, main, head.refs.get(PUBLISHED)
+        for before in reversed(head.past.replaced):
+            newer += _number_of(line, published, before.by)
+            try:
+                line, published = [*self._line(head, before.main)], before.published
+                kept = self._published(line, published, newer, keep, cutoff)
+                named_by(self._facts, [each.id for each in kept])
+            except (BrokenObjectError, MissingSnapshotError) as error:
+                _logger.warning("what main was before entry %s cannot be returned to: %s", before.entry, error)
+                continue
+            is_kept = newer < keep.last or _is_young(kept[0], cutoff)
+            found[before] = kept if is_kept and before.main not in {each.id for each in main} else []
+        return dict(reversed(found.items()))
+
+    def _given_up(self, head: Head, keep: Keep, main: Collection[str], replaced: Iterable[Replaced]) -> tuple[str, ...]:
+        """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
+        tag that is kept, leads to. Nothing else can get a ref any more.
+        """
+        standing = {before.main for before in replaced}
+        left = [snapshot for snapshot in head.past.heads if snapshot not in standing]
+        leading = [
+            snapshot
+            for ref, snapshot in head.refs.items()
+            if ref not in {MAIN, PUBLISHED} and (keep.tags or not ref.startswith(TAGS))
+        ]
+        found: set[str] = set()
+        for one in left:
+            for other in leading:
+                with suppress(BrokenObjectError, MissingSnapshotError):
+                    common = self._facts.catalog.common_ancestor(one, other)
+                    if common is not None and common.snapshot_id not in main:
+                        found.add(common.snapshot_id)
+        return tuple(sorted(found))
+
+    def _branch(
+        self, head: Head, branch: str, had: Collection[str], keep: Keep, cutoff: datetime | None
+    ) -> Iterator[Snapshot]:
+        """Work in progress: all that main never ``had``, what that was forked from, and what the rule keeps."""
         is_own = True
         for number, each in enumerate(self._line(head, head.refs.get(branch))):
             if not is_own and number >= keep.last and not _is_young(each, cutoff):
                 return
             yield each
-            is_own = is_own and each.branch == branch
+            is_own = is_own and each.id not in had
 
     def _line(self, head: Head, start: str | None) -> Iterator[Snapshot]:
         current = start
@@ -172,6 +233,12 @@ def named_by(facts: Facts, snapshots: Collection[str]) -> set[str]:
         found.update(path for node in read for path in node.files)
         nodes = {name for node in read for name in node.below}
     return found | {node_path(pipeline, node) for node in seen}
+
+
+def _number_of(line: Iterable[Snapshot], first: str | None, last: str) -> int:
+    """How many snapshots of ``line`` there are from ``first`` back to ``last``, with both; 0 if it has not both."""
+    ids = [each.id for each in line]
+    return ids.index(last) - ids.index(first) + 1 if first in ids and last in ids else 0
 
 
 def _is_young(snapshot: Snapshot, cutoff: datetime | None) -> bool:

@@ -13,15 +13,24 @@ from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
 from headrace.read.at import UnknownBranchError
 from headrace.read.progress import progress_of
-from headrace.runs.promotion import BranchBehindError, ClockAheadError, cut_over, rehearse
+from headrace.runs.promotion import (
+    BranchBehindError,
+    ClockAheadError,
+    ForkGivenUpError,
+    cut_over,
+    promote,
+    rehearse,
+)
 from headrace.runs.publish import AuditMissingError, publish_audited
 from headrace.sources.planning import Offsets
 from headrace.sources.progress import InputProgress, Progress
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import FaultyStore, hold_first
 from tests.stored_progress import written
 
 
@@ -247,3 +256,97 @@ def test_a_cut_over_that_was_done_is_told_again(root: str) -> None:
     audited.catalog.rollback("main", None, "back")
     with pytest.raises(UnknownBranchError):
         cut_over("p", root, "replay")
+
+
+def test_a_dropped_branch_is_not_told_as_the_one_of_its_name_that_was_promoted(root: str) -> None:
+    audited = Audited(root)
+    audited.commit(1)
+    audited.audit(None, audited.commit(3, "replay"))
+    cut_over("p", root, "replay")
+    audited.commit(1, "replay")  # another branch
+    audited.catalog.drop("replay")
+    with pytest.raises(UnknownBranchError):
+        cut_over("p", root, "replay")
+
+
+def test_a_name_that_is_used_again_does_not_bring_back_what_was_rolled_back(root: str) -> None:
+    audited = Audited(root)
+    first = audited.commit(1)
+    audited.catalog.fork("fix", first)
+    second = audited.commit(2, "fix")
+    audited.audit(None, second)
+    cut_over("p", root, "fix")
+    audited.catalog.rollback("main", first, "a mistake")
+    audited.catalog.fork("fix", second)
+    audited.audit(first, second)
+    before = audited.catalog.head()
+    for _ in range(2):
+        with pytest.raises(ForkGivenUpError, match=f"goes on from snapshot {second} .* main was rolled back"):
+            cut_over("p", root, "fix")
+        assert [type(each) for each in rehearse(audited.catalog, "fix").refusals] == [ForkGivenUpError]
+        audited.catalog.drop("fix")
+        audited.catalog.fork("fix", second)
+    audited.catalog.rollback("main", None, "all of it")
+    audited.audit(None, second)
+    with pytest.raises(ForkGivenUpError):
+        cut_over("p", root, "fix")
+    assert audited.catalog.head().refs["fix"] == before.refs["fix"]
+
+
+def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_began_with(root: str) -> None:
+    audited = Audited(root)
+    first, second = audited.commit(1), audited.commit(1)
+    audited.audit(None, second)
+    publish_audited("p", root, told=None)
+    audited.catalog.fork("parent", second)
+    audited.catalog.fork("child", audited.commit(2, "parent"))
+    last = audited.commit(1, "child")
+    audited.audit(second, last)
+    assert rehearse(audited.catalog, "child").refusals == ()
+    audited.catalog.rollback("main", first, "back")
+    audited.audit(first, last)
+    with pytest.raises(ForkGivenUpError, match=f"goes on from snapshot {second} "):
+        cut_over("p", root, "child")
+    audited.catalog.fork("again", first)
+    audited.catalog.fork("child-again", audited.commit(2, "again"))
+    last = audited.commit(1, "child-again")
+    audited.audit(first, last)
+    assert cut_over("p", root, "child-again").published == last
+    assert cut_over("p", root, "child-again").published == last
+    # Main has what "again" has, and gives it up.
+    audited.catalog.rollback("main", first, "back")
+    audited.audit(first, audited.catalog.head().refs["again"])
+    with pytest.raises(ForkGivenUpError, match="main was rolled back"):
+        cut_over("p", root, "again")
+
+
+def test_what_another_promotion_has_replaced_is_named(root: str) -> None:
+    audited = Audited(root)
+    first, second = audited.commit(1), audited.commit(1)
+    audited.catalog.fork("late", second)
+    audited.audit(None, audited.commit(1, "late"))
+    audited.catalog.fork("early", first)
+    last = audited.commit(1, "early")
+    audited.audit(None, last)
+    cut_over("p", root, "early")
+    audited.audit(first, audited.catalog.head().refs["late"])
+    entry = audited.catalog.head().entry
+    with pytest.raises(ForkGivenUpError, match=rf"{second} .* another branch was promoted \(entry {entry} of the log"):
+        cut_over("p", root, "late")
+
+
+def test_the_branch_that_was_looked_at_is_promoted_and_no_other_of_its_name() -> None:
+    audited = Audited("memory://names")
+    first = audited.commit(1)
+    audited.catalog.fork("fix", first)
+    audited.audit(None, audited.commit(1, "fix"))
+
+    def meanwhile() -> None:
+        audited.catalog.drop("fix")
+        audited.catalog.fork("fix", first)
+        audited.commit(1, "fix")
+
+    slow = FaultyStore(audited.store, hold_first("create", "/log/", meanwhile))
+    with pytest.raises(PublishConflictError, match="branch fix is at"):
+        promote(Catalog(slow, "p"), "fix", run_id="person")
+    assert audited.catalog.head().refs["main"] == first

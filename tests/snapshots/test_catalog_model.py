@@ -32,11 +32,16 @@ BACK = st.integers(0, 4)
 
 @dataclass
 class Model:
-    """Refs, who owns each branch (a claim's own number, 0 for nobody), and who is whose parent."""
+    """Refs, who owns each branch (a claim's own number, 0 for nobody), and who is whose parent.
+
+    ``replaced``: what main and published were before each promotion that stands. ``mains``: all that main ever had.
+    """
 
     refs: dict[str, str] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
+    replaced: list[tuple[str, str | None]] = field(default_factory=list)
+    mains: set[str] = field(default_factory=set)
 
     def chain(self, snapshot: str | None) -> list[str]:
         found = []
@@ -49,14 +54,35 @@ class Model:
         """The snapshot ``back`` epochs before the branch's head; None before its beginning."""
         return dict(enumerate(self.chain(self.refs.get(branch)))).get(back)
 
+    def goes_back_to(self, branch: str, to: str | None) -> bool:
+        """Whether the branch may be moved back to ``to``."""
+        chain = self.chain(self.refs.get(branch))
+        before = [main for main, _ in self.replaced] if branch == "main" else []
+        lines = [*chain, *(snapshot for main in before for snapshot in self.chain(main))]
+        return bool(chain) and to != chain[0] and (to is None or to in lines)
+
     def move_back(self, branch: str, to: str | None) -> None:
-        """Move the branch to ``to``, and ``published`` with main if it is newer."""
+        """Move the branch to ``to``; and ``published`` with main: to ``to`` if it has come after that, to what it was
+        if promotions are taken back.
+        """
         published = self.refs.get("published")
-        newer = branch == "main" and published not in [None, *self.chain(to)]
-        for ref in [branch, *(["published"] if newer else [])]:
-            self.refs.pop(ref)
-            if to is not None:
-                self.refs[ref] = to
+        if branch == "main":
+            undone = [pair for pair in self.replaced if to is None or to in self.chain(pair[0])][:1]
+            if published is not None and (to is None or to in self.chain(published)):
+                published = to
+            elif undone:
+                before = undone[0][1]
+                published = before if before is None or before in self.chain(to) else to
+            self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
+        for ref, at in ((branch, to), ("published", published)):
+            self.refs.pop(ref, None)
+            if at is not None:
+                self.refs[ref] = at
+
+    def brings_back(self, snapshot: str) -> list[str]:
+        """What main has had, and not any more, of what ``snapshot`` goes on from; newest first."""
+        main = self.chain(self.refs.get("main"))
+        return [each for each in self.chain(snapshot) if each in self.mains and each not in main]
 
 
 @dataclass
@@ -193,12 +219,18 @@ class CatalogMachine(RuleBasedStateMachine):
     def rollback(self, writer: int, branch: str, back: int, elsewhere: str | None) -> None:
         catalog, model = self.writers[writer], self.model
         to = elsewhere or model.behind(branch, back)
-        chain = model.chain(model.refs.get(branch))
-        allowed = bool(chain) and to != chain[0] and (to is None or to in chain)
+        allowed = model.goes_back_to(branch, to)
         if not self.outcome(lambda: catalog.rollback(branch, to, "back"), None if allowed else RefusedError):
             return
         model.move_back(branch, to)
         model.owners[branch] = 0
+
+    @precondition(lambda self: bool(self.model.replaced))
+    @rule(writer=WRITERS, number=st.integers(0, 3), back=BACK)
+    def take_back_a_promotion(self, writer: int, number: int, back: int) -> None:
+        main, _ = self.model.replaced[number % len(self.model.replaced)]
+        line = self.model.chain(main)
+        self.rollback(writer=writer, branch="main", back=0, elsewhere=line[min(back, len(line) - 1)])
 
     @rule(target=claims, writer=WRITERS, held=claims, back=BACK)
     def step_back(self, writer: int, held: Held, back: int) -> object:
@@ -243,6 +275,8 @@ class CatalogMachine(RuleBasedStateMachine):
         belief = main if informed else "elsewhere"
         if self.outcome(lambda: catalog.promote(branch, expected_main=belief), expected):
             snapshot = model.refs.pop(branch)
+            if main is not None:
+                model.replaced.append((main, model.refs.get("published")))
             model.refs |= {"main": snapshot, "published": snapshot}
             model.owners["main"] = 0
             del model.owners[branch]
@@ -270,7 +304,18 @@ class CatalogMachine(RuleBasedStateMachine):
         if hasattr(self, "store"):
             head = Catalog(self.store, "p").head()
             assert head.refs == self.model.refs
+            self.model.mains |= {*self.model.chain(head.refs.get("main"))}
             assert set(head.generations) - {"main"} == set(self.model.owners) - {"main"}
+
+    @invariant()
+    def what_main_had_and_has_not_is_known(self) -> None:
+        if hasattr(self, "store"):
+            catalog = Catalog(self.store, "p")
+            past, main = catalog.head().past, self.model.chain(self.model.refs.get("main"))
+            for snapshot in {*self.model.refs.values()}:
+                found = catalog.given_up(past, snapshot)
+                newest = [] if found is None or found.snapshot_id in main else [found.snapshot_id]
+                assert newest == self.model.brings_back(snapshot)[:1]
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -279,3 +324,30 @@ class CatalogMachine(RuleBasedStateMachine):
 
 TestCatalog = pytest.mark.slow(CatalogMachine.TestCase)
 TestCatalog.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.slow
+def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again() -> None:
+    """The history that the machine must be able to come to, in one piece."""
+    machine = CatalogMachine()
+    machine.begin(seed=0, rate=0.0)
+
+    def settled() -> None:
+        machine.a_newcomer_sees_what_the_model_says()
+        machine.what_main_had_and_has_not_is_known()
+
+    machine.run(writer=0, branch="main", epochs=3)
+    first, before = machine.model.behind("main", 2), machine.model.refs["main"]
+    machine.publish(writer=0, back=1, snapshot=None, informed=True, release=False)
+    for _ in range(2):
+        machine.fork(writer=1, branch="backfill", snapshot=first)
+        machine.run(writer=1, branch="backfill", epochs=2)
+        settled()
+        machine.promote(writer=1, branch="backfill", informed=True)
+        machine.run(writer=0, branch="main", epochs=1)
+        settled()
+        machine.rollback(writer=2, branch="main", back=0, elsewhere=before)
+        settled()
+        assert machine.model.refs["main"] == before
+        assert machine.model.refs["published"] == machine.model.behind("main", 1)
+    machine.teardown()

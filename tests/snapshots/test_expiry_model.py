@@ -30,18 +30,27 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass
 class Model:
-    """Who is whose parent, what each snapshot names, what is gone, and who owns which branch."""
+    """Who is whose parent, what each snapshot names, what is gone, and who owns which branch.
+
+    ``replaced``: what main and published were before each promotion that stands, and what was promoted. ``mains``: all
+    that main ever had.
+    """
 
     refs: dict[str, str] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
-    branches: dict[str, str] = field(default_factory=dict)
+    replaced: list[tuple[str, str | None, str]] = field(default_factory=list)
+    mains: set[str] = field(default_factory=set)
     named: dict[str, set[str]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
 
     def line(self, ref: str) -> list[str]:
         """From the ref back, over what is gone."""
-        found, at = [], self.refs.get(ref)
+        return self.behind(self.refs.get(ref))
+
+    def behind(self, snapshot: str | None) -> list[str]:
+        """``snapshot`` and what came before it, over what is gone."""
+        found, at = [], snapshot
         while at is not None:
             if at not in self.gone:
                 found.append(at)
@@ -53,11 +62,42 @@ class Model:
         main, published = self.line("main"), self.refs.get("published")
         end = len(main) if published is None else main.index(published) + last
         found = {*main[:end], *self.refs.values()}
+        for _, _, some in self.returns(last):
+            found |= {*some}
         for branch in {*self.owners} - {"main"}:
             line = self.line(branch)
-            own = next((n for n, snapshot in enumerate(line) if self.branches[snapshot] != branch), len(line))
+            own = next((n for n, snapshot in enumerate(line) if snapshot in self.mains), len(line))
             found |= {*line[: max(own + 1, last)]}
         return found
+
+    def returns(self, last: int) -> list[tuple[int, str, list[str]]]:
+        """Of the promotions that can be taken back when so many published snapshots are kept: their number, what main
+        was, and what is kept of that.
+        """
+        found = []
+        newer, line, published = 0, self.line("main"), self.refs.get("published")
+        for number, (main, then, by) in reversed([*enumerate(self.replaced)]):
+            if by in line and published in line:
+                newer += line.index(by) - line.index(published) + 1
+            line, published = self.behind(main), then
+            seen = len(line) if then is None else line.index(then) + 1
+            if newer < last and main not in self.line("main"):
+                found.append((number, main, line[: max(seen, seen - 1 + last - newer)]))
+        return found
+
+    def go_back(self, to: str) -> None:
+        """Move main to ``to``, and published with it."""
+        published = self.refs.get("published")
+        undone = [each for each in self.replaced if to in self.behind(each[0])][:1]
+        if published is not None and to in self.behind(published):
+            published = to
+        elif undone:
+            then = undone[0][1]
+            published = then if then is None or then in self.behind(to) else to
+        self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
+        self.refs = {ref: at for ref, at in self.refs.items() if ref not in {"main", "published"}}
+        self.refs |= {"main": to} | ({} if published is None else {"published": published})
+        self.owners["main"] = 0
 
 
 @dataclass
@@ -139,7 +179,8 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     def note_commit(self, held: Held, manifest: Manifest) -> None:
         model, branch, snapshot = self.model, held.claim.branch, manifest.snapshot_id
-        model.parents[snapshot], model.branches[snapshot] = held.head, branch
+        model.parents[snapshot] = held.head
+        model.mains |= {snapshot} if branch == "main" else set()
         model.named[snapshot] = self.named(manifest)
         model.refs[branch] = held.head = snapshot
         catalog = Catalog(self.store, "p")
@@ -183,7 +224,10 @@ class ExpiryMachine(RuleBasedStateMachine):
             self.note_who_is_fenced(before)
 
     def note_what_goes(self, last: int) -> None:
-        self.model.gone |= {*self.model.parents} - self.model.kept(last)
+        model, kept = self.model, self.model.kept(last)
+        returns = {number for number, _, _ in model.returns(last)}
+        model.gone |= {*model.parents} - kept
+        model.replaced = [each for number, each in enumerate(model.replaced) if number in returns]
 
     def note_who_is_fenced(self, before: dict[str, int]) -> None:
         for branch, generation in Catalog(self.store, "p").head().generations.items():
@@ -264,7 +308,8 @@ class ExpiryMachine(RuleBasedStateMachine):
         is_possible = {
             "tag": ref not in model.refs,
             "fork": "backfill" not in model.owners,
-            "rollback": snapshot in main[1:],
+            "rollback": snapshot in main[1:]
+            or (snapshot not in main and any(snapshot in model.behind(each[0]) for each in model.replaced)),
             "publish": snapshot in main and (published is None or main.index(snapshot) < main.index(published)),
         }[what]
         actions: dict[str, Callable[[], object]] = {
@@ -278,10 +323,10 @@ class ExpiryMachine(RuleBasedStateMachine):
                 actions[what]()
             return
         actions[what]()
-        if what == "rollback" and published is not None and main.index(snapshot) > main.index(published):
-            model.refs["published"] = snapshot
+        if what == "rollback":
+            model.go_back(snapshot)
         model.refs[ref] = snapshot
-        if what in {"fork", "rollback"}:
+        if what == "fork":
             model.owners[ref] = 0
 
     def was_marked_in_flight(self, snapshot: str) -> bool:
@@ -303,11 +348,38 @@ class ExpiryMachine(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         model = self.model
-        self.catalogs[0].promote("backfill", expected_main=model.refs.get("main"))
-        snapshot = model.refs.pop("backfill")
+        main = model.refs.get("main")
+        snapshot = model.refs["backfill"]
+        self.catalogs[0].promote("backfill", expected_main=main, expected=snapshot)
+        del model.refs["backfill"]
+        if main is not None:
+            model.replaced.append((main, model.refs.get("published"), snapshot))
         model.refs |= {"main": snapshot, "published": snapshot}
+        model.mains |= {*model.line("main")}
         del model.owners["backfill"]
         model.owners["main"] = 0
+
+    @precondition(lambda self: bool(self.model.replaced))
+    @rule(number=st.integers(0, 3))
+    def take_back_a_promotion(self, number: int) -> None:
+        main, _, _ = self.model.replaced[number % len(self.model.replaced)]
+        if main not in self.model.line("main") and not self.was_marked_in_flight(main):
+            self.catalogs[0].rollback("main", main, "taken back")
+            self.model.go_back(main)
+
+    @precondition(lambda self: "backfill" not in self.model.owners and len(self.model.line("main")) > 1)
+    @rule(back=st.integers(1, 3), last=LAST)
+    def fork_what_main_gives_up(self, back: int, last: int) -> None:
+        """A branch begins at main's head, main goes back behind that, and all that only main had expires."""
+        model, catalog = self.model, self.catalogs[0]
+        line = model.line("main")
+        to = line[min(back, len(line) - 1)]
+        if not self.was_marked_in_flight(line[0]) and not self.was_marked_in_flight(to):
+            catalog.fork("backfill", line[0])
+            model.refs["backfill"], model.owners["backfill"] = line[0], 0
+            catalog.rollback("main", to, "given up")
+            model.go_back(to)
+            self.expire(last=last, times=2)
 
     @rule()
     def lose_the_hint(self) -> None:
@@ -325,6 +397,22 @@ class ExpiryMachine(RuleBasedStateMachine):
             assert [link.snapshot_id for link in catalog.lineage(snapshot)] == self.model.line(ref)
             for each in self.model.line(ref):
                 assert self.model.named[each] <= there
+        assert [each.main for each in head.past.replaced] == [main for main, _, _ in self.model.replaced]
+        for replaced in head.past.replaced:
+            assert [link.snapshot_id for link in catalog.lineage(replaced.main)] == self.model.behind(replaced.main)
+            for each in self.model.behind(replaced.main):
+                assert self.model.named[each] <= there
+
+    @invariant()
+    def what_must_not_come_back_to_main_is_known(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        catalog, model = Catalog(self.store, "p"), self.model
+        past, main = catalog.head().past, model.line("main")
+        for snapshot in {*model.refs.values()}:
+            found = catalog.given_up(past, snapshot)
+            newest = [] if found is None or found.snapshot_id in main else [found.snapshot_id]
+            assert newest == [each for each in model.behind(snapshot) if each in model.mains and each not in main][:1]
 
     def teardown(self) -> None:
         if not hasattr(self, "store") or not self.model.refs:

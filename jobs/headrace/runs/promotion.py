@@ -1,12 +1,17 @@
 """Promotion: a branch becomes main and published, by one catalog entry. The end of a backfill, or a person's decision.
 
 It is refused while the branch has no good audit of all that readers have not seen, while main has read files that the
-branch has not (so that nothing that was visible is lost), when main does not go on any more from where the branch was
-forked, and while its clock is ahead of the real one. A branch that was forked before main was patched
-(``runs/patching``) is refused too: what it was forked with lacks the patch.
+branch has not (so that nothing that was visible is lost), when it would bring back what main had and has left, and
+while its clock is ahead of the real one. A branch that was forked before main was patched (``runs/patching``) is
+refused too: what it was forked with lacks the patch. So is one whose input has ended (a batch): main would drop all
+that comes later.
+
+What main had is known by ids of snapshots (``Head.past``), not by names of branches, which are used again. So a branch
+of a branch may become main: all that it goes on from, down to main's line, comes with it.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -23,17 +28,19 @@ from headrace.audit.store import (
     read_audit,
 )
 from headrace.errors import FixConfigError, HeadraceError, RetryError
-from headrace.model.time import instant, render
+from headrace.model.time import MAX_INSTANT, instant, render
 from headrace.read.at import UnknownBranchError
 from headrace.read.progress import StoredProgress
 from headrace.runs.files_read import files_main_read, files_read, lacking
 from headrace.runs.publish import AuditMissingError, published_result
 from headrace.runs.results import RunError, RunResult
 from headrace.runs.results import now as timestamp
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog, Head, Link
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol import Kind, Past
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
 
@@ -56,6 +63,12 @@ class BranchBehindError(RetryError):
     code = "retry.branch_behind"
 
 
+class InputEndedError(FixConfigError):
+    """A branch whose watermark is at the end of time, as a batch leaves it: main would drop all later input."""
+
+    code = "config.input_ended"
+
+
 class ForkGivenUpError(FixConfigError):
     """A branch that goes on from a snapshot that main does not have any more."""
 
@@ -74,6 +87,7 @@ REFUSALS = (
     AuditDamagedError,
     AuditFormatError,
     ClockAheadError,
+    InputEndedError,
     ForkGivenUpError,
     PatchedSinceError,
     BranchBehindError,
@@ -106,8 +120,8 @@ def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
 
     ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
     happens, and the result is that of then, for the sake of a caller that died before it could tell.
-    Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, ForkGivenUpError,
-    BranchBehindError. No Spark.
+    Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, InputEndedError, ForkGivenUpError,
+    BranchBehindError; PublishConflictError if main or the branch moves meanwhile. No Spark.
     """
     started_at = timestamp()
     now = catalog.head()
@@ -117,11 +131,11 @@ def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
         for check in planned.checks():
             check()
     else:
-        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0])
+        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0], now.past)
     visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
     outcome = planned.audit
     if done is None:
-        catalog.promote(branch, expected_main=planned.main)
+        catalog.promote(branch, expected_main=planned.main, expected=planned.head.snapshot_id)
     return published_result(planned.head, visible, outcome, action="cut_over", run_id=run_id, started_at=started_at)
 
 
@@ -145,13 +159,17 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
 
 @dataclass(frozen=True)
 class Planned:
-    """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` and ``published`` are."""
+    """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` and ``published`` are.
+
+    ``past``: what main had and has not any more.
+    """
 
     catalog: Catalog
     branch: str
     head: Manifest
     main: str | None
     published: str | None
+    past: Past
 
     @classmethod
     def of(cls, catalog: Catalog, now: Head, branch: str) -> "Planned":
@@ -163,7 +181,7 @@ class Planned:
                 f"branches: {', '.join(others) or 'none'}"
             )
         head = catalog.manifest(now.refs[branch])
-        return cls(catalog, branch, head, now.refs.get(MAIN), now.refs.get(PUBLISHED))
+        return cls(catalog, branch, head, now.refs.get(MAIN), now.refs.get(PUBLISHED), now.past)
 
     @cached_property
     def base(self) -> str | None:
@@ -181,8 +199,9 @@ class Planned:
         """What each may raise one of REFUSALS, the first that is to be said first."""
         yield self.check_audit
         yield self._check_clock
+        yield self._check_goes_on
+        yield self.check_fork
         if self.main is not None:
-            yield partial(check_fork, self.catalog, self.head, self.main, self.branch)
             yield partial(_check_patched, self.catalog, self.head, self.main, self.branch)
             yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
 
@@ -207,28 +226,75 @@ class Planned:
                 "Replay with an earlier --clock, or run a backfill"
             )
 
+    def _check_goes_on(self) -> None:
+        if StoredProgress.of(self.head).watermark != MAX_INSTANT or self._has_ended():
+            return
+        name = self.catalog.pipeline
+        raise InputEndedError(
+            f"branch {self.branch} of {name} was made by a batch (--mode batch): its watermark stands at the end of "
+            "time, so main would drop everything that comes later as late. "
+            + ("" if self.main is None else f"`headrace promote {name} {self.branch} --patch` takes its results; ")
+            + f"`headrace backfill {name} --promote` computes everything again in a way that main can go on from"
+        )
+
+    def _has_ended(self) -> bool:
+        """Whether main drops all that comes already, as far as that can be told."""
+        if self.main is None:
+            return False
+        readable = (link.manifest for link in self.catalog.lineage(self.main) if link.manifest is not None)
+        main = next(readable, None)
+        return main is not None and StoredProgress.of(main).watermark == MAX_INSTANT
+
+    def check_fork(self) -> None:
+        """Raise ForkGivenUpError if the branch would bring back snapshots that main had and has left."""
+        catalog, head = self.catalog, self.head.snapshot_id
+        kept = None if self.main is None else catalog.common_ancestor(head, self.main)
+        lost = self._left_by_main(kept)
+        if lost is None:
+            return
+        replaced = [each for each in self.past.replaced if self._is_behind(lost.snapshot_id, each.main)]
+        why = "main was rolled back, or another branch was promoted"
+        if replaced:
+            why = f"another branch was promoted (entry {replaced[0].entry} of the log)"
+        raise ForkGivenUpError(
+            f"branch {self.branch} of {catalog.pipeline} goes on from snapshot {lost.snapshot_id} (epoch "
+            f"{lost.epoch}), which main does not have any more: {why}. Run the backfill again, with a new branch"
+        )
+
+    def _is_behind(self, snapshot_id: str, main: str) -> bool:
+        """Whether ``main`` goes on from that snapshot; no if it cannot be read."""
+        with suppress(BrokenObjectError, MissingSnapshotError):
+            return self.catalog.is_ancestor(snapshot_id, main)
+        return False
+
+    def _left_by_main(self, kept: Link | None) -> Link | None:
+        """The newest that the branch goes on from, of what main had and has not; ``kept`` is the newest that it has."""
+        catalog, head = self.catalog, self.head.snapshot_id
+        first = catalog.successor(kept, head)
+        lost = catalog.given_up(self.past, head)
+        if lost is not None and lost.epoch > (-1 if kept is None else kept.epoch):
+            return lost
+        made = None if first is None else first.manifest
+        if made is not None and made.branch == MAIN:
+            return first
+        if made is None or made.generation >= self.past.since:
+            return None
+        if made.branch == self.branch:  # the log of then does not tell what main had: the name is all there is
+            return None
+        line = catalog.ancestry(head, until=None if kept is None else kept.snapshot_id)
+        return next((catalog.link(each.snapshot_id) for each in line if each.branch != self.branch), None)
+
 
 def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
-    """The entry that made ``branch`` main, if nothing but commits has moved main since."""
+    """The entry that made ``branch`` main, if nothing but commits has moved main since, and no other branch has had the
+    name since.
+    """
     for entry in islice(catalog.entries(before=now.entry + 1), _SEARCHED):
         if MAIN in entry.moves and entry.kind is not Kind.COMMIT:
             return entry if entry.detail == {"branch": branch} else None
+        if branch in {entry.branch, *entry.moves}:
+            return None
     return None
-
-
-def check_fork(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
-    """Raise ForkGivenUpError if ``branch`` would bring back snapshots that main has given up since it was forked."""
-    kept = seen(catalog, manifest.snapshot_id, old_main)
-    first = catalog.successor(None if kept is None else catalog.link(kept), manifest.snapshot_id)
-    if first is not None and first.manifest is not None and first.manifest.branch == branch:
-        return  # and so is all that follows
-    other = next((m for m in catalog.ancestry(manifest.snapshot_id, until=kept) if m.branch != branch), None)
-    if other is not None:
-        raise ForkGivenUpError(
-            f"branch {branch} of {catalog.pipeline} goes on from snapshot {other.snapshot_id} (epoch {other.epoch}), "
-            "which main does not have any more: main was rolled back, or another backfill was cut over to meanwhile. "
-            "Run the backfill again, with a new branch"
-        )
 
 
 def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:

@@ -136,6 +136,13 @@ class Fields:
             raise self._wrong(name, value, "an array")
         return value
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """An array of strings."""
+        values = self.array(name)
+        if not all(isinstance(value, str) for value in values):
+            raise self._wrong(name, values, "an array of strings")
+        return tuple(values)
+
     def items(self, name: str, parse: "Callable[[Fields], Result]") -> tuple[Result, ...]:
         """An array of objects, each given to ``parse``."""
         where = f"{self.where}.{name}"

@@ -1,10 +1,10 @@
 """One entry of a catalog log: which refs it moved, and every ref and generation after it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from headrace_snapshots.format.codec import JSON, Fields, MalformedError, decode, encode
-from headrace_snapshots.protocol import Append, Head, Horizon, Kind
+from headrace_snapshots.protocol import Append, Head, Horizon, Kind, Past, Replaced
 from headrace_snapshots.refs import MAIN
 
 KIND = "entry"
@@ -16,7 +16,8 @@ class Entry:
 
     ``branch`` and ``generation``: whose move it was, None for tags and expiries. ``moves``: ref -> (before, after),
     None where there was or is no such ref. No entry below ``base`` is needed any more. ``message`` is for people;
-    ``detail`` is the caller's. ``horizon``: what is kept, None if nothing ever expired.
+    ``detail`` is the caller's. ``horizon``: what is kept, None if nothing ever expired. ``past``: what main had and has
+    not any more; older entries do not say, so from them on nothing is known.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Entry:
     message: str = ""
     detail: JSON = None
     horizon: Horizon | None = None
+    past: Past = field(default_factory=Past)
 
     @classmethod
     def of(cls, decided: Append, number: int, write_id: str, at: str, *, message: str, detail: JSON) -> "Entry":
@@ -41,7 +43,7 @@ class Entry:
     @property
     def head(self) -> Head:
         """The head of the catalog when this is its last entry."""
-        return Head(self.number, self.refs, self.generations, self.base, horizon=self.horizon)
+        return Head(self.number, self.refs, self.generations, self.base, horizon=self.horizon, past=self.past)
 
     def floor(self, branch: str) -> int:
         """The first epoch whose output the next snapshots of ``branch`` need to name."""
@@ -62,6 +64,7 @@ class Entry:
             "base": self.base,
             "message": self.message,
             "detail": self.detail,
+            "past": asdict(self.past),
         }
         return content if self.horizon is None else {**content, "horizon": asdict(self.horizon)}
 
@@ -82,6 +85,7 @@ class Entry:
             message=fields.text("message"),
             detail=fields.json("detail"),
             horizon=None if (horizon := fields.optional_fields("horizon")) is None else _horizon(horizon),
+            past=_past(fields),
         )
 
     def to_bytes(self) -> bytes:
@@ -101,6 +105,17 @@ def _horizon(fields: Fields) -> Horizon:
         fields.integer("floor"),
         fields.mapping("grafts", Fields.optional_text),
     )
+
+
+def _past(fields: Fields) -> Past:
+    past = fields.optional_fields("past")
+    if past is None:
+        return Past(since=fields.integer("number") + 1)
+    return Past(past.integer("since"), past.items("replaced", _replaced), past.texts("given_up"))
+
+
+def _replaced(fields: Fields) -> Replaced:
+    return Replaced(fields.integer("entry"), fields.text("main"), fields.optional_text("published"), fields.text("by"))
 
 
 def _move(moves: Fields, ref: str) -> tuple[str | None, str | None]:

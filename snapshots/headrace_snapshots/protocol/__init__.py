@@ -1,5 +1,6 @@
 """Sans-IO: which catalog entry may follow which, and who is fenced. Knows no format, no store and no model."""
 
+from headrace_snapshots.protocol.past import Past, Replaced
 from headrace_snapshots.protocol.transitions import (
     Append,
     ClaimBranch,
@@ -42,9 +43,11 @@ __all__ = [
     "Kind",
     "Need",
     "NeedKept",
+    "Past",
     "Promote",
     "Publish",
     "Refused",
+    "Replaced",
     "Rollback",
     "Tag",
     "decide",

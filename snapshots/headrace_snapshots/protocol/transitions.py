@@ -17,6 +17,9 @@ what anyone can see.
   anybody claimed the branch.
 * ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote), or back
   together with main in one entry (rollback below it). So ``published`` is always main's head or an ancestor of it.
+* A rollback goes to an ancestor of the branch's head. Main may also return to what it was before a promotion, or to
+  what came before that (``past``); then ``published`` is what readers saw then, or the target if that is older.
+* Names of branches are used again, ids of snapshots never. So a promotion says which snapshot it is about.
 * Entries are needed from the *base* on: those below it may be missing. When entries above it are lost, nothing may
   follow but a rollback, which is a person's decision: it goes on from the newest entry that can be read, becomes the
   new base, and fences every writer, since nobody knows any more who had claimed what.
@@ -38,6 +41,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from headrace_snapshots.protocol.past import Past, Replaced
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS, why_not
 
 
@@ -77,7 +81,7 @@ class Head:
     """The state of a catalog after entry number ``entry`` (-1: none yet). A branch without a snapshot has no ref.
 
     No entry below ``base`` is needed. ``is_whole``: if not, entries are lost, and refs and generations are those of the
-    newest entry that can be read.
+    newest entry that can be read. ``past``: what main had and has not any more.
     """
 
     entry: int = -1
@@ -86,6 +90,7 @@ class Head:
     base: int = 0
     is_whole: bool = True
     horizon: Horizon | None = None
+    past: Past = field(default_factory=Past)
 
 
 # Intents: what somebody wants to append.
@@ -144,10 +149,14 @@ class Fork:
 
 @dataclass(frozen=True)
 class Promote:
-    """Let main and published be ``branch``, which ends; fences the writers of both."""
+    """Let main and published be ``branch``, which ends; fences the writers of both.
+
+    ``expected``: the snapshot at which it was found that the branch may; None: whatever it is at.
+    """
 
     branch: str
     expected_main: str | None
+    expected: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,12 +179,16 @@ class Drop:
 
 @dataclass(frozen=True)
 class Expire:
-    """Keep what ``horizon`` says, found at entry ``expected``. Ends ``tags``, fences the ``idle`` branches."""
+    """Keep what ``horizon`` says, found at entry ``expected``. Ends ``tags``, fences the ``idle`` branches.
+
+    ``past``: what is left of main's; None: all of it.
+    """
 
     expected: int
     horizon: Horizon
     tags: Collection[str] = ()
     idle: Collection[str] = ()
+    past: Past | None = None
 
 
 Intent = Init | ClaimBranch | Commit | Publish | Rollback | Fork | Promote | Tag | Drop | Expire
@@ -196,14 +209,19 @@ class Append:
     generations: Mapping[str, int]
     base: int
     horizon: Horizon | None
+    past: Past
 
 
 @dataclass(frozen=True)
 class Need:
-    """Ask again with ``facts[(ancestor, descendant)]``: whether the first is the second or an ancestor of it."""
+    """Ask again with ``facts[(ancestor, descendant)]``: whether the first is the second or an ancestor of it.
+
+    ``or_broken``: no, too, where objects that would tell are broken or gone.
+    """
 
     ancestor: str
     descendant: str
+    or_broken: bool = False
 
 
 @dataclass(frozen=True)
@@ -294,18 +312,67 @@ def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
         return _superseded(branch, generation, intent.generation)
     if head.is_whole and (current == to or current is None):
         return Refused(f"branch {branch} is at {current} already")
-    moves: dict[str, str | None] = {branch: to}
-    published = head.refs.get(PUBLISHED) if branch == MAIN else None
-    if to is not None:
-        reason = f"{to} is not an ancestor of {current}, the head of branch {branch}" + _expired(head)
-        on_branch = Refused(reason) if current is None else _unless(facts, to, current, reason)
-        if obstacle := on_branch or _unless_kept(head, to, facts):
+    if branch != MAIN:
+        if obstacle := _unless_ancestor(head, to, current, branch, facts):
             return obstacle
-        if published is not None and (to, published) not in facts:
-            return Need(to, published)
-    if published is not None and published != to and (to is None or facts[to, published]):
-        moves[PUBLISHED] = to
-    return _append(head, Kind.ROLLBACK, branch, moves, fences=[branch] if head.is_whole else [*head.generations])
+        return _append(head, Kind.ROLLBACK, branch, {branch: to}, fences=_fenced_by_rollback(head, branch))
+    return _rollback_of_main(head, to, facts)
+
+
+def _rollback_of_main(head: Head, to: str | None, facts: Facts) -> Decision:
+    current, undone = head.refs.get(MAIN), _undone(head, to, facts)
+    if isinstance(undone, Need):
+        return undone
+    if undone == len(head.past.replaced) and (obstacle := _unless_ancestor(head, to, current, MAIN, facts)):
+        return obstacle
+    if to is not None and (obstacle := _unless_kept(head, to, facts)):
+        return obstacle
+    published = _published_after(head, to, undone, facts)
+    if isinstance(published, Need):
+        return published
+    if published is not None and (obstacle := _unless_kept(head, published, facts)):
+        return obstacle
+    moves = {MAIN: to} if published == head.refs.get(PUBLISHED) else {MAIN: to, PUBLISHED: published}
+    found = _append(head, Kind.ROLLBACK, MAIN, moves, fences=_fenced_by_rollback(head, MAIN))
+    return replace(found, past=head.past.rolled_back(current, to, undone))
+
+
+def _fenced_by_rollback(head: Head, branch: str) -> list[str]:
+    return [branch] if head.is_whole else [*head.generations]
+
+
+def _undone(head: Head, to: str | None, facts: Facts) -> "int | Need":
+    """The number of the oldest promotion that main takes back by going to ``to``: what it replaced is, or comes after,
+    ``to``. That of the next promotion if there is none.
+    """
+    for number, each in enumerate(head.past.replaced):
+        is_behind = to is None or _comes_before(to, each.main, facts)
+        if isinstance(is_behind, Need):
+            return replace(is_behind, or_broken=True)
+        if is_behind:
+            return number
+    return len(head.past.replaced)
+
+
+def _published_after(head: Head, to: str | None, undone: int, facts: Facts) -> "str | Need | None":
+    """What readers see after main has gone back to ``to``: nothing newer than that. Where that takes promotions back,
+    what they saw before those.
+    """
+    published, replaced = head.refs.get(PUBLISHED), head.past.replaced[undone:]
+    if to is None or published is None:
+        return None
+    is_behind = _comes_before(to, published, facts)
+    if is_behind is False and replaced:
+        published = replaced[0].published
+        is_behind = False if published is None else _comes_before(to, published, facts)
+    if isinstance(is_behind, Need):
+        return is_behind
+    return to if is_behind else published
+
+
+def _comes_before(ancestor: str, descendant: str, facts: Facts) -> "bool | Need":
+    known = ancestor == descendant or facts.get((ancestor, descendant))
+    return Need(ancestor, descendant) if known is None else known
 
 
 def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
@@ -323,8 +390,14 @@ def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
         return Refused(f"there is no branch {branch} with a snapshot beside main")
     if head.refs.get(MAIN) != intent.expected_main:
         return Conflict(f"main is at {head.refs.get(MAIN)}, not at {intent.expected_main} any more")
+    if intent.expected not in {None, snapshot}:
+        return Conflict(f"branch {branch} is at {snapshot}, not at {intent.expected} any more")
     moves = {MAIN: snapshot, PUBLISHED: snapshot, branch: None}
-    return _append(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
+    found = _append(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
+    main, published = head.refs.get(MAIN), head.refs.get(PUBLISHED)
+    if main is None:
+        return found
+    return replace(found, past=head.past.promoted(Replaced(head.entry + 1, main, published, snapshot)))
 
 
 def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
@@ -355,7 +428,8 @@ def _expire(head: Head, intent: Expire, facts: Facts) -> Decision:
     if head.entry != intent.expected:
         return _followed(head, intent.expected, "at which it was found what is kept")
     found = _append(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
-    return replace(found, base=max(found.base, intent.horizon.folded), horizon=intent.horizon)
+    past = head.past if intent.past is None else intent.past
+    return replace(found, base=max(found.base, intent.horizon.folded), horizon=intent.horizon, past=past)
 
 
 _RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
@@ -386,6 +460,20 @@ def _unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need |
     if known is None:
         return Need(ancestor, descendant)
     return None if known else Refused(reason)
+
+
+def _unless_ancestor(
+    head: Head, to: str | None, current: str | None, branch: str, facts: Facts
+) -> "Need | NeedKept | Refused | None":
+    """Nothing if ``to`` came before ``current``, the head of ``branch``, and is kept; None is before everything."""
+    if to is None:
+        return None
+    reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
+    if branch == MAIN and head.past.replaced:
+        reason += ", nor of what main was before a promotion"
+    reason += _expired(head)
+    obstacle = Refused(reason) if current is None else _unless(facts, to, current, reason)
+    return obstacle or _unless_kept(head, to, facts)
 
 
 def _unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused | None:
@@ -440,6 +528,7 @@ def _append(
         generations,
         head.base if head.is_whole else head.entry + 1,
         _horizon(head, kind, moves),
+        head.past,
     )
 
 

@@ -15,7 +15,7 @@ from headrace.pipeline.expectations import Expectation
 from headrace.read.last_stage import LastStage
 from headrace.read.progress import StoredProgress
 from headrace.runs.promotion import REFUSALS as OF_PROMOTIONS
-from headrace.runs.promotion import PatchedSinceError, Planned, check_caught_up, check_fork
+from headrace.runs.promotion import PatchedSinceError, Planned, check_caught_up
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
@@ -107,7 +107,7 @@ class PlannedPatch:
         yield self.check_definition
         yield self._check_published
         yield self.planned.check_audit
-        yield partial(check_fork, self.catalog, self.branch, self.main.snapshot_id, self.planned.branch)
+        yield self.planned.check_fork
         yield partial(check_caught_up, self.catalog, self.branch, self.main.snapshot_id, self.planned.branch)
 
     def left_unpublished(self) -> AuditOutcome | None:
