@@ -220,7 +220,7 @@ def backfill_dag(registered: Registered) -> DAG:
     with _dag(registered, "backfill", schedule=schedule, params=params, run_types=run_types) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", form=Form(registered.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", registered=registered, flags=_SIZE_FLAGS),
+            ReplayOperator(task_id="replay", registered=registered, flags={**_SIZE_FLAGS, "--promotes": "promote"}),
             AuditOperator(task_id="audit", registered=registered, of_backfill=True),
             CutOverOperator(task_id="cut_over", registered=registered, pool=pool_name(name)),
         )

@@ -62,26 +62,25 @@ def _leads_to(catalog: "Catalog", now: str | None, snapshot: str | None) -> bool
 
 
 def _is_committed(catalog: "Catalog", head: Head, intent: Commit, entry: Entry) -> bool:
-    """Whether the branch (main, if it was promoted) leads to the snapshot, and the writer has the branch still.
+    """Whether the branch leads to the snapshot, or main, if the branch was promoted (another may have its name since),
+    and the writer has the branch still.
 
     Raises FencedAfterCommitError if it was committed, and the writer was fenced since; FencedError if snapshots that
     would tell have expired.
     """
     branch, epoch = intent.branch, entry.detail["epoch"]
-    is_there = branch in head.generations
-    at = head.refs.get(branch if is_there else MAIN)
-    if at is None:
-        return False
-    found = catalog.ancestor_at(at, epoch)
+    at = head.refs.get(branch)
+    ends = {head.refs[ref] for ref in (branch, MAIN) if ref in head.refs}
+    found = {end: catalog.ancestor_at(end, epoch) for end in ends}
     where = f"pipeline {catalog.pipeline}: epoch {epoch} (snapshot {intent.snapshot})"
-    if found is None and is_there and catalog.link(at).epoch > epoch:
-        raise FencedError(
-            f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired since "
-            "if it was; this writer was replaced and must stop. There is nothing to repeat"
-        )
-    if found != intent.snapshot:
+    if intent.snapshot not in found.values():
+        if at is not None and found[at] is None and catalog.link(at).epoch > epoch:
+            raise FencedError(
+                f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired "
+                "since if it was; this writer was replaced and must stop. There is nothing to repeat"
+            )
         return False
-    if at == found and head.generations.get(branch) == intent.generation:
+    if at == intent.snapshot and head.generations.get(branch) == intent.generation:
         return True
     raise FencedAfterCommitError(
         f"{where} was committed to branch {branch} and counts: there is nothing to repeat. While this writer stood "

@@ -261,6 +261,19 @@ def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, begun: 
     assert [each.snapshot_id for each in writer.ancestry(writer.head().refs["fix"])][1:] == [snapshot]
 
 
+def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_name(
+    memory: MemoryStore, begun: Catalog
+) -> None:
+    def meanwhile() -> None:
+        begun.promote("fix", expected_main=begun.head().refs["main"])
+        begun.fork("fix", None)
+        commit_some(begun, begun.claim("fix", "another branch"), 3)
+        goes_on(begun, "main", keep=9)
+
+    with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat"):
+        commits_and_stands_still(memory, "fix", meanwhile)
+
+
 @pytest.mark.parametrize("action", ["rollback", "drop"])
 def test_what_was_given_up_after_it_was_committed_does_not_count(
     memory: MemoryStore, begun: Catalog, action: str

@@ -102,6 +102,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         executor=None if given.executor is None else Executor(given.executor),
         because=given.because,
         create=given.create,
+        promotes=given.promotes,
     )
 
 
@@ -137,6 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
     parser.add_argument("--create", action="store_true", help="make the root even if there is no input")
+    parser.add_argument("--promotes", action="store_true", help="backfill: say first what stands against a promotion")
     parser.add_argument("--end-with-input", action="store_true", help="end, with the process group, when stdin does")
     parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
     parser.add_argument("--added-empty", action="store_true", help="aggregates that a snapshot lacks start empty")

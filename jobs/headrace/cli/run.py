@@ -41,7 +41,7 @@ def run_backfill(reference: str, root: str, options: RunOptions, output: Format,
     If main went on meanwhile, the branch catches up once.
     """
     pipeline = resolve(reference)
-    options = replace(options, branch=branch_of(options))
+    options = replace(options, branch=branch_of(options), promotes=cuts_over)
     try:
         with watching() as watcher:
             result = run_recorded("backfill", pipeline, root, options, watcher)

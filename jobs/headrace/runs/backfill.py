@@ -20,6 +20,7 @@ from headrace.runs.files_read import files_main_read, files_read, lacking
 from headrace.runs.forking import ForkPoint, fork_point
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.process import process
+from headrace.runs.promotion import check_before
 from headrace.runs.report import Listener, watched
 from headrace.runs.restoring import InputGoneError
 from headrace.runs.results import RunResult
@@ -65,8 +66,9 @@ def backfill(
 ) -> RunResult:
     """Fork a branch (or go on with it), read all input there that it has not, audit what is new. Publishes nothing.
 
-    Raises MissingRootError when there is no such root, InputGoneError if input that main has read is not there any more
-    and RunOptionsError for a range that the branch does not begin with (both before anything moves), and what
+    Raises MissingRootError when there is no such root, what would stand against the promotion that ``options`` say is
+    to follow, InputGoneError if input that main has read is not there any more
+    and RunOptionsError for a range that the branch does not begin with (all before anything moves), and what
     ``process`` raises.
     """
     branch = branch_of(options)
@@ -76,7 +78,7 @@ def backfill(
     check_root(store)  # a fork would make it
     catalog = Catalog(store, pipeline.name)
     check_places(pipeline, store, is_first=catalog.head().entry < 0)
-    begun = _begun(catalog, pipeline, options.span, branch, listener)
+    begun = _begun(catalog, pipeline, options, branch, listener)
     # What a full sweep has found for main meanwhile is below the mark of the branch.
     files = options.files_per_epoch or _FILES_PER_EPOCH
     options = replace(options, branch=branch, publish=False, full_sweep=True, files_per_epoch=files)
@@ -85,16 +87,18 @@ def backfill(
     return replace(result, action="backfill", forked_from=begun)
 
 
-def _begun(catalog: Catalog, pipeline: Pipeline, span: Window | None, branch: str, listener: Listener) -> str | None:
+def _begun(catalog: Catalog, pipeline: Pipeline, options: RunOptions, branch: str, listener: Listener) -> str | None:
     """The snapshot that ``branch`` has begun with; it is forked if there is none yet. Moves nothing if it raises."""
     landing = Landing(pipeline, catalog.store)
     # Ends: another turn means that an expiry has marked the snapshot that was chosen.
     while True:
-        point = fork_point(catalog, pipeline, span)
+        point = fork_point(catalog, pipeline, options.span)
         if branch not in catalog.head().generations:
             listener.noted(str(point))
+        if options.promotes:
+            check_before(catalog, branch, point.manifest)
         try:
-            return _begin(catalog, landing, branch, point, span)
+            return _begin(catalog, landing, branch, point, options.span)
         except RefusedError:
             if point.snapshot is None or catalog.is_kept(point.snapshot):
                 raise

@@ -132,7 +132,8 @@ class RunOptions:
     whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
     tag) ``of`` recorded, default main; or under ``clock`` with what has landed. One that was stopped goes on. It
     publishes nothing.
-    ``create``: a root that does not exist is made even if there is no input.
+    ``create``: a root that does not exist is made even if there is no input. ``promotes``: the branch of a backfill is
+    to be promoted, so what would stand against that whatever it computes is said first.
     ``strict``: a run does not go on from a snapshot that was made by other code of the user's own. ``added_empty``:
     aggregates that a snapshot does not have start with nothing; otherwise a run does not go on from it.
     Raises RunOptionsError.
@@ -156,6 +157,7 @@ class RunOptions:
     strict: bool = False
     added_empty: bool = False
     create: bool = False
+    promotes: bool = False
     executor: Executor | None = None
     because: str = ""
 
@@ -172,8 +174,17 @@ class RunOptions:
                 raise RunOptionsError(f"{name} must be at least 1, not {value}")
         if self.mode is Mode.REPLAY:
             self._check_replay()
-        elif self.of is not None or self.clock is not None:
+            return
+        if self.publish and self.branch != MAIN:
+            raise RunOptionsError(
+                f"a run on branch {self.branch} cannot be published: readers see {MAIN}. Leave out --publish; "
+                f"`headrace promote` makes the branch {MAIN}"
+            )
+        if self.of is not None or self.clock is not None:
             raise RunOptionsError(f"a clock, and a branch to replay, are for mode replay, not for {self.mode}")
+        limits = (self.max_epochs, self.files_per_epoch, self.bytes_per_epoch)
+        if self.mode is Mode.BATCH and any(limit is not None for limit in limits):
+            raise RunOptionsError("mode batch takes all input as one epoch: leave out what limits epochs")
 
     def _check_replay(self) -> None:
         if self.publish:

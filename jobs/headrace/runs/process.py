@@ -251,7 +251,10 @@ class _Run:
         self._looked = (snapshot, files)
         self._choose(lambda: Work.after(manifest, input_bytes(files)))
         self._warn_of_nothing(files, progress)
-        return bool(files or self._unheard(manifest)) or progress.is_due(instant(self.now()), self._hold)
+        found = bool(files or self._unheard(manifest)) or progress.is_due(instant(self.now()), self._hold)
+        if found and self.options.mode is Mode.BATCH:
+            self._check_batch(snapshot)
+        return found
 
     def _warn_of_nothing(self, files: ByInput, progress: Progress) -> None:
         """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
@@ -396,13 +399,16 @@ class _Run:
         limits = {"max_files": self.options.files_per_epoch, "max_bytes": self.options.bytes_per_epoch}
         return reread(self.pipeline, self._again.since(head), files, self._again.begun(head), **limits)
 
+    def _check_batch(self, snapshot: str | None) -> None:
+        if snapshot is not None:
+            raise RunOptionsError(
+                f"mode batch takes all input at once, and branch {self.options.branch} is at snapshot {snapshot} "
+                "already: name a new branch, or an empty root"
+            )
+
     def _batch(self, committer: Committer, files: ByInput) -> None:
         """All of ``files`` as one epoch that ends the input."""
-        if committer.head is not None:
-            raise RunOptionsError(
-                f"mode batch takes all input at once, and branch {self.options.branch} has come to epoch "
-                f"{committer.head.epoch} already: name a new branch, or an empty root"
-            )
+        self._check_batch(None if committer.head is None else committer.head.snapshot_id)  # somebody may have been here
         clock = instant(self.now())
         committer.submit(
             committer.engine.compute(self.landing.taken(files), clock, is_last=True, signals=self.options.signals)

@@ -157,6 +157,19 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
     return Rehearsal(branch, diff(catalog, before, planned.head, limit=limit), tuple(refusals))
 
 
+def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
+    """Raise what would stand against the promotion of ``branch`` whatever is computed there, before that is done.
+
+    ``begin``: what the branch is to begin with if there is none of that name; None: with nothing.
+    """
+    now = catalog.head()
+    if branch in now.generations:
+        begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
+    if begin is not None:
+        for check in Planned(catalog, branch, begin, now.refs.get(MAIN), now.refs.get(PUBLISHED), now.past).stays():
+            check()
+
+
 @dataclass(frozen=True)
 class Planned:
     """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` and ``published`` are.
@@ -198,12 +211,17 @@ class Planned:
     def checks(self) -> Iterator[Callable[[], None]]:
         """What each may raise one of REFUSALS, the first that is to be said first."""
         yield self.check_audit
+        yield from self.stays()
+        if self.main is not None:
+            yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
+
+    def stays(self) -> Iterator[Callable[[], None]]:
+        """Those whose outcome stays, whatever the branch still computes."""
         yield self._check_clock
         yield self._check_goes_on
         yield self.check_fork
         if self.main is not None:
             yield partial(_check_patched, self.catalog, self.head, self.main, self.branch)
-            yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
 
     def check_audit(self) -> None:
         """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit."""
