@@ -32,7 +32,7 @@ _RETRY = {"retries": 2, "retry_delay": timedelta(seconds=15)}
 _BY_HAND = [DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED]
 _END = r"$(?!\n)"  # $ also matches before a last newline, in Python; browsers do not know \Z
 _BRANCH_PATTERN = f"^{NAME}{_END}"
-_LENGTH_PATTERN = f"^([0-9.]+ *[a-z]+ *)*{_END}"
+_LENGTH_PATTERN = f"^([0-9.]+ *[A-Za-z]+ *)*{_END}"
 _SIZE_FLAGS = {"--files-per-epoch": "files_per_epoch", "--bytes-per-epoch": "bytes_per_epoch"}
 
 

@@ -62,6 +62,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "length": ("expire", {"keep_for": "abc"}, "trigger", "'abc' does not match"),
     "length with a newline": ("expire", {"keep_for": "30d\n"}, "trigger", "does not match"),
     "unit": ("expire", {"keep_for": "30x"}, "first task", "keep_for='30x' is not a length of time"),
+    "capital": ("expire", {"keep_for": "1M"}, "first task", "keep_for='1M' is not a length of time"),
     "number": ("process", {"max_epochs": "3"}, "trigger", "'3' is not of type"),
     "signal": ("process", {"signals": ["og"]}, "first task", "waits for a signal 'og'; it waits for: ask, go"),
     "signal's key": (

@@ -4,6 +4,7 @@ the asset; read why a file has no DAGs.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from headrace_snapshots.store import open_store
 from scripts.airflow_api import EndedRun
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.subprocesses import write_pipeline
-from tests.airflow.test_end_to_end import land
+from tests.airflow.test_end_to_end import family as started
+from tests.airflow.test_end_to_end import land, listening
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
@@ -116,6 +118,13 @@ def test_nothing_that_the_home_page_shows_is_red(airflow: LocalAirflow, ui: Airf
         for name in ("MetaDatabase", "Scheduler", "Triggerer", "Dag Processor")
     }
     assert len(set(colour.values())) == 1, colour
+
+
+def test_a_triggerer_listens_no_more_than_the_others(airflow: LocalAirflow) -> None:
+    ours = [one for one in started() if "airflow" in " ".join(one.cmdline())]
+    assert any("triggerer" in " ".join(one.cmdline()) for one in ours)
+    found = {address for one in ours for address in listening(one)}
+    assert {address for address in found if not ip_address(address.split()[0]).is_loopback} == set()
 
 
 @pytest.mark.parametrize("family", ["process", "backfill", "expire"])
