@@ -276,14 +276,15 @@ class _Expiry:
 
     def _when_it_came(self, head: Head, kept: Kept, oldest: Snapshot, latest: int) -> int:
         """The first entry after which main had ``oldest``, or ``latest`` if that is earlier. Few requests, since it
-        came after its writer's claim, and main went on from it.
+        came after its writer's claim, and main went on from it; or to what it has given up since.
         """
+        before = {*kept.snapshots, *kept.expired} - {each.id for each in kept.main}
         first = max(head.base, min(oldest.generation, latest))
         while first < latest:
             middle = (first + latest) // 2
             entry = next(self._catalog.entries(middle + 1), None)  # None: another expiry has folded it meanwhile
             main = None if entry is None else entry.refs.get(MAIN)
-            if main is None or main in kept.expired:
+            if main is None or main in before:
                 first = middle + 1
             else:
                 latest = middle

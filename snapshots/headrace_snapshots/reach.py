@@ -60,7 +60,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept at ``head``, and what is not any more, by id. ``oldest``: of main's line as far as it has no gap.
+    """What is kept at ``head``, and what is not any more, by id. ``main``: its line as far as it has no gap, newest first.
 
     ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back.
     """
@@ -68,9 +68,14 @@ class Kept:
     head: Head
     snapshots: Mapping[str, Snapshot]
     expired: frozenset[str]
-    oldest: Snapshot | None
+    main: tuple[Snapshot, ...]
     grafts: Mapping[str, str | None]
     past: Past
+
+    @property
+    def oldest(self) -> Snapshot | None:
+        """The last of ``main``."""
+        return self.main[-1] if self.main else None
 
     @property
     def lost_tags(self) -> list[str]:
@@ -111,7 +116,7 @@ class Lines:
             head,
             kept,
             frozenset(seen) - frozenset(kept),
-            line[-1] if line else None,
+            tuple(line),
             {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
             Past(head.past.since, replaced, given_up),
         )

@@ -49,7 +49,7 @@ def handed_on(folder: Path, tested: hr.Pipeline, minutes: Sequence[int | None]) 
             for each in minutes]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no record\n")
     store = open_store(folder.as_uri())
-    pieces = [Piece(OWN, InputFile("landing/a.jsonl", path.stat().st_size, "etag"))]
+    pieces = [Piece(OWN, InputFile("landing/a.jsonl", path.stat().st_size, store.stat("landing/a.jsonl").etag))]
     return read_records(tested, CompiledStage(tested.stages[0]), Landing(tested, store), pieces, NOW)
 
 
