@@ -30,6 +30,7 @@ from headrace.pipeline.inputs import arrival_time
 from headrace.read.progress import StoredProgress
 from headrace.runs.backfill import backfill
 from headrace.runs.forking import fork_point
+from headrace.runs.modes import Mode
 from headrace.runs.opened import open as open_history
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process
@@ -208,6 +209,17 @@ def test_the_watermark_of_the_branch_waits_where_main_is(tmp_path: Path) -> None
     assert live.watermark("main") > before
     assert live.process().epochs == ()
     assert live.current() == anew(live, tmp_path / "anew")
+
+
+def test_a_replay_of_a_branch_is_held_as_the_branch_was(tmp_path: Path) -> None:
+    live = Live(tmp_path, files=2)
+    land(live.folder, 2, 4)
+    live.backfill(None, None, files_per_epoch=1)
+    live.process(publish=False, mode=Mode.REPLAY, of="fix", branch="again")
+    assert live.watermark("again") == live.watermark("fix") == live.watermark("main")
+    again, once = (read(live.pipeline, live.root, "panes", branch).to_pylist() for branch in ("again", "fix"))
+    assert len(once) > 0
+    assert again == once
 
 
 def test_a_cut_over_of_a_range_that_was_done_is_told_again(tmp_path: Path) -> None:
