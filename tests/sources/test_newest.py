@@ -16,7 +16,6 @@ from headrace.model.time import Instant, instant
 from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
 from headrace.sources.newest import NOT_SAID, newest_read
-from headrace.sources.planning import InputFile
 from headrace.sources.progress import EpochClocks
 from headrace_snapshots.store import open_store
 
@@ -48,9 +47,9 @@ def handed_on(folder: Path, tested: hr.Pipeline, minutes: Sequence[int | None]) 
     rows = [{"user": "ann", "at": None if each is None else (NOON + timedelta(minutes=each)).isoformat()}
             for each in minutes]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no record\n")
-    store = open_store(folder.as_uri())
-    pieces = [Piece(OWN, InputFile("landing/a.jsonl", path.stat().st_size, store.stat("landing/a.jsonl").etag))]
-    return read_records(tested, CompiledStage(tested.stages[0]), Landing(tested, store), pieces, NOW)
+    landing = Landing(tested, open_store(folder.as_uri()))
+    pieces = [Piece(OWN, file) for file in landing.taken(landing.new_files({}))[OWN]]
+    return read_records(tested, CompiledStage(tested.stages[0]), landing, pieces, NOW)
 
 
 def test_what_a_users_own_code_gets_counts_though_it_may_drop_it(tmp_path: Path) -> None:
