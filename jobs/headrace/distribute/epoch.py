@@ -46,7 +46,8 @@ class StageOutcome:
 @dataclass(frozen=True)
 class Computed:
     """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it received.
-    ``acknowledged``: the levels (of the engine's) all of whose tasks have stored their part.
+    ``acknowledged``: the levels (of the engine's) all of whose tasks have stored their part. It ``settles``: no epoch
+    may come after it soon, so its commit waits for what is being folded.
     """
 
     attempt: Attempt
@@ -57,6 +58,7 @@ class Computed:
     timings: Mapping[str, float] = field(default_factory=dict)
     signals: tuple[Signal, ...] = ()
     acknowledged: frozenset[int] = frozenset()
+    settles: bool = True
 
     @property
     def accounting(self) -> Accounting:

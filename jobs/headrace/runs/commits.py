@@ -16,15 +16,14 @@ from headrace.distribute.epoch import Attempt, Attempts, Computed
 from headrace.errors import RetryError
 from headrace.pipeline.code import code_of
 from headrace.pipeline.fingerprint import definition, fingerprint
-from headrace.read.columns import View
 from headrace.read.plan import columns_after
 from headrace.read.progress import StoredProgress, progress_to_json
 from headrace.runs.executors.interface import Engine
+from headrace.runs.folds import Folds
 from headrace.state.written import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
-from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol.barriers import SnapshotId
 from headrace_snapshots.protocol.coordinator import (
@@ -101,6 +100,8 @@ class Committer:
         self._counted = engine.store.requests.snapshot() if counted is None else counted
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        self._folds = Folds(engine, self.columns)
+        self._begin_fold()
 
     def submit(self, computed: Computed) -> None:
         """Queue an epoch. Raises the failure of an earlier one."""
@@ -128,8 +129,9 @@ class Committer:
         self._raise_failure()
 
     def close(self) -> None:
-        """Stop the thread once what it is doing is done; raises nothing."""
+        """Stop the thread once what it is doing is done, and end what is being folded; raises nothing."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+        self._folds.close()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -197,6 +199,8 @@ class Committer:
         )
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head = manifest
+        if not computed.settles:
+            self._begin_fold()
         self.on_commit(manifest)
 
     def _signals_of(self, parent: Manifest | None, computed: Computed) -> str | None:
@@ -213,16 +217,13 @@ class Committer:
 
     def _current_layers(self, parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]
-        if not written.panes:
-            return layers
-        layers = (*layers, _layer(written.panes, computed.epoch, computed.epoch))
-        start = plan_merge([layer.rows for layer in layers])
-        if start is None:
-            return layers
-        merged = layers[start:]
-        names = {file.path: self.columns.names(View.CURRENT, each.last_epoch) for each in merged for file in each.files}
-        files = self.engine.fold_current(merged, computed.attempt.prefix, bottom=start == 0, names=names)
-        return (*layers[:start], *([_layer(files, layers[start].first_epoch, computed.epoch)] if files else []))
+        layers = self._folds.adopted(layers, wait=computed.settles)
+        return (*layers, _layer(written.panes, computed.epoch, computed.epoch)) if written.panes else layers
+
+    def _begin_fold(self) -> None:
+        if self.head is not None:
+            prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
+            self._folds.begin(self.head.tables["current"], prefix)
 
     def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
         logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}

@@ -53,8 +53,9 @@ class Blobs:
         del stop  # cases end with what they began
         return hear(merge_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
 
-    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
         """What the tasks of a fold say."""
+        del stop
         return hear(fold_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
 
 

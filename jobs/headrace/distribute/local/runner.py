@@ -53,9 +53,9 @@ class Threads:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
         return [merge_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
 
-    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
-        """What the tasks of a fold say."""
-        return [each.heard(0) for each in self._together(partial(fold_task, self.work, plan), range(plan.parts))]
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+        """What the tasks of a fold say, one after another, as those of a merge."""
+        return [fold_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
 
     def _together(self, run: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
         tasks = list(numbers)

@@ -101,10 +101,13 @@ class SparkRunner:
     def _merged(self, plan: MergePlan) -> Sequence[Heard]:
         return _heard(self._through(self._numbers(plan.parts), merge_level, plan), plan.parts)
 
-    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
-        """What the tasks of a fold say."""
-        with spark_errors():
-            return _heard(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+        """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
+        with spark_errors(), interrupted(self._spark, stop):
+            return in_background_pool(self._spark, self._folded)(plan)
+
+    def _folded(self, plan: FoldPlan) -> Sequence[Heard]:
+        return _heard(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
 
     def _numbers(self, count: int) -> DataFrame:
         return self._spark.range(0, count, 1, count)

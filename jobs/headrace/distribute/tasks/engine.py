@@ -12,6 +12,7 @@ from typing import Protocol
 from headrace.distribute.clocks import StageClocks, inputs_after, source_clocks, stage_clocks
 from headrace.distribute.epoch import Attempts, Computed
 from headrace.distribute.intake import check
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.exchange import Heard
 from headrace.distribute.tasks.fold import FoldPlan
 from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound, summed
@@ -41,13 +42,13 @@ FOLD_BYTES = 2**24
 
 
 class Runner(Merger, Protocol):
-    """Where tasks run; a merge runs beside epochs, in a thread of its own."""
+    """Where tasks run; merges and folds run beside epochs, in threads of their own."""
 
     def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
         """What the tasks of the last level say."""
 
-    def fold(self, plan: FoldPlan) -> Sequence[Heard]:
-        """What the tasks of a fold say."""
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+        """What the tasks of a fold say. Raises an error soon after ``stop`` was set."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class TasksEngine:
             timings={"compute_seconds": time.monotonic() - started},
             signals=outcome.plan.signals,
             acknowledged=outcome.acknowledged,
+            settles=settles,
             written=self._written(outcome),
         )
 
@@ -246,15 +248,15 @@ class TasksEngine:
         return computed.written
 
     def fold_current(
-        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names]
+        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names], stop: Stop
     ) -> tuple[DataFile, ...]:
         """Merge layers of ``current``, whose files call columns by ``names``, by path: of every (key, window) the
-        newest record; retractions go when nothing is below.
+        newest record; retractions go when nothing is below. Raises an error soon after ``stop`` was set.
         """
         files = tuple(file for layer in layers for file in layer.files)
         size = sum(file.bytes for file in files)
         plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names)
-        above = Above.of(self.runner.fold(plan))
+        above = Above.of(self.runner.fold(plan, stop))
         if above.error is not None:
             raise above.error.error()
         return tuple(file for each in above.passed if isinstance(each.found, Folded) for file in each.found.files)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.found import Files, Folded, Message, Passed, attempted
 from headrace.distribute.tasks.work import Work, file_name
 from headrace.distribute.views import newest_records
@@ -39,25 +40,25 @@ class FoldPlan:
     names: Mapping[str, Names]
 
 
-def fold_task(work: Work, plan: FoldPlan, part: int) -> Message:
-    """What a part becomes."""
+def fold_task(work: Work, plan: FoldPlan, part: int, stop: Stop | None = None) -> Message:
+    """What a part becomes. Raises CancelledError once ``stop`` is set."""
     before = work.requests()
-    files, error = attempted(partial(_fold, work, plan, part))
+    files, error = attempted(partial(_fold, work, plan, part, stop or Stop()))
     return Message(part, Passed(Folded(files or ()), error=error, requests=work.requests_since(before)))
 
 
-def _fold(work: Work, plan: FoldPlan, part: int) -> Files:
+def _fold(work: Work, plan: FoldPlan, part: int, stop: Stop) -> Files:
     own = cut(plan.parts)[part]
     stage = work.stages[-1]
     files = [file for file in plan.files if own.overlaps(file.groups)]
     pieces = own.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     held: list[list[pa.RecordBatch]] = [[] for _ in pieces]
-    for file in files:
+    for file in stop.checked(files):
         for panes in read_some(work.store, file, stage.pane_schema, plan.names.get(file.path, {})):
             for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
                 rows.append(some)
     folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
-    return put_rows(work.store, file_name(plan.prefix, "current", part), folded, (own.first, own.last))
+    return put_rows(work.store, file_name(plan.prefix, "current", part), stop.checked(folded), (own.first, own.last))
 
 
 def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[Part]) -> list[pa.RecordBatch]:

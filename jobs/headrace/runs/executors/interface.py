@@ -8,6 +8,7 @@ from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.epoch import Attempts, Computed
+from headrace.distribute.tasks.beside import Stop
 from headrace.kernel.renamed import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
@@ -105,10 +106,10 @@ class Engine(Protocol):
         """Store what an epoch that it computed changed in ``tables``."""
 
     def fold_current(
-        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names]
+        self, layers: Sequence[Layer], prefix: str, bottom: bool, names: Mapping[str, Names], stop: Stop
     ) -> tuple[DataFile, ...]:
         """Merge layers of ``current``, whose files call columns by ``names``, by path; retractions go when nothing is
-        below.
+        below. Beside the epochs, in a thread of its own; raises an error soon after ``stop`` was set.
         """
 
     def close(self) -> None:

@@ -1,0 +1,141 @@
+"""Layers of ``current`` are folded beside the epochs: none waits for it but the last of a run."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.tasks.beside import Stop
+from headrace.errors import RetryError
+from headrace.model.time import Instant
+from headrace.pipeline.executors import Executor
+from headrace.pipeline.inputs import OWN
+from headrace.runs.commits import Committer, attempts_of
+from headrace.runs.executors import on_local
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.sources.landing import Landing
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.layers import FANOUT
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import open_store
+from headrace_snapshots.testing import check_catalog
+from tests.process.clicks import CLICKS, land, truth
+from tests.process.test_process import current
+
+SECONDS = 60.0
+EPOCHS = FANOUT + 8
+pytestmark = pytest.mark.slow  # runs of many epochs
+
+
+class Held(LocalEngine):
+    """An engine whose folds wait until ``released``, or end with the run."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.released, self.began = threading.Event(), threading.Event()
+        self.in_time: list[bool] = []
+
+    def fold_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> tuple[DataFile, ...]:
+        self.began.set()
+        with stop.calling(self.released.set):
+            self.in_time.append(self.released.wait(SECONDS))
+        return super().fold_current(layers, *rest, stop=stop, **named)
+
+
+def run_held(root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool = False) -> tuple[Held, list[Manifest]]:
+    """A run of so many epochs, whose folds wait for the commit of epoch ``release_at``."""
+    land(root, 0, epochs)
+    store = open_store(root.as_uri())
+    catalog = Catalog(store, CLICKS.name)
+    engine = Held(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
+    committed: list[Manifest] = []
+
+    def on_commit(manifest: Manifest) -> None:
+        committed.append(manifest)
+        if manifest.epoch == release_at:
+            engine.released.set()
+
+    committer = Committer(engine, catalog, catalog.claim("main", "test"), None, on_commit)
+    try:
+        for number, file in enumerate(engine.landing.new_files({})[OWN]):
+            committer.submit(engine.compute({OWN: [file]}, Instant(0), settles=number == epochs - 1))
+        if fails:
+            raise RetryError("the run ends here")
+        committer.drain()
+    finally:
+        committer.close()
+        engine.close()
+    return engine, committed
+
+
+def layers(manifest: Manifest) -> list[tuple[int, int]]:
+    return [(layer.first_epoch, layer.last_epoch) for layer in manifest.tables["current"]]
+
+
+def test_epochs_are_committed_while_a_fold_is_running(tmp_path: Path) -> None:
+    engine, committed = run_held(tmp_path, release_at=FANOUT + 3)
+    assert [manifest.epoch for manifest in committed] == [*range(EPOCHS)]
+    assert engine.in_time == [True], "the commits that it waited for came while it was held"
+    single = [(epoch, epoch) for epoch in range(EPOCHS)]
+    assert layers(committed[FANOUT + 3]) == single[: FANOUT + 4], "nothing is folded before the fold is done"
+    assert layers(committed[-1]) == [(0, FANOUT - 1), *single[FANOUT:]], "and what came meanwhile stays above it"
+    assert current(CLICKS, tmp_path) == truth(EPOCHS)
+    check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+
+
+def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
+    class Waiting(Held):
+        def write(self, computed: Any, tables: Any) -> Any:
+            if computed.settles:
+                self.released.set()
+            return super().write(computed, tables)
+
+    land(tmp_path, 0, FANOUT + 1)
+    store = open_store(tmp_path.as_uri())
+    catalog = Catalog(store, CLICKS.name)
+    made = Waiting(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
+    committed: list[Manifest] = []
+    committer = Committer(made, catalog, catalog.claim("main", "test"), None, committed.append)
+    for number, file in enumerate(made.landing.new_files({})[OWN]):
+        committer.submit(made.compute({OWN: [file]}, Instant(0), settles=number == FANOUT))
+    committer.drain()
+    committer.close()
+    assert layers(committed[-1]) == [(0, FANOUT - 1), (FANOUT, FANOUT)]
+    assert made.in_time == [True]
+
+
+def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path: Path) -> None:
+    with pytest.raises(RetryError, match="the run ends here"):
+        run_held(tmp_path, release_at=-1, epochs=FANOUT + 1, fails=True)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("fold")]
+    assert not [*tmp_path.rglob("current-*")]
+    land(tmp_path, FANOUT + 1, FANOUT + 2)
+    found = process(CLICKS, tmp_path.as_uri(), RunOptions("next", executor=Executor.LOCAL))
+    manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
+    assert layers(manifest)[0][0] == 0
+    assert layers(manifest)[0][1] >= FANOUT - 1, "begun with the run, over what was committed before"
+    assert current(CLICKS, tmp_path) == truth(FANOUT + 2)
+
+
+def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins with what is to be folded, and its only commit takes it over."""
+    folded: list[int] = []
+
+    class Counted(LocalEngine):
+        def fold_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> tuple[DataFile, ...]:
+            folded.append(len(layers))
+            return super().fold_current(layers, *rest, **named)
+
+    monkeypatch.setattr(on_local, "LocalEngine", Counted)
+    for number in range(FANOUT + 4):
+        land(tmp_path, number, number + 1)
+        found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor=Executor.LOCAL))
+    manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
+    assert folded == [FANOUT]
+    assert len(manifest.tables["current"]) == 5
+    assert current(CLICKS, tmp_path) == truth(FANOUT + 4)
