@@ -1,4 +1,7 @@
-"""Text that a terminal shows and does not obey."""
+"""Text that a terminal shows and does not obey; and output that nobody reads."""
+
+import os
+import sys
 
 
 def visible(text: str) -> str:
@@ -17,3 +20,14 @@ def _written(text: str, kept: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in kept else repr(each)[1:-1] for each in text)
+
+
+def flush_output() -> None:
+    """Let stdout and stderr say what they hold; where nobody reads it any more, let them say it to nobody, since Python
+    would fail once more when it flushes them at its end.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

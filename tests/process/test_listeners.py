@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.application import submit
 from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -79,27 +80,44 @@ from tests.process.clicks import CLICKS
 """
 
 
+def unread(command: list[str], closed: str) -> int:
+    """The exit code of a program whose output nobody reads: the reader is gone before the first line."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams = {name: writing if closed in {name, "both"} else subprocess.DEVNULL for name in ("stdout", "stderr")}
+    variables = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    ended = subprocess.run([sys.executable, *command], check=False, env=variables, **streams)
+    os.close(writing)
+    return ended.returncode
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
 def test_a_run_whose_output_nobody_reads_any_more_goes_on_and_succeeds(closed: str, tmp_path: Path) -> None:
-    """As in ``headrace run ... 2>&1 | head -1``: the reader is gone before the first line."""
+    """As in ``headrace run ... 2>&1 | head -1``."""
     land(tmp_path / "root", 0, 3)
     file = tmp_path / "own.py"
     file.write_text(PIPELINE)
-    reading, writing = os.pipe()
-    os.close(reading)
-    streams = {name: writing for name in ("stdout", "stderr") if closed in {name, "both"}}
-    streams = {**dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL), **streams}
-    command = [sys.executable, "-c", "from headrace.cli.commands import main; main()", "run", str(file)]
-    options = ["--root", (tmp_path / "root").as_uri(), "--executor", "local"]
-    ended = subprocess.run(
-        [*command, *options], check=False, **streams, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    )
-    os.close(writing)
-    assert ended.returncode == 0
+    where = [str(file), "--root", (tmp_path / "root").as_uri(), "--executor", "local"]
+    assert unread(["-c", "from headrace.cli.commands import main; main()", "run", *where], closed) == 0
     (result,) = (tmp_path / "root" / "clicks" / "runs").iterdir()
     told = json.loads(result.read_text())
     assert (told["status"], told["epochs"]) == ("succeeded", [0, 1, 2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fails", "exit_code"), [(False, 0), (True, 10)])
+def test_a_task_whose_log_is_gone_leaves_its_result_and_its_exit_code(
+    fails: bool, exit_code: int, tmp_path: Path
+) -> None:
+    land(tmp_path / "root", 0, 2)
+    file = tmp_path / "own.py"
+    file.write_text(PIPELINE)
+    where = ["--pipeline", str(file), "--root", (tmp_path / "root").as_uri(), "--run-id", "r", "--executor", "local"]
+    options = ["--mode", "replay", "--of", "nothing"] if fails else []
+    assert unread([submit.__file__, "process", *where, *options], "stdout") == exit_code
+    told = json.loads((tmp_path / "root" / "clicks" / "runs" / "r.json").read_text())
+    assert told["status"] == ("failed" if fails else "succeeded")
 
 
 class Counting(Lines):

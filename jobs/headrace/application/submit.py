@@ -20,9 +20,9 @@ from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
-from headrace.runs.report import Lines, Where, ending, watched
+from headrace.runs.report import Lines, Listener, Where, ending, watched
 from headrace.runs.results import RunError, RunResult, now, redacted, write
-from headrace.terminal import visible
+from headrace.terminal import flush_output, visible
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
 
@@ -32,20 +32,19 @@ def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     if given.end_with_input:
         Thread(target=_end_with_input, daemon=True).start()
-    started_at = now()
+    started_at, listener = now(), watched(Lines(_tell))
     if given.executor != Executor.LOCAL:
-        _tell("::endgroup::")  # the task folds what Spark says while it starts
+        listener.noted("::endgroup::")  # the task folds what Spark says while it starts
+    failure: Exception | None = None
     try:
         perform = ACTIONS[given.action]
-        listener = watched(Lines(_tell))
         result = perform(resolve(given.pipeline), given.root, _options(given), listener=listener)
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
             listener.noted(line)  # and the task logs the warnings as such
-        exit_code = 0
     except MissingRootError as error:
-        return _report(error)  # the result object would make the root
+        return _report(error, listener)  # the result object would make the root
     except Exception as error:
-        exit_code = _report(error)
+        failure = error
         result = RunResult(
             run_id=given.run_id,
             pipeline=_name(given.pipeline),
@@ -59,7 +58,9 @@ def main(arguments: list[str]) -> int:
     try:
         write(open_store(given.root), result)
     except HeadraceError as error:
-        return exit_code or _report(error)
+        failure = failure or error
+    exit_code = 0 if failure is None else _report(failure, listener)
+    flush_output()
     return exit_code
 
 
@@ -74,11 +75,11 @@ def _tell(line: str) -> None:
     print(visible(redacted(line)), flush=True)
 
 
-def _report(error: Exception) -> int:
+def _report(error: Exception, listener: Listener) -> int:
     """Say what went wrong in one message, its details folded above it; the exit code of ``error``."""
-    _tell(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
+    listener.noted(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
     told = RunError.of(error)
-    _tell(f"{told.code}: {told.message}")
+    listener.noted(f"{told.code}: {told.message}")
     return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
 
 

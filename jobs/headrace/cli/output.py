@@ -7,7 +7,6 @@ Rich is imported by what is printed with it: the commands that print JSON, or pl
 """
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from headrace.errors import HeadraceError
-from headrace.terminal import in_one_line, visible
+from headrace.terminal import flush_output, in_one_line, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,11 +68,7 @@ def whoever_reads() -> Iterator[None]:
     """Tell in the block how something ended. It ended so even if nobody reads it any more (``| head -1``)."""
     with suppress(BrokenPipeError):
         yield
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:  # else Python fails once more when it flushes what is left at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    flush_output()
 
 
 def print_json(value: Any) -> None:
