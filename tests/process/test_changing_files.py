@@ -23,7 +23,7 @@ from headrace.runs.restoring import InputGoneError
 from headrace.sources.planning import ChangedFileError, ChangingFileError, VanishedFileError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.store import LocalStore, ObjectStore, open_store
+from headrace_snapshots.store import LocalStore, ObjectInfo, ObjectStore, open_store
 from tests.building import changed
 from tests.faults.scenarios import PIPELINES, land_file, results
 from tests.process.executors import Executed, on_spark
@@ -294,16 +294,20 @@ def test_tasks_in_other_processes_read_what_was_taken_in(
 ) -> None:
     store, after = open_store(tmp_path.as_uri()), OTHERS["as long"](landed(1))
     land(store)
+    asked: list[str] = []
+    take_in = LocalStore.digested
 
-    def swap(moment: int) -> None:
-        if moment == 5:  # it has been taken in
+    def digested(this: LocalStore, path: str) -> ObjectInfo:
+        found = take_in(this, path)
+        if path == CHANGING and CHANGING not in asked:
             put(store, after)
+        asked.append(path)
+        return found
 
-    moments = Moments(swap)
     with pytest.MonkeyPatch.context() as patch:
-        moments.watch(store, patch)
+        patch.setattr(LocalStore, "digested", digested)
         executor.process(pipeline, store.uri, RunOptions("swapped", publish=True))
-    assert moments.asked["digested"] > FILES  # once more
+    assert asked.count(CHANGING) == 2
     found = results(pipeline, store.uri)
     other = open_store((tmp_path / "other").as_uri())
     land(other)
