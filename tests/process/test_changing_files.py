@@ -225,12 +225,13 @@ def test_a_file_that_goes_when_it_was_taken_in_ends_the_run_before_the_commit(
     land(store)
     data = landed(1)
 
-    def remove(moment: int) -> None:
-        if moment == 3:
+    def remove(_: int) -> None:
+        if moments.asked["read_same"] == FILES:  # it is the last one
             store.delete(CHANGING)
 
+    moments = Moments(remove)
     with monkeypatch.context() as patch:
-        Moments(remove).watch(store, patch)
+        moments.watch(store, patch)
         with pytest.raises(VanishedFileError, match=r"clicks/001\.jsonl"):
             run(PLAIN, root)
     store.write(CHANGING, data)
