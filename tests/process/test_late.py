@@ -15,10 +15,11 @@ import pytest
 
 from headrace import DataType, Pipeline, accumulating
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.runs.late import land_late
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
+from headrace.runs.rejected import land_rejected
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both
@@ -94,6 +95,31 @@ def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, ki
     late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
     assert (late.rows["accepted"], late.rows["late_dropped"], late.rows["rejected"]) == (4, 0, 0)
     assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()
+
+
+def test_records_land_under_the_header_that_they_were_read_under_or_not_at_all(
+    executor: Executed, tmp_path: Path
+) -> None:
+    pipeline = changed(
+        CLICKS,
+        source=replace(CLICKS.source, format=FileFormat.CSV, on_unreadable=OnUnreadable.DEAD_LETTER),
+        how=accumulating("0s"),
+    )
+    folder = tmp_path / "landing" / "clicks"
+    folder.mkdir(parents=True)
+    for number, rows in enumerate(FILES):
+        (folder / f"part-{number}").write_bytes(as_csv(rows) + b"2026-01-01T00:00:00Z,c,no price\n")
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("all", publish=True))
+    for file in folder.iterdir():
+        file.write_bytes(file.read_bytes().replace(b"at,user,price", b"at,price,user"))
+    late, rejected = land_late(pipeline, tmp_path.as_uri()), land_rejected(pipeline, tmp_path.as_uri())
+    assert (late.records, rejected.records) == (0, 0)
+    assert (sum(late.left.values()), sum(rejected.left.values())) == (4, 3)
+    assert all("has changed" in why for why in (*late.left, *rejected.left))
+    for file in folder.iterdir():
+        file.write_bytes(file.read_bytes().replace(b"at,price,user", b"at,user,price"))
+    assert land_late(pipeline, tmp_path.as_uri()).records == 4
+    assert land_rejected(pipeline, tmp_path.as_uri()).records == 3
 
 
 def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Which files snapshots have read, by input: what a branch that is to replace main must have read too."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from headrace.read.relanded import left_out
@@ -37,10 +37,16 @@ def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapp
 def files_read(catalog: Catalog, manifest: Manifest | None) -> Mapping[str, set[str]]:
     """The paths of all files that were read up to ``manifest`` (None: none), by input."""
     found: dict[str, set[str]] = defaultdict(set)
-    if manifest is None:
-        return found
-    for record in catalog.files(manifest.logs["inputs"]):
-        for file in record.files:
-            if isinstance(file, InputFile):
-                found[file.input].add(file.path)
+    for file in _inputs(catalog, manifest):
+        found[file.input].add(file.path)
     return found
+
+
+def files_as_read(catalog: Catalog, manifest: Manifest | None, name: str) -> Mapping[str, InputFile]:
+    """All files of the input ``name`` that were read up to ``manifest`` (None: none), as they were then, by path."""
+    return {file.path: file for file in _inputs(catalog, manifest) if file.input == name}
+
+
+def _inputs(catalog: Catalog, manifest: Manifest | None) -> Iterator[InputFile]:
+    for record in () if manifest is None else catalog.files(manifest.logs["inputs"]):
+        yield from (file for file in record.files if isinstance(file, InputFile))

@@ -5,9 +5,10 @@ target itself is the memory of what has landed.
 """
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from headrace.errors import FixConfigError, FixDataError
 from headrace.model.time import instant
@@ -17,6 +18,7 @@ from headrace.read.at import At
 from headrace.read.columns import View
 from headrace.read.progress import StoredProgress
 from headrace.read.relanded import AGAIN, landed_from
+from headrace.runs.files_read import files_as_read
 from headrace.sources.errors import UnreadableFileError
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.lines import first_line
@@ -24,8 +26,17 @@ from headrace.sources.places import overlap
 from headrace.sources.planning import InputFile, open_source
 from headrace.sources.reading import decompressed
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import files as stored
+from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
-from headrace_snapshots.store import ObjectExistsError, ObjectNotFoundError, ObjectStore, open_store
+from headrace_snapshots.store import (
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectNotFoundError,
+    ObjectStore,
+    open_store,
+)
 
 _SUFFIXES = {FileFormat.JSON: ".jsonl", FileFormat.CSV: ".csv", FileFormat.PARQUET: ".parquet"}
 _GZIP = ".gz"
@@ -163,18 +174,42 @@ def suffix_of(source: FileSource) -> str:
     return min(taken, key=lambda suffix: suffix.endswith(_GZIP))
 
 
-def header_of(store: ObjectStore, path: str) -> bytes:
-    """The header of a CSV file; reads all of it. Raises ObjectNotFoundError, UnreadableFileError."""
-    found = first_line(decompressed(store.read(path), path))
-    if not len(found):
-        raise UnreadableFileError(path, "it has no header")
-    header: bytes = found.text[0].as_py()
-    return header
+@dataclass(frozen=True)
+class Headers:
+    """The headers of the CSV files in ``store`` that records of the input ``name`` came from. These must be as they
+    were when they were read up to ``manifest``.
+    """
+
+    store: ObjectStore
+    catalog: Catalog
+    manifest: Manifest | None
+    name: str
+
+    def of(self, path: str) -> bytes:
+        """That of a file, all of which is read. Raises one of NO_HEADER."""
+        was = self._as_read.get(path)
+        same = None if was is None else ObjectInfo(path, was.size, was.etag, was.digest)
+        found = first_line(decompressed(self.store.read(path) if same is None else self.store.read_same(same), path))
+        if not len(found):
+            raise UnreadableFileError(path, "it has no header")
+        header: bytes = found.text[0].as_py()
+        return header
+
+    @cached_property
+    def _as_read(self) -> Mapping[str, stored.InputFile]:
+        return files_as_read(self.catalog, self.manifest, self.name)
+
+
+NO_HEADER = (ObjectNotFoundError, ObjectChangedError, UnreadableFileError)
 
 
 def why_no_header(path: str, error: Exception) -> str:
-    """Why records of the CSV file cannot land, of which ``header_of`` raised ``error``."""
-    why = "is gone: put it back" if isinstance(error, ObjectNotFoundError) else "cannot be read"
+    """Why records of the CSV file cannot land, for the header of which there was this ``error``."""
+    why = "cannot be read"
+    if isinstance(error, ObjectNotFoundError):
+        why = "is gone: put it back"
+    elif isinstance(error, ObjectChangedError):
+        why = "has changed since they were read: put the old content back"
     return f"{path}, which has the header of their columns, {why}"
 
 

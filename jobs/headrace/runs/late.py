@@ -39,20 +39,20 @@ from headrace.read.relanded import dropped, landed_from
 from headrace.read.rows import tables
 from headrace.reference.windows import assign
 from headrace.runs.landing_again import (
+    NO_HEADER,
+    Headers,
     LandingAgainError,
     Target,
-    header_of,
     suffix_of,
     target_of,
     text_of,
     why_no_header,
 )
-from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import open_source
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.refs import PUBLISHED
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, open_store
+from headrace_snapshots.store import ObjectStore, open_store
 
 _ALONE = "-file-"
 """In the names of files with the records of one file each."""
@@ -121,7 +121,8 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     target.look()
     late = dropped(catalog, manifest, View.LATE)
     target.check_there(catalog, late, at)
-    landing = _Landing(pipeline, store, target)
+    source, _ = open_source(store, pipeline.source.path)
+    landing = _Landing(pipeline, store, target, Headers(source, catalog, manifest, pipeline.input.name))
     with ways_out(catalog, found.ref or ""):
         for name, files in late.items():
             landing.epoch(name, files)
@@ -131,9 +132,9 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
 class _Landing:
     """Lands epoch after epoch, and counts."""
 
-    def __init__(self, pipeline: Pipeline, store: ObjectStore, target: Target) -> None:
+    def __init__(self, pipeline: Pipeline, store: ObjectStore, target: Target, headers: Headers) -> None:
         self._pipeline, self._store, self._target = pipeline, store, target
-        self._source, _ = open_source(store, pipeline.source.path)
+        self._header_of = headers.of
         self._suffix = suffix_of(pipeline.source)
         self._counts: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
@@ -224,8 +225,8 @@ class _Landing:
         missing: dict[str, str] = {}
         for file in files:
             try:
-                headers[file] = header_of(self._source, file)
-            except (ObjectNotFoundError, UnreadableFileError) as error:
+                headers[file] = self._header_of(file)
+            except NO_HEADER as error:
                 missing[file] = why_no_header(file, error)
         return headers, missing
 

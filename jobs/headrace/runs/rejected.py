@@ -25,19 +25,20 @@ from headrace.read.progress import StoredProgress
 from headrace.read.relanded import DroppedBefore, dropped, landed_from
 from headrace.read.rows import tables
 from headrace.runs.landing_again import (
+    NO_HEADER,
+    Headers,
     LandingAgainError,
-    header_of,
+    Target,
     late_behind,
     suffix_of,
     target_of,
     text_of,
     why_no_header,
 )
-from headrace.sources.errors import UnreadableFileError
 from headrace.sources.planning import open_source
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, open_store
+from headrace_snapshots.store import open_store
 
 _READ = ("input", "file", "position", "raw", "raw_bytes")
 
@@ -87,7 +88,11 @@ def land_rejected(
     catalog = Catalog(store, pipeline.name)
     found = snapshot_at(catalog, at)
     rejected = dropped(catalog, found.manifest, View.REJECTED)
-    landings = {each.name: _Landing(each, store, root, to) for each in inputs}
+    landings: dict[str, _Landing] = {}
+    for each in inputs:
+        source, _ = open_source(store, each.source.path)
+        headers = Headers(source, catalog, found.manifest, each.name)
+        landings[each.name] = _Landing(each, headers, target_of(View.REJECTED, each.source, store, root, to))
     for landing in landings.values():
         landing.target.look()
         landing.target.check_there(catalog, rejected, at)
@@ -133,10 +138,9 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
 class _Landing:
     """Lands the dead letters of one input."""
 
-    def __init__(self, given: Input, store: ObjectStore, root: str, to: str | None) -> None:
+    def __init__(self, given: Input, headers: Headers, target: Target) -> None:
         self._name, self._format = given.name, given.source.format
-        self._source, _ = open_source(store, given.source.path)
-        self.target = target_of(View.REJECTED, given.source, store, root, to)
+        self._headers, self.target = headers, target
         self._suffix = suffix_of(given.source)
 
     def why_not(self, row: Mapping[str, Any]) -> str | None:
@@ -162,8 +166,8 @@ class _Landing:
             yield name, [letter for letter in ordered if letter.file == file]
 
     def content(self, letters: Sequence[_DeadLetter]) -> bytes:
-        """The content of a file of them. Raises ObjectNotFoundError, UnreadableFileError for what had their header."""
-        header = [header_of(self._source, letters[0].file)] if self._format is FileFormat.CSV else []
+        """The content of a file of them. Raises one of NO_HEADER for what had their header."""
+        header = [self._headers.of(letters[0].file)] if self._format is FileFormat.CSV else []
         return text_of([*header, *(letter.content for letter in letters)])
 
 
@@ -211,7 +215,7 @@ class _Epochs:
             return
         try:
             content = landing.content(letters)
-        except (ObjectNotFoundError, UnreadableFileError) as error:
+        except NO_HEADER as error:
             self.left[why_no_header(letters[0].file, error)] += len(letters)
             return
         if landing.target.create(name, content):
