@@ -46,6 +46,10 @@ class ValueOverflowError(FixDataError):
     code = "data.overflow"
 
 
+OPERANDS = "; cast its operands to float, filter such records out, or correct them"
+"""What to do where an expression of a pipeline overflows."""
+
+
 class IntegerOverflowError(ValueOverflowError):
     """An integer result leaves 64 bits."""
 

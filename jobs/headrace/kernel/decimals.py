@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.errors import DecimalOverflowError
+from headrace.errors import OPERANDS, DecimalOverflowError
 from headrace.kernel.types import DECIMAL
 from headrace.model.decimals import DIGITS, PRECISION, SCALE
 
@@ -41,14 +41,14 @@ def fitting(values: Any) -> Any:
 
 
 @contextmanager
-def overflowing(what: str) -> Iterator[None]:
-    """Raise DecimalOverflowError, naming ``what``, where a decimal does not fit."""
+def overflowing(what: str, ways_out: str = OPERANDS) -> Iterator[None]:
+    """Raise DecimalOverflowError, naming ``what`` and the ``ways_out``, where a decimal does not fit."""
     try:
         yield
     except pa.ArrowInvalid as error:
         if "fit in precision" not in str(error):
             raise
-        raise DecimalOverflowError(f"{what} leaves {DIGITS}; cast its operands to float") from None
+        raise DecimalOverflowError(f"{what} leaves {DIGITS}{ways_out}") from None
 
 
 def stored_decimals(values: pa.Array) -> pa.Array:

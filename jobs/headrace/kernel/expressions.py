@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import DateOverflowError, IntegerOverflowError
+from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError
 from headrace.kernel import decimals
 from headrace.kernel.automata import walked
 from headrace.kernel.casts import Datum, broadcast, cased, cast, each, whole
@@ -77,7 +77,7 @@ def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) 
     except pa.ArrowInvalid as error:
         if "overflow" not in str(error):
             raise
-        raise IntegerOverflowError(f"{render(expr)} leaves 64 bits; cast its operands to float") from None
+        raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}") from None
 
 
 # --- NULL and types

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.errors import IntegerOverflowError
+from headrace.errors import OPERANDS, IntegerOverflowError
 from headrace.kernel import decimals
 from headrace.kernel.aggregates import extremes, integers
 from headrace.kernel.groups import Groups, valid
@@ -43,7 +43,7 @@ def _sum(values: pa.Array, groups: Groups) -> pa.Array:
             lows, highs = groups.reduce(np.add, low, 0), groups.reduce(np.add, high, 0)
             highs = highs + (lows >> 32)
             if ((highs < -(2**31)) | (highs >= 2**31)).any():
-                raise IntegerOverflowError("a sum that a trigger looks at leaves 64 bits; cast its operands to float")
+                raise IntegerOverflowError(f"a sum that a trigger looks at leaves 64 bits{OPERANDS}")
     total = groups.reduce(np.add, known, 0)
     return pa.array(total, values.type, mask=empty)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import unpacked
 from headrace.kernel.groups import Ints, of_lists, truths, valid
+from headrace.kernel.overflows import result_of
 from headrace.kernel.stage import CompiledStage
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.program import columns as c
@@ -26,7 +27,10 @@ def results(
         contents[part.name] = found if empty is None else pc.if_else(empty, pa.scalar(None, found.type), found)
     if stage.how.keep_last is not None:
         contents = unpacked(contents[c.KEPT], stage.aggregated, stage.input_column)
-    return {name: accumulator.result(contents) for name, accumulator in stage.accumulators.items()}
+    named = {column: rows[column] for column in stage.identity if column in rows}
+    return {
+        name: result_of(name, accumulator, contents, named, which) for name, accumulator in stage.accumulators.items()
+    }
 
 
 def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str, pa.Array]:

@@ -96,9 +96,9 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             return sum(times for _, times in known)
         case Combiner.SUM:
             if _are_decimal(known):
-                return fitting(_total(known), "a sum")
+                return fitting(_total(known), "a sum", "")
             total = sum(value * times for value, times in known)
-            return total if isinstance(total, float) else whole(total, "a sum")
+            return total if isinstance(total, float) else whole(total, "a sum", "")
         case Combiner.MEAN:
             return _mean(known)
         case Combiner.VARIANCE:
@@ -169,7 +169,7 @@ def _total(values: Sequence[Weighted]) -> int:
 def _mean(values: Sequence[Weighted]) -> float | Decimal | None:
     number = sum(times for _, times in values)
     if _are_decimal(values):
-        return fitting(rounded(_total(values), number), "a mean") if number else None
+        return fitting(rounded(_total(values), number), "a mean", "") if number else None
     return float(sum(value * times for value, times in values) / number) if number else None
 
 

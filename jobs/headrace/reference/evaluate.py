@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from headrace.errors import DateOverflowError, DecimalOverflowError, IntegerOverflowError
+from headrace.errors import OPERANDS, DateOverflowError, DecimalOverflowError, IntegerOverflowError
 from headrace.model import decimals
 from headrace.model.calendar import local_time, truncated
 from headrace.model.decimals import ONE, of_billionths, rounded
@@ -67,17 +67,17 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
     raise TypeError(type(expr).__name__)
 
 
-def whole(value: int, what: str) -> int:
-    """``value`` if it fits 64 bits. Raises IntegerOverflowError naming ``what``."""
+def whole(value: int, what: str, ways_out: str = OPERANDS) -> int:
+    """``value`` if it fits 64 bits. Raises IntegerOverflowError naming ``what`` and the ``ways_out``."""
     if not -(2**63) <= value < 2**63:
-        raise IntegerOverflowError(f"{what} is {value}, which leaves 64 bits; cast its operands to float")
+        raise IntegerOverflowError(f"{what} is {value}, which leaves 64 bits{ways_out}")
     return value
 
 
-def fitting(number: int | None, what: str) -> Decimal:
+def fitting(number: int | None, what: str, ways_out: str = OPERANDS) -> Decimal:
     """The decimal of so many billionths. Raises DecimalOverflowError naming ``what`` if it does not fit (None)."""
     if number is None or not decimals.fits(number):
-        raise DecimalOverflowError(f"{what} leaves {decimals.DIGITS}; cast its operands to float")
+        raise DecimalOverflowError(f"{what} leaves {decimals.DIGITS}{ways_out}")
     return of_billionths(number)
 
 

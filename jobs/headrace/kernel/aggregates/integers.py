@@ -144,7 +144,7 @@ def to_int64(column: pa.Array) -> Ints:
         words = words_of(column)
         row = int(np.flatnonzero((words[:, 1:] != (words[:, :1] >> 63)).any(axis=1))[0])
         value = int.from_bytes(words[row].tobytes(), "little", signed=True)
-        raise IntegerOverflowError(f"a sum is {value}, which leaves 64 bits; cast its operands to float")
+        raise IntegerOverflowError(f"a sum is {value}, which leaves 64 bits")
     return found
 
 

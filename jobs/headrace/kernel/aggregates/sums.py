@@ -98,13 +98,13 @@ class DecimalSumPart(Part):
 
 def decimal_sum(part: pa.Array) -> pa.Array:
     """What the values of a ``DecimalSumPart`` come to; NULL is 0. Raises DecimalOverflowError."""
-    with decimals.overflowing("a sum"):
+    with decimals.overflowing("a sum", ""):
         return decimals.fitting(part.fill_null(0))
 
 
 def decimal_mean(part: pa.Array, number: pa.Array) -> pa.Array:
     """The same over how many they are, half to even; NULL of nothing. Raises DecimalOverflowError."""
-    with decimals.overflowing("a mean"):
+    with decimals.overflowing("a mean", ""):
         return decimals.quotient(part.fill_null(0), decimals.of_ints(number.fill_null(0)))
 
 
