@@ -17,6 +17,16 @@ def verify(store: ObjectStore, file: DataFile) -> bytes:
     return data
 
 
+def look(store: ObjectStore, file: DataFile) -> None:
+    """Whether ``file`` is there with its length; its content is not read. Raises BrokenObjectError."""
+    try:
+        size = store.stat(file.path).size
+    except ObjectNotFoundError as error:
+        raise missing(store, file) from error
+    if size != file.bytes:
+        raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
+
+
 def check(store: ObjectStore, file: DataFile) -> None:
     """Hold ``file`` against its length and checksum; a local one is never whole in memory. Raises BrokenObjectError."""
     if not isinstance(store, LocalStore):

@@ -204,7 +204,7 @@ def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path, mo
     prefixes = looked_at(monkeypatch)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", publish=True))
     assert prefixes.count("landing/clicks/") == 1, "a run looks once at what has landed"
-    places = {"clicks/", "landing/log/0000"}  # a first run looks whether its folder, or its input, is somebody else's
+    places = {"clicks/", "landing/log/0000"}  # whether input lies where pipelines store; the first only once
     assert set(prefixes) == {"landing/clicks/", "clicks/log/", *places}
 
     def refuse(*_: object) -> None:

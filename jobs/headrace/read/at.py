@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.errors import FixConfigError
+from headrace.read.damage import ways_out
 from headrace_snapshots.catalog import Catalog, Head, LostEntry
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.entry import Entry
@@ -68,7 +69,10 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> Found:
     ref = ref_of(at, head.refs, head.generations)
     if ref is None:
         raise _unknown(catalog, head, at)
-    return Found(catalog.manifest(head.refs[ref]) if ref in head.refs else None, ref)
+    if ref not in head.refs:
+        return Found(None, ref)
+    with ways_out(catalog, ref):
+        return Found(catalog.manifest(head.refs[ref]), ref)
 
 
 def named_id(catalog: Catalog, head: Head, name: str) -> str:

@@ -1,70 +1,138 @@
-"""A data file that is not what was written: which snapshots do without it, and so how a person gets on."""
+"""An object that is not what was written: which snapshots do without it, and so how a person gets on."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from headrace_snapshots.catalog import Catalog, Link
+from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
+from headrace_snapshots.format.filelog import IndexRef
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, SNAPSHOT, TAGS
+
+_DAMAGE = (BrokenObjectError, MissingSnapshotError)
+_COMMAND = "`headrace rollback"
+_INPUTS = "inputs"
+
+
+@dataclass(frozen=True)
+class _Since:
+    """From ``link`` on a line needs the object. ``why`` says so. ``replays``: a backfill does without the object."""
+
+    link: Link
+    why: str
+    replays: bool
 
 
 @contextmanager
-def ways_out(catalog: Catalog, branch: str) -> Iterator[None]:
-    """Have a BrokenObjectError about a data file below ``branch`` say where that branch can go back to."""
+def ways_out(catalog: Catalog, ref: str | None) -> Iterator[None]:
+    """Have an error about a damaged manifest, index node or data file below ``ref`` say where that can go back to.
+
+    None: below any ref, for who looks at all of them. An error that names a command already is left as it is.
+    """
     try:
         yield
-    except BrokenObjectError as error:
-        advice = _advice(catalog, branch, str(error))
-        if advice is None:
+    except _DAMAGE as error:
+        said = None if _COMMAND in str(error) else advice(catalog, ref, str(error))
+        if said is None:
             raise
-        raise BrokenObjectError(f"{error}. {advice}") from error
+        raise type(error)(f"{error}. {said}") from error
 
 
-def _advice(catalog: Catalog, branch: str, message: str) -> str | None:
-    """None if no snapshot of ``branch`` wrote a file that ``message`` names, or it is a tag, which cannot go back."""
-    refs = catalog.head().refs
-    head = refs.get(branch)
-    if head is None or branch.startswith(TAGS):
-        return None
-    named = re.search(rf"/{re.escape(catalog.pipeline)}/data/\d+-([^/]+)/", message)
-    if named is None or (writer := _link(catalog, named[1])) is None:
-        return None
-    if catalog.ancestor_at(head, writer.epoch) != writer.snapshot_id:
-        return None
+def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
+    """What to do about the object that ``message`` names; None if no snapshot of the ref needs it, or it is a tag that
+    somebody reads.
+    """
+    head = catalog.head()
+    tags = sorted(name for name in head.refs if name.startswith(TAGS))
+    branches = sorted({*head.refs} - {*tags, MAIN, PUBLISHED})
+    for name in (MAIN, PUBLISHED, *branches, *tags) if ref is None else (ref,):
+        if name in head.refs and (since := _since(catalog, head.refs[name], message)) is not None:
+            if not name.startswith(TAGS):
+                return _going_back(catalog, head, name, since)
+            return f"`headrace drop {catalog.pipeline} {name}` does without it" if ref is None else None
+    return None
+
+
+def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str:
+    pipeline, refs = catalog.pipeline, head.refs
     anew = (
-        f"`headrace backfill {catalog.pipeline}` (or the backfill DAG): it replays all input into a new branch, and "
-        "readers stay where they are until its cut-over"
+        f"`headrace backfill {pipeline}` (or the backfill DAG): it replays all input into a new branch, and readers "
+        "stay where they are until its cut-over"
     )
-    before = _before(catalog, head, writer)
+    before = _before(catalog, refs[branch], since.link)
     if before is None:
-        return f"Epoch {writer.epoch} wrote it, and no snapshot before that is kept. Without a backup, run {anew}"
+        return f"{since.why}, and no snapshot before that is kept. Without a backup, run {anew}"
     published = refs.get(PUBLISHED)
-    has_been_read = published is not None and catalog.ancestor_at(published, writer.epoch) == writer.snapshot_id
-    back = f"headrace rollback {catalog.pipeline} --to {before}"
-    back += "" if branch in (MAIN, PUBLISHED) else f" --branch {branch}"
-    readers = ", and readers with it" if branch in (MAIN, PUBLISHED) and has_been_read else ""
-    return (
-        f"Epoch {writer.epoch} wrote it: `{back}` goes back to before that{readers}, and the next run reads again what "
-        f"came after. Or run {anew}"
+    is_readers = branch in (MAIN, PUBLISHED)
+    has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
+    back = f"headrace rollback {pipeline} --to {before}" + ("" if is_readers else f" --branch {branch}")
+    readers = ", and readers with it" if is_readers and has_been_read else ""
+    text = f"{since.why}: `{back}` goes back to before that{readers}, and the next run reads again what came after"
+    return f"{text}. Or run {anew}" if since.replays else text
+
+
+def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
+    """From where on the line of ``head`` needs what ``message`` names; None if it does not."""
+    named = re.search(
+        rf"/{re.escape(catalog.pipeline)}/(?:data/\d+-(?P<writer>{SNAPSHOT})/|manifests/(?P<manifest>{SNAPSHOT})\.json"
+        r"|index/(?P<node>[0-9a-f]{32})\.json)",
+        message,
     )
+    if named is None:
+        return None
+    if named["node"] is not None:
+        return _since_node(catalog, head, named["node"])
+    found = _link(catalog, named["writer"] or named["manifest"])
+    if found is None or catalog.ancestor_at(head, found.epoch) != found.snapshot_id:
+        return None
+    is_data = named["writer"] is not None
+    why = f"Epoch {found.epoch} wrote it" if is_data else f"It is the snapshot of epoch {found.epoch}"
+    return _Since(found, why, replays=is_data)
 
 
-def _before(catalog: Catalog, head: str, writer: Link) -> str | None:
-    """The newest snapshot in the line of ``head`` that came before ``writer`` and is kept; None if there is none."""
-    if writer.parent is None:
+def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
+    """A node was made when the last of its records came, or later."""
+    try:
+        logs = catalog.manifest(head).logs
+    except _DAMAGE:
+        return None
+    for name, log in logs.items():
+        for ref in _refs(catalog, [ref for level in log.levels for ref in level]):
+            if ref.id == node:
+                at = catalog.ancestor_at(head, ref.last_epoch)
+                found = None if at is None else _link(catalog, at)
+                why = f"It says which files of {name} there are up to epoch {ref.last_epoch}"
+                return None if found is None else _Since(found, why, replays=name != _INPUTS)
+    return None
+
+
+def _refs(catalog: Catalog, ahead: list[IndexRef]) -> Iterator[IndexRef]:
+    """These references, and those below them, as far as nodes can be read."""
+    while ahead:
+        ref = ahead.pop()
+        yield ref
+        try:
+            ahead.extend(catalog.read_node(ref.id).refs)
+        except BrokenObjectError:
+            continue
+
+
+def _before(catalog: Catalog, head: str, since: Link) -> str | None:
+    """The newest snapshot in the line of ``head`` that came before ``since`` and is kept; None if there is none."""
+    if since.parent is None:
         return BEGINNING
     try:
-        if catalog.is_kept(writer.parent):
-            return writer.parent
+        if catalog.is_kept(since.parent):
+            return since.parent
     except BrokenObjectError:  # what expiry has marked is lost: a rollback says what to do about that first
-        return writer.parent
-    return next((link.snapshot_id for link in catalog.lineage(head) if link.epoch < writer.epoch), None)
+        return since.parent
+    return next((link.snapshot_id for link in catalog.lineage(head) if link.epoch < since.epoch), None)
 
 
 def _link(catalog: Catalog, snapshot: str) -> Link | None:
     try:
         return catalog.link(snapshot)
-    except (BrokenObjectError, MissingSnapshotError):  # of an attempt that was never committed, or has expired
+    except _DAMAGE:  # of an attempt that was never committed, or has expired
         return None

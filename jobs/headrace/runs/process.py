@@ -27,6 +27,7 @@ from headrace.read.progress import StoredProgress, progress_of, unread_files
 from headrace.read.relanded import AGAIN, left_out
 from headrace.read.roots import check_root
 from headrace.read.rows import check_files
+from headrace.read.underneath import damage_under
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors.choice import Work, check_installed, choose, input_bytes, work_of_audit, work_of_run
 from headrace.runs.executors.interface import Engine, ExecutorSide
@@ -222,6 +223,8 @@ class _Run:
                     self._drain_input(allowed)
         outcome = self.audited()
         if self.options.publish and outcome is not None:
+            for problem in damage_under(self.catalog, self.catalog.manifest(outcome.to_snapshot)):
+                self.warn(f"readers will miss this: {problem}")
             publish_range(self.catalog, outcome)
         return self.result(outcome)
 
@@ -418,6 +421,10 @@ class _Run:
         """The audit of what the branch has and readers have not; run now if it is not stored. None if there is nothing
         to audit.
         """
+        with ways_out(self.catalog, self.options.branch):
+            return self._audited()
+
+    def _audited(self) -> AuditOutcome | None:
         found = unseen(self.catalog, self.options.branch)
         if found is None:
             return None
@@ -427,12 +434,11 @@ class _Run:
             return stored
         if count := len(self.pipeline.expectations):
             self.listener.noted(f"auditing {found}: {number_of(count, 'expectation')}")
-        with ways_out(self.catalog, self.options.branch):
-            self._choose(lambda: work_of_audit(self.catalog, published, head))
-            with self.side.errors():
-                outcome = self._run_audit(published, head)
-            self._tell_of(outcome)
-            return outcome
+        self._choose(lambda: work_of_audit(self.catalog, published, head))
+        with self.side.errors():
+            outcome = self._run_audit(published, head)
+        self._tell_of(outcome)
+        return outcome
 
     def _tell_of(self, outcome: AuditOutcome) -> None:
         """Show the rows that fail, and warn of what holds only because a person has released rows."""

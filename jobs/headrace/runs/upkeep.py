@@ -11,6 +11,7 @@ from headrace.audit.store import AuditDamagedError, read_audit
 from headrace.model.time import parse_duration
 from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.schedules import Retention
+from headrace.read.damage import ways_out
 from headrace.runs.results import ResultDamagedError, RunResult, from_json
 from headrace_snapshots import expiry, fsck
 from headrace_snapshots.catalog import Catalog
@@ -74,7 +75,8 @@ def expire(
         ObjectKind.AUDITS: _live_audits,
         ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=at),
     }
-    return expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
+    with ways_out(catalog, None):
+        return expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
 
 
 def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Checked:

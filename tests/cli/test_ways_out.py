@@ -1,0 +1,134 @@
+"""Whoever meets damage is told commands; each of them is tried, and after it everything works."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace_snapshots.format import filelog
+from headrace_snapshots.layout import manifest_path, node_path
+from tests.cli.test_upkeep import Live
+
+pytestmark = pytest.mark.slow
+RUNS = 6
+USES = (["read"], ["read", "--view", "panes"], ["expire", "--keep-last", "2"], ["run", "--executor", "local"])
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A deployment, and an object of it that is not what was written."""
+
+    live: Live
+    copy: Path
+
+    def as_it_was_damaged(self) -> Live:
+        shutil.rmtree(self.live.folder)
+        shutil.copytree(self.copy, self.live.folder)
+        return self.live
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """Six published epochs, one that is not, and a file that is still to be read; few records make a node."""
+    monkeypatch.setattr(filelog, "RADIX", 4)
+    found = Live(tmp_path)
+    for number in range(RUNS):
+        found.land_and_run(number)
+    _land(found, RUNS)
+    assert found.headrace("run", "--executor", "local", "--no-publish").exit_code == 0
+    _land(found, RUNS + 1)
+    return found
+
+
+def _land(live: Live, number: int) -> None:
+    landing = live.folder / "landing" / "clicks"
+    (landing / f"{number:03}.jsonl").write_text((landing / "000.jsonl").read_text().replace("ann", f"u{number}"))
+
+
+def _line(live: Live) -> list[str]:
+    """Snapshots of main, newest first."""
+    return [manifest.snapshot_id for manifest in live.catalog.ancestry(live.catalog.head().refs["main"])]
+
+
+def _node(log: str) -> Callable[[Live], str]:
+    def path(live: Live) -> str:
+        published = live.catalog.manifest(live.catalog.head().refs["published"])
+        return node_path("clicks", published.logs[log].levels[0][0].id)
+
+    return path
+
+
+VICTIMS: dict[str, Callable[[Live], str]] = {
+    "the manifest of published": lambda live: manifest_path("clicks", live.catalog.head().refs["published"]),
+    "the manifest of main": lambda live: manifest_path("clicks", _line(live)[0]),
+    "an older manifest": lambda live: manifest_path("clicks", _line(live)[3]),
+    **{f"a node of {log}": _node(log) for log in ("panes", "late", "rejected", "inputs")},
+}
+
+
+def _swap(file: Path) -> None:
+    """Another object of the same kind in its place."""
+    other = next(path for path in sorted(file.parent.iterdir()) if path != file)
+    file.write_bytes(other.read_bytes())
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:100]),
+    "swapped": _swap,
+    "deleted": Path.unlink,
+}
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    for found in re.findall(r"`headrace ([a-z]+) clicks([^`]*)`", " ".join(text.split())):
+        yield [found[0], *found[1].split()]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_each_command_that_is_named_works(live: Live, victim: str, damage: str, tmp_path: Path) -> None:
+    DAMAGES[damage](live.folder / VICTIMS[victim](live))
+    copy = tmp_path / "damaged"
+    shutil.copytree(live.folder, copy)
+    damaged = Damaged(live, copy)
+    tried: dict[tuple[str, ...], str] = {}
+    for use in USES:
+        done = damaged.as_it_was_damaged().headrace(*use)
+        if done.exit_code == 0:
+            continue
+        assert done.exit_code == 40, done.output
+        named = [*commands(done.stderr)]
+        assert named, f"{use} names no command: {done.stderr}"
+        tried |= {tuple(command): " ".join(use) for command in named}
+    for command, use in tried.items():
+        _works(damaged.as_it_was_damaged(), [*command], use)
+    assert tried
+
+
+def _works(live: Live, command: list[str], use: str) -> None:
+    """After ``command`` a run is right, and so are readers and an expiry."""
+    if command[0] == "backfill":
+        command += ["--promote", "--executor", "local"]
+    done = live.headrace(*command)
+    assert done.exit_code == 0, f"named by {use}: {command}: {done.stderr}"
+    for after in (["run", "--executor", "local"], *USES[:3]):
+        done = live.headrace(*after)
+        assert done.exit_code == 0, f"named by {use}: {after} behind {command}: {done.stderr}"
+    hours = [row for row in live.read() if row["window_start"] >= "2026"]  # the others may be late, as epochs are cut
+    assert len(hours) == RUNS + 2, "an hour of each run, and two more users"
+
+
+@pytest.mark.parametrize("damage", ["cut", "deleted"])
+def test_a_run_says_what_readers_will_miss(live: Live, damage: str) -> None:
+    """Of what older epochs wrote, which the run itself does not read; at the latest when its turn has come."""
+    published = live.catalog.manifest(live.catalog.head().refs["published"])
+    DAMAGES[damage](live.folder / published.tables["current"][0].files[0].path)
+    done = live.headrace("run", "--executor", "local")
+    assert done.exit_code == 0
+    said = " ".join(done.stderr.split())
+    assert "warning: readers will miss this" in said
+    assert [command[0] for command in commands(said)] == ["rollback", "backfill"]
+    assert live.headrace("read").exit_code == 40
