@@ -29,8 +29,9 @@ what anyone can see.
   generations, so each is a checkpoint of the log, and the newest is the one that counts. A writer that was stopped
   while the log was folded may create a number again that was deleted. It finds the newest entry then: if its base is
   above that number, the entry is void, for all readers begin at the base; and the writer decides anew. One that stood
-  still after its entry was stored finds the same. If it is fenced by then, it asks whether its branch leads to the
-  snapshot that it committed: no other entry ever names that, so it does exactly if the entry was stored in time.
+  still after its entry was stored finds the same. So it asks first whether what it did is so at that head (outcomes): a
+  commit counts if its branch leads to its snapshot, since no other entry ever names that; a rollback, a publish and the
+  rest have nothing left to do where it is so.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
