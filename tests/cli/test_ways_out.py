@@ -83,7 +83,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    for found in re.findall(r"`headrace ([a-z]+) clicks([^`]*)`", " ".join(text.split())):
+    for found in re.findall(r"`headrace ([a-z]+) [^\s`]*clicks[^\s`]*([^`]*)`", " ".join(text.split())):
         yield [found[0], *found[1].split()]
 
 
