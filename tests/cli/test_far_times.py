@@ -50,8 +50,17 @@ above = hr.Pipeline(
     how=hr.discarding(), executor="local",
     then=[hr.Aggregation(key="user", what={"n": col("n").sum()}, where=hr.FixedWindows("1d"), when=often)],
 )
+months = hr.Pipeline(
+    "months", given, key="user", what={"n": hr.count()}, where=hr.GlobalWindows(),
+    when=hr.Repeatedly(hr.AfterCount(1)), how=hr.discarding(), executor="local",
+    then=[hr.Aggregation(key="user", what={"n": col("n").sum()}, where=hr.CalendarWindows("month"), when=often)],
+)
+years = hr.Pipeline(
+    "years", given, key="user", what=seen, where=hr.CalendarWindows("month", "Asia/Tokyo", 24), when=often,
+    executor="local",
+)
 """
-NAMES = ("sessions", "patient", "above")
+NAMES = ("sessions", "patient", "above", "months", "years")
 
 
 @dataclass(frozen=True)

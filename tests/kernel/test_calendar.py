@@ -9,7 +9,7 @@ import pytest
 
 from headrace.kernel.windows import assigned
 from headrace.model.calendar import calendar_window
-from headrace.model.time import Instant, instant
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, instant
 from headrace.model.windows import CalendarWindows
 
 LENGTHS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
@@ -62,3 +62,19 @@ def test_windows_of_a_calendar(zone: str) -> None:
         wrong = [(at, one) for at, one in zip(times, found, strict=True) if one != calendar_window(where, at)]
         assert wrong == []
         assert all(start <= at < end for at, (start, end) in zip(times, found, strict=True))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize(("unit", "length"), [*LENGTHS, ("month", 12_000), ("day", 400)])
+def test_the_last_window_of_a_calendar_ends_with_time(zone: str, unit: str, length: int) -> None:
+    where, day = CalendarWindows(unit, zone, length), 86_400_000_000
+    far = [END_OF_CALENDAR + shift for shift in (-400 * day, -2 * day, -day, -1, 0, 1, day, 10**6 * day)]
+    times = [Instant(at) for at in [*far, GLOBAL_WINDOW_END - 1]]
+    windows = assigned(where, pa.array(times, pa.int64()), {}, {})
+    found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
+    assert found == [calendar_window(where, at) for at in times]
+    assert found[-1][1] == GLOBAL_WINDOW_END
+    assert all(start <= at < end for at, (start, end) in zip(times, found, strict=True))
+    assert [assigned(where, pa.array([at], pa.int64()), {}, {}).start[0] for at in times] == [
+        start for start, _ in found
+    ]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.groups import Ints
 from headrace.model.calendar import number_of, start_of
+from headrace.model.time import GLOBAL_WINDOW_END
 from headrace.model.windows import CalendarWindows
 
 _DAY = 86_400_000_000
@@ -18,11 +19,13 @@ _known_start = lru_cache(maxsize=1 << 16)(start_of)
 
 
 def calendar_windows(where: CalendarWindows, at: Ints) -> tuple[Ints, Ints]:
-    """Start and end of the window of each instant. Raises ValueError for one that the calendar does not reach."""
-    bounds = _bounds(where, pc.unique(pa.array(at // _DAY)).to_pylist())
+    """Start and end of the window of each instant; the last one that begins within the calendar ends with time. Raises
+    ValueError for an instant before the year 1.
+    """
+    bounds = np.append(_bounds(where, pc.unique(pa.array(at // _DAY)).to_pylist()), int(GLOBAL_WINDOW_END))
     place = np.searchsorted(bounds, at, side="right")
-    if len(at) and (place.min() == 0 or place.max() == len(bounds)):
-        raise ValueError("an instant beyond the years 1 to 9999 is in no calendar window")
+    if len(at) and place.min() == 0:
+        raise ValueError("an instant before the year 1 is in no calendar window")
     return bounds[place - 1], bounds[place]
 
 

@@ -4,25 +4,46 @@ from bisect import bisect_left
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-from headrace.model.time import Instant, duration, instant, is_finite, to_datetime
+from headrace.model.time import (
+    END_OF_CALENDAR,
+    GLOBAL_WINDOW_END,
+    UNITS,
+    Instant,
+    duration,
+    instant,
+    is_finite,
+    to_datetime,
+)
 from headrace.model.time_methods import TimeUnit
 from headrace.model.windows import CalendarUnit, CalendarWindows, Window
 
 _MONDAY = date(1969, 12, 29)
 _FIRST = date(1970, 1, 1)
+_LAST_DAY_BUT_ONE = Instant(END_OF_CALENDAR - UNITS["days"])
+"""The last moment that clocks of all zones can show."""
 
 
 def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
-    """The window that ``timestamp`` is in."""
-    moment = to_datetime(timestamp)
+    """The window that ``timestamp`` is in. The last one that begins in the year 9999 or before has no end but that of
+    time.
+    """
+    moment = to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
     number = number_of(where, moment.astimezone(_zone(where.zone)).date())
-    window = Window(start_of(where, number), start_of(where, number + 1))
+    window = Window(start_of(where, number), _start_or_end(where, number + 1))
     if timestamp < window.end:
         return window
     # Clocks that were set back over midnight show the old date again, but the next window has begun.
-    return Window(window.end, start_of(where, number + 2))
+    return Window(window.end, _start_or_end(where, number + 2))
+
+
+def _start_or_end(where: CalendarWindows, number: int) -> Instant:
+    """The first moment of a window, or if it is beyond the calendar, the end of time."""
+    try:
+        return start_of(where, number)
+    except (ValueError, OverflowError):
+        return GLOBAL_WINDOW_END
 
 
 def number_of(where: CalendarWindows, day: date) -> int:

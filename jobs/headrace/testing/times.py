@@ -6,7 +6,7 @@ import re
 from datetime import UTC, date, datetime
 
 from headrace.model.arguments import shown
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant, instant, is_finite, to_datetime
+from headrace.model.time import END_OF_CALENDAR, MAX_INSTANT, MIN_INSTANT, Instant, instant, is_finite, to_datetime
 from headrace.testing.errors import UnitTestError
 
 BASE_DAY = date(1970, 1, 1)
@@ -52,7 +52,7 @@ def watermark_time(value: Instant) -> datetime:
     """A watermark as results show it: ``BEGINNING`` for -inf, ``END`` for +inf."""
     if value <= MIN_INSTANT:
         return BEGINNING
-    return to_datetime(value) or END
+    return END if value > END_OF_CALENDAR else to_datetime(value) or END
 
 
 def expected_watermark(value: object) -> datetime:
@@ -75,5 +75,5 @@ def text_of(value: datetime | None) -> str:
 
 
 def real(value: Instant) -> datetime | None:
-    """``value`` for people, None where there is no end."""
-    return to_datetime(value) if is_finite(value) else None
+    """``value`` for people, None where there is no end, or none before the year 10000."""
+    return to_datetime(value) if is_finite(value) and value <= END_OF_CALENDAR else None
