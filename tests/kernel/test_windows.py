@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.errors import PipelineError
 from headrace.kernel.windows import assigned, merged_windows, output_times
 from headrace.model.expr import DataType, col
-from headrace.model.time import Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, Instant, instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,
     CalendarWindows,
@@ -155,8 +155,9 @@ def test_days_at_both_ends_of_the_calendar() -> None:
     where = CalendarWindows("day")
     times = [instant(datetime(1, 1, 1, 5, tzinfo=UTC)), instant(datetime(9999, 12, 30, 23, tzinfo=UTC))]
     assert on_columns(where, times, times, [{}, {}]) == in_python(where, times, times, [{}, {}])
-    with pytest.raises(ValueError, match="years 1 to 9999"):
-        assigned(where, pa.array([2**61 - 2000]), {}, {})
+    assert assigned(where, pa.array([2**61 - 2000]), {}, {}).end.tolist() == [GLOBAL_WINDOW_END]
+    with pytest.raises(ValueError, match="before the year 1"):
+        assigned(where, pa.array([-(2**61) + 2000]), {}, {})
 
 
 def test_chosen_windows_and_stamps() -> None:
