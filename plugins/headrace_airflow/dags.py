@@ -168,7 +168,9 @@ def recover_dag(registered: Registered) -> DAG:
             type="string",
             pattern=rf"^\S+{_END}",
             title="Snapshot",
-            description_md=f"Where main moves back to: an id from `headrace log {name}` or from an asset event.",
+            description_md=f"Where main moves back to: an id from `headrace log {name}` or from an asset event. Output "
+            "patches that came after it are lost: the log of the task *recover* names them, and what makes each again; "
+            f"`headrace rollback {name} --to SNAPSHOT --dry-run` says it before.",
         ),
         "executor": _executor(registered.pipeline),
         "reason": _reason(),

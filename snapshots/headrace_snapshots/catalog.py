@@ -21,7 +21,7 @@ from headrace_snapshots.errors import (
 )
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.log import CatalogLog, LostEntry, Outcome
 from headrace_snapshots.marks import Marks
@@ -57,7 +57,7 @@ from headrace_snapshots.store import ObjectStore
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _FENCE_SEARCH = 20
-_REPLAYED: JSON = {"replayed": True}
+_REPLAYED: dict[str, JSON] = {"replayed": True}
 _FOLLOWED = frozenset({Kind.INIT, Kind.CLAIM, Kind.COMMIT})
 """Entries that others of the same command follow: whoever stores them calls ``settle`` at its end."""
 
@@ -274,23 +274,50 @@ class Catalog(Objects):
         expected = self.head().refs.get(PUBLISHED)
         return self._append(Publish(snapshot_id, expected, Kind.RELEASE), message)
 
-    def rollback(self, branch: str, to: str | None, message: str, *, replayed: bool = False) -> Entry:
+    def rollback(
+        self,
+        branch: str,
+        to: str | None,
+        message: str,
+        *,
+        replayed: bool = False,
+        patches: Collection[Patch] = (),
+    ) -> Entry:
         """Move ``branch`` back to ``to`` (None: its beginning), fencing its writer; ``published`` too if it is newer.
 
         Main may also go back to what it was before a promotion, or before that; then ``published`` is what it was then.
-        ``replayed``: what is given up is computed again, so decisions about it stand.
+        ``replayed``: what is given up is computed again, so decisions about it stand. ``patches`` are those that are
+        given up, for the log.
 
         Also the way out of a damaged log: goes on from the newest entry that can be read, and gives up what is lost.
         Raises RefusedError when ``to`` is not an ancestor of the branch's head.
         """
-        return self._append(Rollback(branch, to), message, _REPLAYED if replayed else None, head=self.known_head)
+        detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}
+        return self._append(Rollback(branch, to), message, detail or None, head=self.known_head)
 
-    def step_back(self, claim: Claim, to: str | None, message: str) -> Claim:
+    def would_roll_back(self, branch: str, to: str | None) -> Mapping[str, tuple[str | None, str | None]]:
+        """The moves that ``rollback`` would make, from where to where; nothing is done. Raises what that does."""
+        facts: dict[tuple[str, str], bool] = {}
+        last = self.known_head()
+        # Ends: another turn means a new fact.
+        while True:
+            match decide(last, Rollback(branch, to), facts):
+                case Need(ancestor, descendant, or_broken):
+                    facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
+                case NeedKept(mark, snapshot):
+                    facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
+                case Append(moves=moves):
+                    return moves
+                case Fenced(reason=reason) | Conflict(reason) | Refused(reason):
+                    raise RefusedError(f"pipeline {self.pipeline}: {reason}")
+
+    def step_back(self, claim: Claim, to: str | None, message: str, *, patches: Collection[Patch] = ()) -> Claim:
         """``rollback`` by the branch's own writer, who goes on under the claim that this returns.
 
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
-        entry = self._append(Rollback(claim.branch, to, claim.generation), message, _REPLAYED)
+        detail = {**_REPLAYED, **_given_up(patches)}
+        entry = self._append(Rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None) -> Entry:
@@ -429,3 +456,7 @@ class Catalog(Objects):
         if manifest.epoch != parent.epoch + 1:
             raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
         return skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
+
+
+def _given_up(patches: Collection[Patch]) -> dict[str, JSON]:
+    return {"patches": [patch.to_json() for patch in patches]} if patches else {}

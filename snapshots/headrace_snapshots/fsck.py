@@ -32,6 +32,7 @@ from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
+from headrace_snapshots.patches import warned
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 from headrace_snapshots.witnesses import Witness, Witnesses, told_of_more
@@ -165,7 +166,10 @@ class _Log:
         if self._head.is_whole:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
         to = self._head.refs.get(MAIN, BEGINNING)
-        return f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it"
+        return (
+            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it, and without what "
+            "was committed, patched or published since"
+        )
 
     def _hint(self, repair: bool) -> Iterator[Problem]:
         problem = self._catalog.hint_problem()
@@ -332,7 +336,9 @@ class _Tree:
             return f"no snapshot of {ref} is whole: {anew or f'`headrace drop {pipeline} {ref}`'}"
         branch = "" if ref in {MAIN, PUBLISHED} else f" --branch {ref}"
         back = f"`headrace rollback {pipeline} --to {whole}{branch}` goes back to the newest whole snapshot"
-        return f"{back}, and the next run reads again what came after; or {anew}" if anew else back
+        back += ", and the next run reads again what came after" if anew else ""
+        back += warned(self._catalog, self._heads.get(ref), whole)
+        return f"{back}; or {anew}" if anew else back
 
     def _newest_whole(self, ref: str) -> str | None:
         if ref not in self._whole:

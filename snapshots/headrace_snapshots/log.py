@@ -335,5 +335,5 @@ def _way_out(pipeline: str, end: End) -> str:
     at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, PUBLISHED))
     return (
         f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, BEGINNING)}` goes on from "
-        f"entry {end.entry.number} ({at}), as if nothing had been done since"
+        f"entry {end.entry.number} ({at}), as if nothing had been committed, patched or published since"
     )

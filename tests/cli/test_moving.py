@@ -89,6 +89,9 @@ def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(written: De
     standing = dropped.stdout.split("what still stands")[1]
     assert all(name in standing for name in ("main", "tags/now", "tags/same", newest))
     assert "tags/then" not in standing
+    rehearsed = headrace(written, "rollback", "--to", "same", "--dry-run")
+    assert f"main: {newest} → {first}" in " ".join(rehearsed.stdout.split())
+    assert written.catalog.head().refs["main"] == newest
     assert headrace(written, "rollback", "--to", "same").exit_code == 0
     assert written.catalog.head().refs["main"] == first
 
@@ -347,6 +350,14 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     same = json.loads(live.headrace("promote", "same", "--patch", "--dry-run", "--format", "json").stdout)
     numbers = same["output"]["rows"]
     assert (numbers["before"], numbers["after"], numbers["changed"]) == (rows, rows, 0), "nothing differs"
+    before = live.catalog.manifest(done["snapshot"]).parent
+    lost = "the patch of epoch 4, by branch fix, is given up"
+    assert lost in live.headrace("rollback", "--to", str(before), "--dry-run").stderr
+    dry = json.loads(live.headrace("rollback", "--to", str(before), "--dry-run", "--format", "json").stdout)
+    assert [patch["branch"] for patch in dry["patches"]] == ["fix"]
+    assert live.refs["main"] == done["snapshot"], "a dry run moves nothing"
+    assert lost in live.headrace("rollback", "--to", str(before)).stderr
+    assert live.headrace("promote", "fix", "--patch").exit_code == 0
     live.run("run", "--branch", "fix")
     live.land("e.jsonl", 3)
     live.run("run")

@@ -16,6 +16,8 @@ from headrace.read.progress import StoredProgress
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.recover import recover
+from headrace.runs.restoring import BelowPublishedError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Patch
 from tests.process.late_clicks import SESSIONS, START, Live, Row, hour, late_for_main, pipeline
 
@@ -293,9 +295,79 @@ def test_a_recovery_says_that_it_gives_a_patch_up(late: Live) -> None:
     options = RunOptions("back", executor=Executor.LOCAL, publish=True, snapshot=first)
     (warning, *_) = recover(late.pipeline, late.root, options).warnings
     assert "the patch of epoch 3, by branch fix, is given up" in warning
+    assert "`headrace promote clicks fix --patch` makes it again" in warning
     late.patch()
     assert late.current() == late.current("fix")
     late.check()
+
+
+def patched_twice(late: Live) -> str:
+    """The snapshot before two patches, of which the first's branch goes on from main."""
+    before = late.refs()["main"]
+    late.patch()
+    late.write(1, ("ann", 0.1, 5), ("bob", 0.2, 10))
+    late.backfill("second")
+    late.patch("second")
+    late.write(1, ("ann", 0.1, 1), ("bob", 0.2, 10))
+    return before
+
+
+def test_a_rollback_names_the_patches_that_it_gives_up_and_what_makes_them_again(late: Live) -> None:
+    before = patched_twice(late)
+    head = late.catalog.head()
+    given_up = late.history.rehearse_rollback(to=before)
+    assert late.catalog.head() == head
+    assert [(each.epoch, each.branch) for each in given_up.patches] == [(4, "second"), (3, "fix")]
+    assert "`headrace promote clicks second --patch` makes it again" in given_up.told[0]
+    late.catalog.drop("fix")
+    snapshot = head.refs["fix"]
+    told = late.history.rehearse_rollback(to=before).told[1]
+    assert f"`headrace fork clicks {snapshot} patch-3` and `headrace promote clicks patch-3 --patch` make" in told
+    entry = late.history.rollback(to=before)
+    assert [each["epoch"] for each in entry.detail["patches"]] == [4, 3]
+    # Both ways are true.
+    late.process()
+    late.catalog.fork("patch-3", snapshot)
+    late.patch("patch-3")
+    late.patch("second")
+    assert late.history.rehearse_rollback(to=before).moves["main"][1] == before
+    late.check()
+
+
+def test_what_is_gone_is_made_again_by_a_backfill(late: Live) -> None:
+    before = patched_twice(late)
+    late.catalog.drop("fix")
+    late.catalog.drop("second")
+    for _ in range(2):
+        late.history.expire(keep_last=9)
+    for told in late.history.rehearse_rollback(to=before).told:
+        assert "`headrace backfill clicks` computes such a branch anew" in told
+
+
+def test_whoever_advises_a_rollback_says_which_patches_are_lost_by_it(late: Live) -> None:
+    late.patch()
+    manifest = late.catalog.manifest(late.refs()["main"])
+    assert manifest.parent is not None
+    for layers in manifest.tables.values():
+        for file in layers[0].files:
+            (late.folder / file.path).unlink(missing_ok=True)
+    lost = "Output patches are lost by that: the patch of epoch 3, by branch fix, is given up"
+    late.land(("ann", 5.8, 3))
+    with pytest.raises(BelowPublishedError, match=lost):
+        late.process()
+
+
+def test_fsck_and_readers_that_advise_a_rollback_say_so_too(late: Live) -> None:
+    late.patch()
+    manifest = late.catalog.manifest(late.refs()["main"])
+    for file in manifest.tables["current"][-1].files:
+        (late.folder / file.path).unlink()
+    lost = "Output patches are lost by that: the patch of epoch 3, by branch fix, is given up"
+    (problem,) = late.history.fsck().damage
+    assert f"`headrace rollback clicks --to {manifest.parent}`" in problem.remedy
+    assert lost in problem.remedy
+    with pytest.raises(BrokenObjectError, match=lost):
+        late.current()
 
 
 def test_the_branch_may_go_once_main_is_patched(late: Live) -> None:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import Output, PipelineArgument, Root, command
 from headrace.cli.completion import complete_branch, complete_snapshot
-from headrace.cli.output import Format, notice, print_json
+from headrace.cli.output import Format, notice, print_fields, print_json
 from headrace.cli.parameters import Argument, Option
-from headrace.cli.snapshots import print_entry
+from headrace.cli.snapshots import moves, print_entry
 from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
@@ -70,14 +70,30 @@ def rollback(
     root: Root,
     branch: Annotated[str, Option(help="The branch to move back.", complete=complete_branch)] = MAIN,
     message: Annotated[str, Option(help="Why; kept in the log.")] = "rolled back by hand",
+    dry_run: Annotated[
+        bool, Option(help="Move nothing; print what would move, and patches that would be lost.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there."""
+    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there.
+
+    Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost; each
+    is named, with what makes it again.
+    """
     from headrace.cli.named import catalog_of
     from headrace.runs.opened import PipelineHistory
 
-    entry = PipelineHistory(catalog_of(pipeline, root)).rollback(to=to, branch=branch, message=message)
-    print_entry(entry, output)
+    history = PipelineHistory(catalog_of(pipeline, root))
+    given_up = history.rehearse_rollback(to=to, branch=branch)
+    if dry_run:
+        if output is Format.JSON:
+            print_json(given_up.to_json())
+        else:
+            print_fields({"moves": moves(given_up.moves)})
+    else:
+        print_entry(history.rollback(to=to, branch=branch, message=message), output)
+    for line in given_up.told:
+        notice(f"warning: {line}")
 
 
 @command("headrace promote delays.py trial --dry-run --root file:///tmp/hr")

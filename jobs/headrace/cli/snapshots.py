@@ -11,6 +11,8 @@ from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN, ref_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace_snapshots.catalog import Head, LostEntry
     from headrace_snapshots.format.entry import Entry
     from headrace_snapshots.format.manifest import Patch
@@ -150,8 +152,9 @@ def _ref(head: "Head", name: str) -> str:
     return ref_of(name, head.refs, head.generations) or name
 
 
-def _moves(entry: "Entry") -> str:
-    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in entry.moves.items())
+def moves(some: "Mapping[str, tuple[str | None, str | None]]") -> str:
+    """From where to where each ref is moved, as people read it."""
+    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in some.items())
 
 
 def _log_row(entry: "Entry | LostEntry") -> tuple[int, str, str, str, str]:
@@ -159,7 +162,7 @@ def _log_row(entry: "Entry | LostEntry") -> tuple[int, str, str, str, str]:
 
     if isinstance(entry, LostEntry):
         return entry.number, "", "lost", "", entry.problem
-    return entry.number, entry.at, entry.kind.value, _moves(entry), entry.message
+    return entry.number, entry.at, entry.kind.value, moves(entry.moves), entry.message
 
 
 def print_entry(entry: "Entry", output: Format) -> None:
@@ -168,5 +171,5 @@ def print_entry(entry: "Entry", output: Format) -> None:
         print_json(entry.to_json())
     else:
         print_fields(
-            {"entry": entry.number, "kind": entry.kind.value, "moves": _moves(entry), "message": entry.message}
+            {"entry": entry.number, "kind": entry.kind.value, "moves": moves(entry.moves), "message": entry.message}
         )

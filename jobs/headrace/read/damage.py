@@ -9,6 +9,7 @@ from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import IndexRef
+from headrace_snapshots.patches import warned
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, SNAPSHOT, TAGS
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
@@ -70,6 +71,7 @@ def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str
     back = f"headrace rollback {pipeline} --to {before}" + ("" if is_readers else f" --branch {branch}")
     readers = ", and readers with it" if is_readers and has_been_read else ""
     text = f"{since.why}: `{back}` goes back to before that{readers}, and the next run reads again what came after"
+    text += warned(catalog, refs[branch], None if before == BEGINNING else before) if is_readers else ""
     return f"{text}. Or run {anew}" if since.replays else text
 
 

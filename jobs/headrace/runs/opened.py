@@ -8,6 +8,7 @@ from headrace.read.at import At, NoSnapshotError, named_id, snapshot_at
 from headrace.read.deployment import Deployment, PipelineReader
 from headrace.read.roots import check_root
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.patches import GivenUp, would_give_up
 from headrace_snapshots.refs import BEGINNING, MAIN
 from headrace_snapshots.store import open_store
 
@@ -58,12 +59,20 @@ class PipelineHistory(PipelineReader):
 
     def rollback(self, *, to: str, branch: str = MAIN, message: str = BY_HAND) -> Entry:
         """Move ``branch`` back to a snapshot: an id, a branch, a tag, or "beginning". ``published`` moves with main if
-        it is newer. Whoever writes the branch is fenced, and the next run reads again what came after.
+        it is newer. Whoever writes the branch is fenced, and the next run reads again what came after. Main may also go
+        back to what it was before a promotion. The ``detail`` of the entry has the output ``patches`` that main loses,
+        which no run makes again: `headrace rollback --dry-run` says what does.
+        """
+        given_up = self.rehearse_rollback(to=to, branch=branch)
+        return self._catalog.rollback(branch, given_up.to, message, patches=given_up.patches)
+
+    def rehearse_rollback(self, *, to: str, branch: str = MAIN) -> GivenUp:
+        """What ``rollback`` would move, and the output patches that main would lose; nothing is done.
+
+        Raises RefusedError, as the rollback would.
         """
         catalog = self._catalog
-        return catalog.rollback(
-            branch, None if to == BEGINNING else named_id(catalog, catalog.known_head(), to), message
-        )
+        return would_give_up(catalog, branch, None if to == BEGINNING else named_id(catalog, catalog.known_head(), to))
 
     @overload
     def promote(self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False) -> "RunResult": ...

@@ -2,7 +2,6 @@
 publish.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from headrace.runs.process import check_goes_on, process
 from headrace.runs.report import Listener
 from headrace.runs.results import RunResult
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.patches import patches_given_up, told
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import open_store
 
@@ -35,8 +35,8 @@ def recover(
     """Move ``options.branch`` back to ``options.snapshot``, fencing whoever writes it, and process from there. What the
     branch had read is read as it was then (``rereading``).
 
-    If ``published`` is newer than the snapshot it moves back too, in the same entry. An output patch that came after it
-    is given up, with a warning: replaying does not make it again. Another attempt of the same
+    If ``published`` is newer than the snapshot it moves back too, in the same entry. Output patches that came after it
+    are given up, with a warning each: replaying does not make them again. Another attempt of the same
     request finds that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not go on
     from there.
     """
@@ -53,26 +53,15 @@ def recover(
         check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
         given_up = _moved_back(catalog, options.branch, options.snapshot, message)
         if given_up is None:
-            warnings = tuple(_patch_given_up(catalog, options.branch, options.snapshot))
-            catalog.rollback(options.branch, options.snapshot, message, replayed=True)
+            patches = patches_given_up(catalog, head, options.snapshot)
+            warnings = tuple(told(catalog, patches, options.snapshot))
+            catalog.rollback(options.branch, options.snapshot, message, replayed=True, patches=patches)
             given_up = head
     # What full sweeps had found since is below the mark of the snapshot.
     result = process(
         pipeline, root, replace(options, full_sweep=True, as_read_by=given_up), listener=listener, spark=spark
     )
     return replace(result, action="recover", warnings=(*warnings, *result.warnings))
-
-
-def _patch_given_up(catalog: Catalog, branch: str, snapshot: str) -> Iterator[str]:
-    """A warning if the newest patch came after ``snapshot``, as far as manifests can still be read."""
-    head = catalog.head().refs.get(branch)
-    readable = (link.manifest for link in (() if head is None else catalog.lineage(head)) if link.manifest is not None)
-    patch = next((manifest.patch for manifest in readable), None)
-    if patch is not None and patch.epoch > catalog.manifest(snapshot).epoch:
-        yield (
-            f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up with what is replayed: if it is "
-            f"wanted, `headrace promote {catalog.pipeline} {patch.branch} --patch` makes it again"
-        )
 
 
 def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> str | None:

@@ -27,6 +27,7 @@ from headrace_snapshots.catalog import Catalog, Claim, Link
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.patches import patches_given_up, told, warned
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 _READERS = 8
@@ -93,10 +94,12 @@ def restore(
     if signals := _signals(broken):
         warning += f"; signals that were given since have no effect any more, give them again: {_joined(signals)}"
     to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
-    claim = catalog.step_back(
-        claim, None if whole is None else whole.snapshot_id, f"fell back to the newest whole snapshot: {reason}"
-    )
+    back = None if whole is None else whole.snapshot_id
+    patches = patches_given_up(catalog, claim.snapshot_id, back)
+    lost = [*told(catalog, patches, back)]
+    claim = catalog.step_back(claim, back, f"fell back to the newest whole snapshot: {reason}", patches=patches)
     warning += f". Branch {claim.branch} fell back to {to}; what came after is read again"
+    warning += f". Output patches are lost: {'; '.join(lost)}" if lost else ""
     _logger.warning(warning)
     return Restored(claim, whole, warning)
 
@@ -163,11 +166,12 @@ def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: 
     name = catalog.pipeline
     target = "there is no whole one before it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
     back = "beginning" if whole is None else whole.snapshot_id
+    lost = warned(catalog, claim.snapshot_id, None if whole is None else whole.snapshot_id)
     raise BelowPublishedError(
         f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
         f"file back from a backup; or `headrace rollback {name} --to {back}` and run again (readers go back too, until "
-        f"the replay is audited); or run `headrace backfill {name}` (or the backfill DAG), which leaves readers where "
-        "they are"
+        f"the replay is audited){lost}; or run `headrace backfill {name}` (or the backfill DAG), which leaves readers "
+        "where they are"
     )
 
 
@@ -191,6 +195,7 @@ def _check_input(
             f"{catalog.pipeline}: {reason}. Going back to an older snapshot means to read again what came after it, "
             f"and {len(lost)} of those files are gone or changed: {_joined(lost)}. Put them back as they were, or "
             "bring the broken object back from a backup; or give their records up with `headrace rollback`"
+            + warned(catalog, broken[0].snapshot_id, None if whole is None else whole.snapshot_id)
         )
     return newest.epoch == broken[0].epoch
 

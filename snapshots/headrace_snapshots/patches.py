@@ -1,0 +1,104 @@
+"""Output patches that a rollback gives up: reading epochs again does not make them, so whoever goes back is told which
+they are, and what makes each again.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
+from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest, Patch
+from headrace_snapshots.refs import MAIN
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """What a rollback to the snapshot ``to`` (None: the beginning) moves, the ``patches`` that main loses by it, newest
+    first, and for each what it was and what makes it again.
+    """
+
+    to: str | None
+    moves: Mapping[str, tuple[str | None, str | None]]
+    patches: tuple[Patch, ...]
+    told: tuple[str, ...]
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        moves = {ref: list(move) for ref, move in self.moves.items()}
+        return {"moves": moves, "patches": [patch.to_json() for patch in self.patches], "told": [*self.told]}
+
+
+_UNREADABLE = (BrokenObjectError, DamagedLogError, MissingSnapshotError)
+
+
+def would_give_up(catalog: Catalog, branch: str, to: str | None) -> GivenUp:
+    """What a rollback of ``branch`` to ``to`` would do; nothing is done. Raises RefusedError, as the rollback would."""
+    moves = catalog.would_roll_back(branch, to)
+    patches = patches_given_up(catalog, moves[branch][0], to) if branch == MAIN else []
+    return GivenUp(to, moves, tuple(patches), tuple(told(catalog, patches, to)))
+
+
+def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list[Patch]:
+    """The patches that the line of ``head`` has and that of ``to`` (None: nothing) has not, newest first, as far as
+    manifests that name them can be read.
+    """
+    found: list[Patch] = []
+    if head is None:
+        return found
+    with suppress(*_UNREADABLE):
+        common = None if to is None else catalog.common_ancestor(head, to)
+        after = -1 if common is None else common.epoch
+        newest = _readable(catalog, head)
+        while newest is not None and newest.patch is not None and newest.patch.epoch > after:
+            found.append(newest.patch)
+            before = catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
+            newest = None if before is None else _readable(catalog, before)
+    return found
+
+
+def told(catalog: Catalog, patches: Collection[Patch], to: str | None) -> Iterator[str]:
+    """For people: that these ``patches`` are given up by going back to ``to``, and what makes each again."""
+    for patch in patches:
+        yield (
+            f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up: once what came after has been "
+            f"read again, {_again(catalog, patch, to)}"
+        )
+
+
+def warned(catalog: Catalog, head: str | None, to: str | None) -> str:
+    """``told`` as the end of a message that advises to go from ``head`` back to ``to``; empty if there is nothing."""
+    found = [*told(catalog, patches_given_up(catalog, head, to), to)]
+    return f". Output patches are lost by that: {'; '.join(found)}" if found else ""
+
+
+def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
+    name, refs = catalog.pipeline, catalog.known_head().refs
+    anew = (
+        f"`headrace backfill {name}` computes such a branch anew, and `headrace promote {name} BRANCH --patch` takes "
+        "its results"
+    )
+    with suppress(*_UNREADABLE):
+        if _goes_on_without(catalog, patch, to):
+            at = refs.get(patch.branch)
+            if at is not None and catalog.is_ancestor(patch.snapshot, at):
+                return f"`headrace promote {name} {patch.branch} --patch` makes it again"
+            if catalog.is_kept(patch.snapshot):
+                return (
+                    f"`headrace fork {name} {patch.snapshot} patch-{patch.epoch}` and `headrace promote {name} "
+                    f"patch-{patch.epoch} --patch` make it again"
+                )
+    return anew
+
+
+def _goes_on_without(catalog: Catalog, patch: Patch, to: str | None) -> bool:
+    """Whether what was patched from goes on from nothing that main has after ``to``."""
+    main = catalog.known_head().refs.get(MAIN)
+    common = None if main is None else catalog.common_ancestor(patch.snapshot, main)
+    return common is None or (to is not None and catalog.is_ancestor(common.snapshot_id, to))
+
+
+def _readable(catalog: Catalog, snapshot: str) -> Manifest | None:
+    """The manifest of ``snapshot``, or of the newest before it that can be read."""
+    return next((link.manifest for link in catalog.lineage(snapshot) if link.manifest is not None), None)
