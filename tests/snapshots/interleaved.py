@@ -50,10 +50,16 @@ class Said:
     number: int = -1
 
 
+TAKEN_BACK = "taken back"
+"""What a rollback of ``promoted`` to what main was before the promotion is."""
+
+
 def action_of(entry: Entry) -> str:
     """What an entry did; no program does the same twice."""
     if entry.kind is Kind.COMMIT:
         return entry.refs[entry.branch or ""]
+    if entry.kind is Kind.ROLLBACK and entry.refs.get("main") == snapshot("first-2"):
+        return TAKEN_BACK
     if entry.kind is Kind.FORK:
         return f"fork {entry.branch}"
     return f"published {entry.refs['published']}" if entry.kind is Kind.PUBLISH else entry.kind.value
@@ -161,6 +167,11 @@ def rolls_back(to: str) -> Program:
     )
 
 
+def takes_back(store: ObjectStore, say: Say) -> None:
+    """A person who moves main back to what it was before the promotion."""
+    _at_once(store, say, TAKEN_BACK, lambda catalog: catalog.rollback("main", snapshot("first-2"), "taken back"))
+
+
 def publishes(name: str) -> Program:
     """Somebody who publishes what an audit has found good."""
     target = snapshot(name)
@@ -260,6 +271,14 @@ def marked(epochs: int) -> Objects:
     return contents(store)
 
 
+def promoted(epochs: int) -> Objects:
+    """As ``published``, and then ``other`` was promoted: a rollback may go back to the last epoch of main."""
+    store = stored(published(epochs))
+    catalog = catalog_over(store, "promoted")
+    catalog.promote("other", expected_main=catalog.head().refs["main"])
+    return contents(store)
+
+
 def contents(store: MemoryStore) -> Objects:
     """All that is stored."""
     return frozenset((info.path, store.read(info.path)) for info in store.list(""))
@@ -297,6 +316,7 @@ class Found:
             "rollback": manifest_path("p", snapshot("first-2")) in there and snapshot("first-2") not in main,
             "fork fix": "fix" in head.generations,
             "promote": snapshot("other-0") in main,
+            TAKEN_BACK: snapshot("first-2") in main and bool(head.past.given_up),
             "tag": "tags/t" in head.refs,
             "drop": not {"other", "tags/t"} <= {*head.generations, *head.refs} and "other" not in head.generations,
         }
@@ -321,6 +341,10 @@ def _line(catalog: Catalog, snapshot: str) -> Iterator[Manifest]:
         raise AssertionError(f"{snapshot} has lost what came before it") from error
 
 
+MOVES = frozenset({"rollback", "promote", TAKEN_BACK})
+"""What moves main to another line, or back."""
+
+
 def check(explorer: Explorer) -> int:
     """What holds in each state; how many there are.
 
@@ -337,7 +361,7 @@ def check(explorer: Explorer) -> int:
         said = [one for asked in explorer.asked(state) for one in asked.said if isinstance(one, Said)]
         done = [one for one in said if one.outcome == "done"]
         counts = [one for one in said if one.outcome == "counts"]
-        moved = any(one.what in {"rollback", "promote"} for one in said) or bool({"rollback", "promote"} & found.is_so)
+        moved = any(one.what in MOVES for one in said) or bool(MOVES & found.is_so)
         assert all(found.has(one, moved=moved) for one in done), (done, found)
         assert moved or all(one.what in found.main for one in counts), (counts, found)
         there = {*found.numbers, *found.main, *found.is_so}

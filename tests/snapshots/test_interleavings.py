@@ -20,11 +20,13 @@ from interleaved import (
     folds,
     forks,
     marked,
+    promoted,
     promoter,
     published,
     publishes,
     rolls_back,
     tagger,
+    takes_back,
 )
 
 from headrace_snapshots import catalog, expiry, facts
@@ -79,6 +81,14 @@ CASES: dict[str, Case] = {
     "a fork, and a run that folds the log": ((forks("first-2"), folds("main", 1)), published(3), 0, 7_000),
     "a promotion, and a run that folds the log": ((promoter, folds("main", 1)), published(3), 0, 3_500),
     "a drop, and a run that folds the log": ((drops("other"), folds("main", 1)), published(3), 0, 6_500),
+    "a promotion that is taken back, and a run, a fault": ((takes_back, RUN), promoted(3), 1, 9_000),
+    "a promotion that is taken back, and two expiries": ((takes_back, expirer("e")), promoted(3), 0, 1_500),
+    "a promotion that is taken back, and a run that folds": (
+        (takes_back, folds("main", 1)),
+        promoted(3),
+        0,
+        100,
+    ),
     "a tag, its end, and two expiries": ((tagger("first-0"), expirer("e")), published(3), 0, 7_000),
 }
 LARGER: dict[str, Case] = {
