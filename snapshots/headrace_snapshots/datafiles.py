@@ -1,5 +1,6 @@
 """Data files of snapshots: whether they still are what was written."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
@@ -25,6 +26,21 @@ def look(store: ObjectStore, file: DataFile) -> None:
         raise missing(store, file) from error
     if size != file.bytes:
         raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
+
+
+def verified_range(store: ObjectStore, file: DataFile, parts: Sequence[tuple[int, int, str]]) -> bytes:
+    """Neighbouring ``parts`` of ``file`` (start, length, hex SHA-256), with one request, once their checksums are found
+    right. Raises BrokenObjectError.
+    """
+    begin, length = parts[0][0], sum(part[1] for part in parts)
+    try:
+        data = store.read_range(file.path, begin, length)
+    except ObjectNotFoundError as error:
+        raise missing(store, file) from error
+    for start, size, sha256 in parts:
+        if checksum(data[start - begin : start - begin + size]) != sha256:
+            raise changed(store, file)
+    return data
 
 
 def check(store: ObjectStore, file: DataFile) -> None:
@@ -56,11 +72,16 @@ def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:
     return _broken(store, file, "is missing")
 
 
+def changed(store: ObjectStore, file: DataFile) -> BrokenObjectError:
+    """What is wrong with ``file`` if it is not what was written."""
+    return _broken(store, file, "has another content than its manifest says")
+
+
 def _check(store: ObjectStore, file: DataFile, size: int, found: str) -> None:
     if size != file.bytes:
         raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
     if found != file.sha256:
-        raise _broken(store, file, "has another content than its manifest says")
+        raise changed(store, file)
 
 
 def _broken(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:

@@ -80,7 +80,7 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Ca
 def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None:
     rolled = random.Random(1)
     numbers = pa.array([rolled.randrange(10**9) for _ in range(1000)], pa.int64())
-    content = bytearray(parquet(pa.RecordBatch.from_pydict({"n": numbers})))
+    content = bytearray(parquet(pa.RecordBatch.from_pydict({"n": numbers})).data)
     whole = pq.read_table(io.BytesIO(content))
     chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
     end, unnoticed = chunk.data_page_offset + chunk.total_compressed_size, 0

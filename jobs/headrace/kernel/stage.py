@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import KEPT_AT, Accumulator, BagPart, CountPart, KeptPart, Part, compile_aggregates
 from headrace.kernel.groups import Ints
+from headrace.kernel.keys import hashes
+from headrace.kernel.octets import Words
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expr import Column, DataType, Expr, to_json
@@ -39,6 +41,10 @@ class CompiledStage:
     def keys(self) -> list[str]:
         """Key columns, in order."""
         return list(self.stage.key_types)
+
+    def hashes_of(self, rows: pa.RecordBatch) -> Words:
+        """The hashes of the keys of ``rows``."""
+        return hashes([rows.column(name) for name in self.keys], rows.num_rows)
 
     @property
     def how(self) -> How:

@@ -4,7 +4,7 @@ Only for an expression are Arrow and the kernel imported: reading takes half the
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +17,10 @@ from headrace.model.arguments import shown
 from headrace.model.expr import DataType, Expr, columns_of, render, to_json
 from headrace.model.extent import too_large
 from headrace.model.typing import type_of
+from headrace.model.value_types import ValueType
 from headrace.read.database import quoted
-from headrace.read.sql import QueryError, condition
+from headrace.read.pruning import Said, said_by
+from headrace.read.sql import ParsedCondition, QueryError, condition
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,7 +70,7 @@ class Condition:
         if self.where is None:
             return rows
         if isinstance(self.where, str):
-            return rows.filter(self._sql)
+            return rows.filter(self._parsed.sql)
         import duckdb
         from duckdb.func import FunctionNullHandling, PythonUDFType
 
@@ -87,8 +89,18 @@ class Condition:
             )
         return rows.filter(f"{function}({quoted(names)})")
 
+    def said(self, columns: Mapping[str, ValueType]) -> Sequence[Said]:
+        """What it says of single ``columns``, by which files can be left out that have no such rows."""
+        if self.where is None:
+            return ()
+        if isinstance(self.where, str):
+            from headrace.read.said_in_sql import said_in
+
+            return [*said_in(self._parsed.tree, columns)]
+        return [*said_by(self.where, columns)]
+
     @cached_property
-    def _sql(self) -> str:
+    def _parsed(self) -> ParsedCondition:
         assert isinstance(self.where, str)
         return condition(self.where, self.source.column_names)
 

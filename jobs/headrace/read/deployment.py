@@ -157,7 +157,7 @@ class PipelineReader:
 
         ``key`` is a value, or several in the order of the key's columns, or by their names. ``window`` is a time: the
         start of a window, or any time in it; without it all windows are explained that are known of the key.
-        ``pipeline`` and ``stage`` are those of ``state``. Reads the panes of all keys.
+        ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys.
         Raises ExplainError, StateDefinitionError, NoSnapshotError.
         """
         from headrace.read.explaining import explain  # with the kernel

@@ -25,7 +25,6 @@ from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
 from headrace.read.arrow import python_rows
 from headrace.read.columns import View, ViewColumns
-from headrace.read.database import working_folder
 from headrace.read.explanation import Explanation, Holding, Status, WindowExplained
 from headrace.read.lazy import LazyView
 from headrace.read.open_windows import values_so_far
@@ -33,15 +32,13 @@ from headrace.read.sources import OutputFiles
 from headrace.read.state import StageState
 from headrace.read.waiting import Readiness
 from headrace.reference.windows import assign, phase_of
-from headrace.state.cache import LayerCache
 from headrace.state.groups import Part, groups_of
-from headrace.state.stored import open_rows
+from headrace.state.stored import some_of
 
 Given = Any
 """The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
 
 SHOWN_PANES, SHOWN_WINDOWS = 5, 20
-_NO_LIMIT = 2**62
 
 
 class ExplainError(FixConfigError):
@@ -161,10 +158,8 @@ class _Asked:
         hashed = hashes(columns, 1)
         groups = groups_of(hashed)
         assert groups is not None
-        with working_folder() as folder:
-            cache = LayerCache(folder / "state", _NO_LIMIT)
-            layers = [open_rows(cache, state.catalog.store, schema, each, Part(*groups)) for each in state.layers]
-            rows = lookup(stage, [run.rows for layer in layers for run in layer.runs], np.asarray(hashed))
+        held = [rows for each in state.layers for rows in some_of(state.catalog.store, schema, each, Part(*groups))]
+        rows = lookup(stage, held, np.asarray(hashed))
         for name, value in zip(self.key, columns, strict=True):
             rows = rows.filter(pc.equal(rows.column(name), value[0]))
         return rows

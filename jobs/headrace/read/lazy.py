@@ -121,9 +121,12 @@ class LazyView:
         import duckdb
 
         using = in_utc(duckdb.connect()) if connection is None else connection
+        # a connection of one's own may take constants of SQL for others than ours does
+        is_ours = connection is None or not isinstance(self._condition.where, str)
+        source = self._source.where(self._condition) if is_ours else self._source
         with working_folder() as folder:
-            files = [kept(path) for path in self._source.bring(folder)]
-        rows = self._source.relation(using, files)
+            files = [kept(path) for path in source.bring(folder)]
+        rows = source.relation(using, files)
         return self._condition.applied(using, rows).project(quoted(self._columns))
 
     def to_spark(self, spark: "SparkSession") -> "DataFrame":
@@ -170,10 +173,11 @@ class LazyView:
     @contextmanager
     def _opened(self) -> "Iterator[duckdb.DuckDBPyRelation]":
         """The rows that fulfil the condition, in a database that can open nothing but their files."""
+        source = self._source.where(self._condition)
         with working_folder() as folder:
-            files = self._source.bring(folder)
+            files = source.bring(folder)
             with database(folder, files) as connection:
-                rows = self._source.relation(connection, files)
+                rows = source.relation(connection, files)
                 with self._condition.explained():
                     kept = self._condition.applied(connection, rows)
                 yield kept

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
@@ -30,6 +31,9 @@ from headrace_snapshots.catalog import Catalog
 
 STAGE, NEW, PANES, NOT_EARLY = "_stage", "_new_elements", "_panes", "_panes_not_early"
 WAITS_FOR, DUE_WATERMARK, DUE_TIME, EPOCH = "_waits_for", "_due_watermark", "_due_time", "_epoch"
+
+if TYPE_CHECKING:
+    from headrace.read.conditions import Condition
 
 _NO_LIMIT = 2**62
 
@@ -103,6 +107,11 @@ class OpenWindows:
 
     rows = None
     identity = None
+
+    def where(self, condition: "Condition") -> "OpenWindows":
+        """All of them: they are worked out."""
+        del condition
+        return self
 
     def describe(self) -> str:
         """What they are not."""

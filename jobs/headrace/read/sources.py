@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from headrace.read.damage import ways_out
 from headrace.read.database import check_room, identifier, literal, no_rows, quoted, sql_types
 from headrace.read.folding import newest_of
 from headrace.read.progress import StoredProgress
+from headrace.read.pruning import ALL, Needed, needed
 from headrace.read.rows import check_files
 from headrace.read.sql import QueryError
 from headrace_snapshots.catalog import Catalog
@@ -21,13 +22,17 @@ from headrace_snapshots.datafiles import put_under
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import TAGS
-from headrace_snapshots.store import LocalStore
+from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
     from headrace.kernel.renamed import Names
+    from headrace.read.conditions import Condition
+
+_SMALL = 2**18
+"""Bytes of a file that is read with one request, whatever is needed of it."""
 
 _FETCHING = 4
 """Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
@@ -55,6 +60,9 @@ class Source(Protocol):
     @property
     def identity(self) -> Sequence[str] | None:
         """What records are folded by, None if each is a row."""
+
+    def where(self, condition: "Condition") -> "Source":
+        """The same rows, without files that can have none which fulfil ``condition``."""
 
     def describe(self) -> str:
         """How many rows there are, for people."""
@@ -84,6 +92,12 @@ class OutputFiles:
     view: View
     definition: ViewColumns
     ref: str | None
+    needed: Needed = ALL
+
+    def where(self, condition: "Condition") -> "OutputFiles":
+        """By key, window and epoch, as far as files and their chunks say what they have (``pruning``)."""
+        keys = {View.LATE: self.definition.late_keys, View.REJECTED: {}}.get(self.view, self.definition.keys)
+        return replace(self, needed=needed(condition.said(self.definition.types(self.view)), keys))
 
     @property
     def column_names(self) -> Sequence[str]:
@@ -135,9 +149,18 @@ class OutputFiles:
             check_files(self.catalog.store, self.data_files)
 
     def bring(self, folder: Path) -> list[Path]:
-        """Copies, or links where the root is local."""
+        """Copies, or links where the root is local; of files that say where the rows are which are needed, these."""
+        files = self.wanted_files
+        paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
         with ways_out(self.catalog, self.ref or ""):
-            return brought(self.catalog, self.data_files, folder)
+            if self.needed.is_all:
+                put_files(self.catalog, files, paths)
+                return paths
+            with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
+                is_there = [*pool.map(partial(_put_some, self.catalog.store, self.needed), files, paths)]
+            others = [(file, path) for file, path, done in zip(files, paths, is_there, strict=True) if not done]
+            put_files(self.catalog, *([*each] for each in zip(*others, strict=True)) if others else ([], []))
+        return paths
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """``current`` is folded as it is read."""
@@ -145,7 +168,7 @@ class OutputFiles:
             return self.no_rows(connection)
         named = [
             NamedFile.of(path, self.names[file.path], self.column_names)
-            for path, file in zip(files, self.data_files, strict=True)
+            for path, file in zip(files, self.wanted_files, strict=True)
         ]
         rows = rows_of(named, sql_types(self.definition.types(self.view)))
         if self.identity is None:
@@ -159,23 +182,37 @@ class OutputFiles:
     @cached_property
     def data_files(self) -> tuple[DataFile, ...]:
         """What rows are read from, oldest first."""
-        return tuple(file for _, files in self._by_epoch for file in files)
+        return tuple(file for _, _, files in self._by_epochs for file in files)
+
+    @cached_property
+    def wanted_files(self) -> tuple[DataFile, ...]:
+        """Those of them that may have rows which are ``needed``."""
+        return tuple(
+            file
+            for first, last, files in self._by_epochs
+            if self.needed.may_be_of(first, last, is_folded=self.view is View.CURRENT)
+            for file in files
+            if self.needed.may_be_in(file.groups, file.windows)
+        )
 
     @cached_property
     def names(self) -> "Mapping[str, Names]":
         """What columns are called in the data files, by their paths."""
-        return {file.path: self.definition.names(self.view, epoch) for epoch, files in self._by_epoch for file in files}
+        by_epoch = ((self.definition.names(self.view, last), files) for _, last, files in self._by_epochs)
+        return {file.path: names for names, files in by_epoch for file in files}
 
     @cached_property
-    def _by_epoch(self) -> Sequence[tuple[int, Sequence[DataFile]]]:
-        """Files and the epoch that wrote them."""
+    def _by_epochs(self) -> Sequence[tuple[int, int, Sequence[DataFile]]]:
+        """The first and the last epoch that files have rows of, and the files."""
         if self.manifest is None:
             return ()
         if self.view is View.CURRENT:
-            return [(layer.last_epoch, layer.files) for layer in self.manifest.tables.get("current", ())]
+            layers = self.manifest.tables.get("current", ())
+            return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
         log = self.manifest.logs.get(self.view)
         records = () if log is None else self.catalog.files(log)
-        return [(each.epoch, [file for file in each.files if isinstance(file, DataFile)]) for each in records]
+        named = ((each.epoch, [file for file in each.files if isinstance(file, DataFile)]) for each in records)
+        return [(epoch, epoch, files) for epoch, files in named]
 
     @property
     def _records(self) -> int:
@@ -231,6 +268,11 @@ class SnapshotRows:
         """Known only without any."""
         return 0 if self.manifest is None else None
 
+    def where(self, condition: "Condition") -> "SnapshotRows":
+        """All of them: manifests are no data files."""
+        del condition
+        return self
+
     def describe(self) -> str:
         """How far they go."""
         return "no rows" if self.manifest is None else "a row for each snapshot up to it"
@@ -283,13 +325,35 @@ def brought(catalog: Catalog, files: Sequence[DataFile], folder: Path) -> list[P
 
     Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
     """
-    if not isinstance(catalog.store, LocalStore):
-        check_room(sum(file.bytes for file in files), folder)
     paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
+    put_files(catalog, files, paths)
+    return paths
+
+
+def put_files(catalog: Catalog, files: Sequence[DataFile], paths: Sequence[Path]) -> None:
+    """Let each of ``files`` be read at its path, as ``brought`` does."""
+    if files and not isinstance(catalog.store, LocalStore):
+        check_room(sum(file.bytes for file in files), paths[0].parent)
     with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
         for _ in pool.map(partial(put_under, catalog.store), files, paths):
             pass
-    return paths
+
+
+def _put_some(store: ObjectStore, needed: Needed, file: DataFile, path: Path) -> bool:
+    """Let the rows of ``file`` that are ``needed`` be read at ``path``; FALSE if it is as well to read all of it.
+
+    Raises BrokenObjectError.
+    """
+    if file.footer is None or file.bytes < _SMALL:
+        return False
+    import pyarrow.parquet as pq
+
+    from headrace.state.chunks import some_rows
+
+    found = some_rows(store, file, needed.may_be_in)
+    if found is not None:
+        pq.write_table(found, path, compression="none")
+    return found is not None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Words of SQL may also be names of columns (``at``, ``end``, ``order``). Where on
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,18 +37,27 @@ _CONDITION: Final = _Form("where", "where", "where_clause")
 _ORDER: Final = _Form("order", "order by", "modifiers")
 
 
-def condition(text: str, columns: Sequence[str]) -> str:
-    """``text`` as a condition that stands for itself in any statement. Raises QueryError if it is not a condition."""
-    return f"({_parsed(text, columns, _CONDITION)}\n)"
+@dataclass(frozen=True)
+class ParsedCondition:
+    """A condition: ``sql`` stands for itself in any statement, ``tree`` is what DuckDB understands by it."""
+
+    sql: str
+    tree: Mapping[str, Any]
+
+
+def condition(text: str, columns: Sequence[str]) -> ParsedCondition:
+    """``text``, parsed. Raises QueryError if it is not a condition."""
+    found, tree = _parsed(text, columns, _CONDITION)
+    return ParsedCondition(f"({found}\n)", tree)
 
 
 def order_by(text: str, columns: Sequence[str]) -> str:
     """``text`` as one or several expressions to order by. Raises QueryError if it is anything else, or more."""
-    return f"{_parsed(text, columns, _ORDER)}\n"
+    return f"{_parsed(text, columns, _ORDER)[0]}\n"
 
 
-def _parsed(text: str, columns: Sequence[str], form: _Form) -> str:
-    """``text``, names of columns quoted where DuckDB would take them for words of its language."""
+def _parsed(text: str, columns: Sequence[str], form: _Form) -> tuple[str, Any]:
+    """``text``, names of columns quoted where DuckDB would take them for words of its language, and its syntax tree."""
     import duckdb
 
     asked = f"{form.name}={shown(text)}"
@@ -79,7 +88,7 @@ def _parsed(text: str, columns: Sequence[str], form: _Form) -> str:
             f"{asked} is more than the {'condition' if form is _CONDITION else 'order'} that it has to be; the columns "
             f"are {', '.join(columns)}"
         )
-    return found.decode()
+    return found.decode(), parsed["statements"][0]["node"][form.part]
 
 
 def _bare(text: bytes) -> "Iterator[re.Match[bytes]]":

@@ -129,7 +129,7 @@ class LayerCache:
         Whoever stores it compares checksums first: another version of Arrow may write the same rows otherwise.
         """
         rows = stored_rows(self._path(file))
-        return None if rows is None else parquet(rows)
+        return None if rows is None else parquet(rows).data
 
     def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> Run:
         data = verify(store, file)

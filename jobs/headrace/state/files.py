@@ -1,7 +1,8 @@
 """Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known."""
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +10,12 @@ import pyarrow.parquet as pq
 
 from headrace.kernel.renamed import Names, as_now
 from headrace.kernel.state import together
+from headrace.program import columns as c
+from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, chunk_at, in_order, listed, spanned
+from headrace.state.groups import Hashes
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import checksum
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import DataFile, Footer
 from headrace_snapshots.store import ObjectStore
 
 FILE_BYTES = 128 * 1024 * 1024
@@ -19,21 +23,25 @@ _BATCH_ROWS = 512 * 1024
 _SOME_ROWS = 64 * 1024
 _OWN: Names = {}
 
+Hashing = Callable[[pa.RecordBatch], Hashes]
+"""The hashes of the keys of rows."""
+
 
 class Putting:
     """Rows, in any order, that become files of about FILE_BYTES in ``store``, called ``name`` and a number, while more
-    of them come: what is held is what they take in Parquet. Files say that their key groups are ``groups``.
+    of them come: what is held is what they take in Parquet. ``hashed`` gives the hashes of their keys, by which each
+    batch is put in order; files say their key groups then.
     """
 
-    def __init__(self, store: ObjectStore, name: str, groups: tuple[int, int] | None = None) -> None:
-        self._store, self._name, self._groups = store, name, groups
+    def __init__(self, store: ObjectStore, name: str, hashed: Hashing | None = None) -> None:
+        self._store, self._name, self._hashed = store, name, hashed
         self._files: list[DataFile] = []
         self._open: _Parquet | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
         for at in range(0, rows.num_rows, _BATCH_ROWS):
-            self._open = self._open or _Parquet(rows.schema)
+            self._open = self._open or _Parquet(rows.schema, self._hashed)
             self._open.add(rows.slice(at, _BATCH_ROWS))
             if self._open.size >= FILE_BYTES:
                 self._put()
@@ -46,35 +54,57 @@ class Putting:
     def _put(self) -> None:
         if self._open is None:
             return
-        data, count = self._open.content(), self._open.rows
+        written = self._open.done()
         self._open = None
         path = f"{self._name}-{len(self._files)}.parquet"
-        self._store.write(path, data)
-        self._files.append(DataFile(path, count, len(data), checksum(data), self._groups))
+        self._store.write(path, written.data)
+        self._files.append(written.file(path))
 
 
 def put_rows(
-    store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], groups: tuple[int, int] | None = None
+    store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], hashed: Hashing | None = None
 ) -> tuple[DataFile, ...]:
     """``rows`` as ``Putting`` stores them."""
-    putting = Putting(store, name, groups)
+    putting = Putting(store, name, hashed)
     for some in rows:
         putting.add(some)
     return putting.done()
 
 
-def parquet(rows: pa.RecordBatch) -> bytes:
-    """A Parquet file of ``rows``."""
-    made = _Parquet(rows.schema)
+def parquet(rows: pa.RecordBatch) -> "Encoded":
+    """A Parquet file of ``rows``; those that have a hash stand in its order."""
+    made = _Parquet(rows.schema, _stored_hash if c.HASH in rows.schema.names else None)
     made.add(rows)
-    return made.content()
+    return made.done()
+
+
+def _stored_hash(rows: pa.RecordBatch) -> Hashes:
+    found: Hashes = rows.column(c.HASH).to_numpy()
+    return found
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The content of a data file, and what a manifest says of it."""
+
+    data: bytes
+    rows: int
+    groups: tuple[int, int] | None
+    windows: tuple[int, int] | None
+    footer: Footer | None
+
+    def file(self, path: str) -> DataFile:
+        """The file, at ``path``."""
+        return DataFile(path, self.rows, len(self.data), checksum(self.data), self.groups, self.windows, self.footer)
 
 
 class _Parquet:
     """A Parquet file in memory."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.rows = 0
+    def __init__(self, schema: pa.Schema, hashed: Hashing | None) -> None:
+        self._hashed = hashed
+        self._rows = 0
+        self._chunks: list[Chunk] = []
         self._buffer = io.BytesIO()
         self._writer = pq.ParquetWriter(
             self._buffer, schema, compression="zstd", write_page_checksum=True, **_encodings(schema)
@@ -85,13 +115,30 @@ class _Parquet:
         return self._buffer.tell()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
-        self.rows += rows.num_rows
+        hashed = None
+        if self._hashed is not None:
+            rows, hashed = in_order(rows, self._hashed(rows))
+        for at in range(0, rows.num_rows, CHUNK_ROWS):
+            some = slice(at, at + CHUNK_ROWS)
+            self._add_chunk(rows[some], None if hashed is None else hashed[some])
+        self._rows += rows.num_rows
 
-    def content(self) -> bytes:
+    def _add_chunk(self, rows: pa.RecordBatch, hashed: Hashes | None) -> None:
+        start = self.size
+        self._writer.write_batch(rows)
+        with self._buffer.getbuffer() as content:
+            self._chunks.append(chunk_at(start, content[start:], rows, hashed))
+
+    def done(self) -> Encoded:
         """Once, at the end."""
+        end, chunks = self.size, self._chunks
+        if len(chunks) > 1:
+            self._writer.add_key_value_metadata({KEY: listed(chunks)})
         self._writer.close()
-        return self._buffer.getvalue()
+        data = self._buffer.getvalue()
+        footer = Footer(len(data) - end, checksum(memoryview(data)[end:])) if len(chunks) > 1 else None
+        groups = spanned(chunk.groups for chunk in chunks)
+        return Encoded(data, self._rows, groups, spanned(chunk.windows for chunk in chunks), footer)
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -123,7 +170,12 @@ def read_some(store: ObjectStore, file: DataFile, schema: pa.Schema, names: Name
 
 def decoded(data: bytes, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
     """The rows of a Parquet file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
-    return together(schema, as_now(stored(data), schema, names).to_batches())
+    return as_stored(stored(data), schema, names)
+
+
+def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+    """``rows`` of a file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
+    return together(schema, as_now(rows, schema, names).to_batches())
 
 
 def stored(data: bytes) -> pa.Table:

@@ -56,8 +56,13 @@ def parts(number: int) -> tuple[Part, ...]:
 
 def part_of(hashes: Hashes, number: int) -> Ints:
     """The part of each hash."""
-    groups = (hashes >> _SHIFT).astype(np.int64)
-    found: Ints = groups * number // GROUPS
+    found: Ints = group_of(hashes) * number // GROUPS
+    return found
+
+
+def group_of(hashes: Hashes) -> Ints:
+    """The group of each hash."""
+    found: Ints = (hashes >> _SHIFT).astype(np.int64)
     return found
 
 

@@ -8,10 +8,13 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import NEVER, Instant
 from headrace.pipeline.graph import Pipeline
 from headrace.state.cache import RowCache
+from headrace.state.chunks import in_part, some_rows
+from headrace.state.files import as_stored, decoded
 from headrace.state.groups import WHOLE, Part
 from headrace.state.ids import RememberedIds
 from headrace.state.layering import StateLayer
 from headrace.state.tables import IDS, state_tables
+from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import ObjectStore
 
@@ -28,6 +31,18 @@ def open_rows(cache: RowCache, store: ObjectStore, schema: pa.Schema, stored: La
     expires = NEVER if stored.expires is None else Instant(stored.expires)
     filled = tuple(run for run in runs if run.rows.num_rows)
     return StateLayer(filled, stored.first_epoch, stored.last_epoch, expires)
+
+
+def some_of(store: ObjectStore, schema: pa.Schema, stored: Layer, part: Part) -> list[pa.RecordBatch]:
+    """The rows of ``stored``, which have a hash, by file and in its order: of those whose keys are in ``part`` all, and
+    few others. What is not needed for them is not read. Raises BrokenObjectError.
+    """
+    found = []
+    for file in stored.files:
+        if part.overlaps(file.groups):
+            rows = some_rows(store, file, in_part(part))
+            found.append(decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema))
+    return found
 
 
 def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:

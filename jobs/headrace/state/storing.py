@@ -5,12 +5,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.program import columns as c
 from headrace.state.cache import RowCache
 from headrace.state.files import parquet
-from headrace.state.groups import groups_of
 from headrace.state.runs import Run
-from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -31,11 +28,10 @@ def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa
     ``name`` and a number. Each enters the cache once it is stored.
     """
     for number, rows in enumerate(collected(pieces)):
-        data = parquet(rows)
+        written = parquet(rows)
         path = f"{name}-{number}.parquet"
-        info = store.write(path, data)
-        groups = groups_of(rows.column(c.HASH).to_numpy())
-        file = DataFile(path, rows.num_rows, len(data), checksum(data), groups)
+        info = store.write(path, written.data)
+        file = written.file(path)
         yield StoredRun(file, cache.enter(store, file, Run(rows), info))
 
 

@@ -41,7 +41,7 @@ def canonical(content: JSON) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def checksum(data: bytes) -> str:
+def checksum(data: bytes | memoryview) -> str:
     """Hex SHA-256."""
     return hashlib.sha256(data).hexdigest()
 

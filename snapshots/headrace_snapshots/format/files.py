@@ -6,10 +6,22 @@ from headrace_snapshots.format.codec import JSON, Fields, MalformedError
 
 
 @dataclass(frozen=True)
+class Footer:
+    """The last ``bytes`` of a data file, and their hex SHA-256. They say where its chunks are, with a checksum of each,
+    so that a reader can verify what it reads without all the rest.
+    """
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class DataFile:
     """A data file: its path below the root, rows, length in bytes, and hex SHA-256 of its content.
 
-    ``groups``: the first and the last key group that it has rows of, None where its rows are of no order.
+    ``groups``: the first and the last key group that it has rows of. ``windows``: no window of its rows that is known
+    begins before the first of these instants or ends after the second, in granules. ``footer`` is there if it has more
+    than one chunk. Each of them is None where that is not known, and any row may be in the file.
     """
 
     path: str
@@ -17,11 +29,19 @@ class DataFile:
     bytes: int
     sha256: str
     groups: tuple[int, int] | None = None
+    windows: tuple[int, int] | None = None
+    footer: Footer | None = None
 
     def to_json(self) -> JSON:
         """A JSON object."""
-        own = {"path": self.path, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
-        return own if self.groups is None else {**own, "groups": list(self.groups)}
+        own: JSON = {"path": self.path, "rows": self.rows, "bytes": self.bytes, "sha256": self.sha256}
+        if self.groups is not None:
+            own["groups"] = list(self.groups)
+        if self.windows is not None:
+            own["windows"] = list(self.windows)
+        if self.footer is not None:
+            own["footer"] = {"bytes": self.footer.bytes, "sha256": self.footer.sha256}
+        return own
 
     @classmethod
     def from_json(cls, fields: Fields) -> "DataFile":
@@ -31,16 +51,24 @@ class DataFile:
             fields.integer("rows"),
             fields.integer("bytes"),
             fields.text("sha256"),
-            _groups(fields) if "groups" in fields.value else None,
+            _pair(fields, "groups"),
+            _pair(fields, "windows"),
+            _footer(fields.fields("footer")) if "footer" in fields.value else None,
         )
 
 
-def _groups(fields: Fields) -> tuple[int, int]:
-    found = fields.value["groups"]
-    if not (isinstance(found, list) and len(found) == 2 and all(type(group) is int for group in found)):
-        raise MalformedError(f"{fields.where}.groups is not a pair of integers")
+def _pair(fields: Fields, name: str) -> tuple[int, int] | None:
+    if name not in fields.value:
+        return None
+    found = fields.value[name]
+    if not (isinstance(found, list) and len(found) == 2 and all(type(each) is int for each in found)):
+        raise MalformedError(f"{fields.where}.{name} is not a pair of integers")
     first, last = found
     return first, last
+
+
+def _footer(fields: Fields) -> Footer:
+    return Footer(fields.integer("bytes"), fields.text("sha256"))
 
 
 @dataclass(frozen=True)

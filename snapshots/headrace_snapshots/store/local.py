@@ -71,6 +71,14 @@ class LocalStore:
     def read_same(self, info: ObjectInfo) -> bytes:
         return self._find("get", info.path, lambda file: _same(file, info))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        def some(file: Path) -> bytes:
+            with file.open("rb") as content:
+                content.seek(start)
+                return content.read(length)
+
+        return self._find("get", path, some)
+
     def stat(self, path: str) -> ObjectInfo:
         return self._find("stat", path, lambda file: _info(path, file.stat()))
 

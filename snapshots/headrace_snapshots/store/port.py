@@ -112,6 +112,9 @@ class ObjectStore(Protocol):
         Raises ObjectNotFoundError, and ObjectChangedError if the object has another content now.
         """
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """So many bytes of ``path`` from ``start`` on, fewer where it ends before. Raises ObjectNotFoundError."""
+
     def stat(self, path: str) -> ObjectInfo:
         """Size and etag of ``path``. Raises ObjectNotFoundError."""
 

@@ -112,6 +112,9 @@ class S3Store:
     def read_same(self, info: ObjectInfo) -> bytes:
         return self._repeat(info.path, partial(self._get, etag=info.etag))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self._repeat(path, lambda key: self._get_range(key, start, length)) if length else b""
+
     def stat(self, path: str) -> ObjectInfo:
         found = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
         return ObjectInfo(path, found.size or 0, _etag(found.etag))
@@ -144,10 +147,18 @@ class S3Store:
     def delete(self, path: str) -> None:
         self._repeat(path, lambda key: self._client.remove_object(self._bucket, key))
 
-    def _get(self, key: str, etag: str | None = None) -> bytes:
-        """The content of ``key``; if it has this ``etag``, where one is given."""
+    def _get_range(self, key: str, start: int, length: int) -> bytes:
+        try:
+            return self._get(key, offset=start, length=length)
+        except S3Error as error:
+            if error.code == "InvalidRange":  # it ends before that
+                return b""
+            raise
+
+    def _get(self, key: str, etag: str | None = None, *, offset: int = 0, length: int = 0) -> bytes:
+        """The content of ``key``; if it has this ``etag``, where one is given. Of so many bytes, where that is given."""
         wanted: dict[str, str | list[str] | tuple[str]] = {} if etag is None else {"If-Match": f'"{etag}"'}
-        response = self._client.get_object(self._bucket, key, request_headers=wanted)
+        response = self._client.get_object(self._bucket, key, offset, length, request_headers=wanted)
         try:
             if etag is not None and _etag(response.headers["etag"]) != etag:  # of a service that asks for no match
                 raise ObjectChangedError(f"s3://{self._bucket}/{key} has not the ETag {etag} any more")

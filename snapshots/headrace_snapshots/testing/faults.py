@@ -72,6 +72,9 @@ class FaultyStore:
     def read(self, path: str) -> bytes:
         return self._do("get", path, lambda: self.inner.read(path))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self._do("get", path, lambda: self.inner.read_range(path, start, length))
+
     def stat(self, path: str) -> ObjectInfo:
         return self._do("stat", path, lambda: self.inner.stat(path))
 

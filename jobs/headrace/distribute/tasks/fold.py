@@ -15,7 +15,6 @@ from headrace.distribute.tasks.beside import Stop
 from headrace.distribute.tasks.found import Files, Folded, Message, Passed, attempted
 from headrace.distribute.tasks.work import Work, file_name
 from headrace.distribute.views import newest_records
-from headrace.kernel.keys import hashes
 from headrace.kernel.renamed import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
@@ -58,12 +57,12 @@ def _fold(work: Work, plan: FoldPlan, part: int, stop: Stop) -> Files:
             for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
                 rows.append(some)
     folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
-    return put_rows(work.store, file_name(plan.prefix, "current", part), stop.checked(folded), (own.first, own.last))
+    return put_rows(work.store, file_name(plan.prefix, "current", part), stop.checked(folded), stage.hashes_of)
 
 
 def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[Part]) -> list[pa.RecordBatch]:
     """The rows of ``panes`` whose keys are in each of ``pieces``."""
-    hashed = hashes([panes.column(name) for name in stage.keys], panes.num_rows)
+    hashed = stage.hashes_of(panes)
     order = np.argsort(hashed, kind="stable")
     ascending = hashed[order]
     return [panes.take(pa.array(order[piece.span(ascending)])) for piece in pieces]

@@ -34,7 +34,7 @@ def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tup
         IdsFound(
             accounting=made.aggregated.accounting,
             ids=_remembered(task, known, judged),
-            late=task.put("late", late),
+            late=task.put("late", late, keyed=True),
         ),
         made.parts,
     )

@@ -108,5 +108,5 @@ def _mapped(
         share=task.number,
         number=plan.parts,
     )
-    late = task.put("late", late_rows(first, records, made.aggregated.late, plan.epoch))
+    late = task.put("late", late_rows(first, records, made.aggregated.late, plan.epoch), keyed=True)
     return ShareFound(found, made.aggregated.accounting, late, rejected), made.parts

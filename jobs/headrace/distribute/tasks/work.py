@@ -13,8 +13,8 @@ from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.graph import Pipeline
 from headrace.sources.landing import Landing
 from headrace.state.cache import RowCache, default_cache
+from headrace.state.chunks import CHUNK_ROWS
 from headrace.state.files import Putting, put_rows
-from headrace.state.groups import parts
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -79,16 +79,18 @@ class Task:
     work: Work
     number: int
 
-    def put(self, table: str, rows: pa.RecordBatch | None) -> tuple[DataFile, ...]:
-        """Store ``rows`` under names that no other run of the task uses; no file for no rows."""
-        return put_rows(
-            self.work.store, file_name(self.plan.prefix, table, self.number), [] if rows is None else [rows]
-        )
+    def put(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
+        """Store ``rows`` under names that no other run of the task uses; no file for no rows. Those that are ``keyed``
+        as the first stage is are put in the order of their keys, once they are many.
+        """
+        hashed = self.work.stages[0].hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
+        name = file_name(self.plan.prefix, table, self.number)
+        return put_rows(self.work.store, name, [] if rows is None else [rows], hashed)
 
     def putting(self, table: str) -> Putting:
-        """To store rows of the task's part of the keys as they come."""
-        own = parts(self.plan.parts)[self.number]
-        return Putting(self.work.store, file_name(self.plan.prefix, table, self.number), (own.first, own.last))
+        """To store panes of the last stage as they come."""
+        hashed = self.work.stages[-1].hashes_of
+        return Putting(self.work.store, file_name(self.plan.prefix, table, self.number), hashed)
 
     def behind(self, stage: int = 0) -> Instant:
         """The output watermark behind which elements of a stage give their panes no timestamp."""
