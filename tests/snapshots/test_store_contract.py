@@ -40,6 +40,17 @@ def test_what_was_written_is_read_back_under_any_name(store: ObjectStore) -> Non
     assert list(store.list("")) == [store.stat(name) for name in sorted(NAMES, key=str.encode)]
 
 
+def test_a_part_of_an_object_is_read_with_one_request(store: ObjectStore) -> None:
+    store.write("x", b"0123456789")
+    before = store.requests.snapshot()
+    assert store.read_range("x", 2, 3) == b"234"
+    assert sum(store.requests.since(before).values()) == 1
+    assert store.read_range("x", 8, 5) == b"89", "it ends before"
+    assert store.read_range("x", 20, 5) == b""
+    with pytest.raises(ObjectNotFoundError):
+        store.read_range("y", 0, 1)
+
+
 def test_a_write_replaces_and_changes_the_etag(store: ObjectStore) -> None:
     before = store.write("x", b"1")
     after = store.write("x", b"22")

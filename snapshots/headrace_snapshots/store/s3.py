@@ -156,7 +156,7 @@ class S3Store:
             raise
 
     def _get(self, key: str, etag: str | None = None, *, offset: int = 0, length: int = 0) -> bytes:
-        """The content of ``key``; if it has this ``etag``, where one is given. Of so many bytes, where that is given."""
+        """The content of ``key``, or so many bytes of it; if it has this ``etag``, where one is given."""
         wanted: dict[str, str | list[str] | tuple[str]] = {} if etag is None else {"If-Match": f'"{etag}"'}
         response = self._client.get_object(self._bucket, key, offset, length, request_headers=wanted)
         try:
