@@ -127,7 +127,7 @@ def fitting(value: Any, kind: ValueType | None) -> Any | None:
     """``value`` as a value of a column of that ``kind``, which is none of floats: they are no keys. None if it is not
     surely one.
     """
-    found = None
+    found: Any | None = None
     match kind, value:
         case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST <= value <= _GREATEST:
             found = value
