@@ -60,7 +60,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept at ``head``, and what is not any more, by id. ``main``: its line down to its first gap, newest first.
+    """What is kept at ``head``, and what is not any more, by id. ``main``: its line, newest first, without gaps.
 
     ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back.
     """
