@@ -268,7 +268,7 @@ def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_na
         begun.promote("fix", expected_main=begun.head().refs["main"])
         begun.fork("fix", None)
         commit_some(begun, begun.claim("fix", "another branch"), 3)
-        goes_on(begun, "main", keep=9)
+        goes_on(begun, "main", keep=3)
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat"):
         commits_and_stands_still(memory, "fix", meanwhile)

@@ -73,7 +73,7 @@ CASES: dict[str, Case] = {
     "a run while another one goes on and folds the log": ((committer("a", 1), folds("main", 1)), begun(1), 0, 15_000),
     "a run and a rollback, a fault": ((RUN, BACK), published(3), 1, 8_000),
     "a run and a promotion, a fault": ((RUN, promoter), published(3), 1, 4_000),
-    "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 5_000),
+    "a run and an expiry": ((RUN, expirer("e", 1)), marked(3), 0, 4_500),
     "a rollback and two expiries": ((BACK, expirer("e")), published(3), 0, 1_600),
     "a promotion and two expiries": ((promoter, expirer("e")), published(3), 0, 3_000),
     "a publish, and a run that folds the log": ((publishes("first-2"), folds("main", 1)), published(3), 0, 19_000),
