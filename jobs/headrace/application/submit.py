@@ -59,9 +59,9 @@ def main(arguments: list[str]) -> int:
         write(open_store(given.root), result)
     except HeadraceError as error:
         failure = failure or error
-    exit_code = 0 if failure is None else _report(failure, listener)
+    code = 0 if failure is None else _report(failure, listener)
     flush_output()
-    return exit_code
+    return code
 
 
 def _end_with_input() -> None:
