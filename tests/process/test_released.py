@@ -102,7 +102,10 @@ def test_other_values_of_the_same_key_and_window_are_not_released(executor: Exec
 
 def test_a_person_who_rolls_back_takes_the_release_back(executor: Executed, tmp_path: Path) -> None:
     released = Released(executor, tmp_path)
-    PipelineHistory(released.catalog).rollback(to=released.good, message="ada: he is not")
+    history = PipelineHistory(released.catalog)
+    (told,) = history.rehearse_rollback(to=released.good).told
+    assert told.startswith(f"the release by log entry {released.entry} (ada: he is rich) ends")
+    history.rollback(to=released.good, message="ada: he is not")
     assert releases_that_hold(released.catalog) == []
     with pytest.raises(AuditFailedError):
         released.run("again")
@@ -116,7 +119,9 @@ def test_rolling_back_to_after_the_release_leaves_it(executor: Executed, tmp_pat
     kept = released.refs["main"]
     land(tmp_path, 3, 4)
     released.run("after")
-    PipelineHistory(released.catalog).rollback(to=kept)
+    history = PipelineHistory(released.catalog)
+    assert history.rehearse_rollback(to=kept).told == ()
+    history.rollback(to=kept)
     released.recover()
     assert released.readers_see_all
 

@@ -56,6 +56,16 @@ def releases_that_hold(catalog: Catalog) -> list[Release]:
     return found
 
 
+def ended_by(catalog: Catalog, published: str | None) -> Iterator[str]:
+    """For people: the releases that end when a person takes readers back to ``published`` (None: nothing)."""
+    for release in releases_that_hold(catalog):
+        if not _is_below_all(catalog, release.snapshot, [published]):
+            yield (
+                f"the release by log {release} ends: if its rows are computed again, their audit decides, or another "
+                "`headrace release`"
+            )
+
+
 def ends_releases(entry: Entry) -> bool:
     """Whether ``entry`` took back what readers saw, for good: a rollback that no replay follows."""
     return entry.kind is Kind.ROLLBACK and PUBLISHED in entry.moves and not (entry.detail or {}).get("replayed")

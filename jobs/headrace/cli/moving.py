@@ -71,14 +71,14 @@ def rollback(
     branch: Annotated[str, Option(help="The branch to move back.", complete=complete_branch)] = MAIN,
     message: Annotated[str, Option(help="Why; kept in the log.")] = "rolled back by hand",
     dry_run: Annotated[
-        bool, Option(help="Move nothing; print what would move, and patches that would be lost.")
+        bool, Option(help="Move nothing; print what would move, patches that would be lost, releases that would end.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there.
 
     Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost; each
-    is named, with what makes it again.
+    is named, with what makes it again. So are releases that end.
     """
     from headrace.cli.named import catalog_of
     from headrace.runs.opened import PipelineHistory

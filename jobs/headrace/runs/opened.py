@@ -1,5 +1,6 @@
 """The deployment under a root, for Python: results by name, and moves in the history of their snapshots."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -9,7 +10,7 @@ from headrace.read.deployment import Deployment, PipelineReader
 from headrace.read.roots import check_root
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.patches import GivenUp, would_give_up
-from headrace_snapshots.refs import BEGINNING, MAIN
+from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
 
 if TYPE_CHECKING:
@@ -67,12 +68,19 @@ class PipelineHistory(PipelineReader):
         return self._catalog.rollback(branch, given_up.to, message, patches=given_up.patches)
 
     def rehearse_rollback(self, *, to: str, branch: str = MAIN) -> GivenUp:
-        """What ``rollback`` would move, and the output patches that main would lose; nothing is done.
+        """What ``rollback`` would move, the output patches that main would lose, and the releases that would end;
+        nothing is done.
 
         Raises RefusedError, as the rollback would.
         """
         catalog = self._catalog
-        return would_give_up(catalog, branch, None if to == BEGINNING else named_id(catalog, catalog.known_head(), to))
+        to_id = None if to == BEGINNING else named_id(catalog, catalog.known_head(), to)
+        given_up = would_give_up(catalog, branch, to_id)
+        if PUBLISHED not in given_up.moves:
+            return given_up
+        from headrace.audit.releases import ended_by
+
+        return replace(given_up, told=(*given_up.told, *ended_by(catalog, given_up.moves[PUBLISHED][1])))
 
     @overload
     def promote(self, branch: str, *, patch: bool = False, dry_run: Literal[False] = False) -> "RunResult": ...
