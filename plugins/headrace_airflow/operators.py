@@ -27,7 +27,7 @@ from headrace.runs.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.assets import Published
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
-from headrace_airflow.processes import Ended, OwnProcess
+from headrace_airflow.processes import Ended, OwnProcess, Supervised
 from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, root, spark_connection
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
@@ -151,7 +151,8 @@ class HeadraceOperator(SparkSubmitOperator):
         self.application_args = arguments
         self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
-            super().execute(context)
+            with Supervised(self.on_kill):
+                super().execute(context)
         except AirflowException as error:
             return Ended(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
         return Ended(True, self._exit_code(), "")

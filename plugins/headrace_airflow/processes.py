@@ -4,11 +4,12 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
@@ -23,6 +24,7 @@ _GONE_SECONDS: Final = 4.0
 _PROC: Final = Path("/proc")
 _OWN_MEMORY: Final = ("RssAnon:", "RssShmem:")
 _KIB: Final = 1024
+_ORPHANED: Final = "the process that supervises this task was killed: the run is ended with it"
 
 
 class MemoryLimitError(FixConfigError):
@@ -112,7 +114,7 @@ class OwnProcess:
         said, rest, is_open = "", b"", True
         while True:
             if os.getppid() != self._supervisor:
-                raise OrphanedError("the process that supervises this task was killed: the run is ended with it")
+                raise OrphanedError(_ORPHANED)
             has_ended = _has_ended(pid)  # what it has said until then is there to be read
             is_ready = bool(select.select([output] if is_open else [], [], [], _LOOK_SECONDS)[0])
             if self._took is None and (taken := memory_of(pid)) > self._memory:
@@ -130,6 +132,34 @@ class OwnProcess:
             said = rest.decode(errors="backslashreplace")
             tell(said)
         return said
+
+
+class Supervised:
+    """While inside, ``stop`` is called once the parent of this process is gone: who waits for an application that is
+    not its own group has no other way to hear of it. Raises OrphanedError at its end then.
+    """
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop, self._supervisor = stop, os.getppid()
+        self._done, self._orphaned = threading.Event(), False
+        self._watch = threading.Thread(target=self._look, name="supervised", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watch.join()
+        if self._orphaned:
+            raise OrphanedError(_ORPHANED)
+
+    def _look(self) -> None:
+        while not self._done.wait(_LOOK_SECONDS):
+            if os.getppid() != self._supervisor:
+                self._orphaned = True
+                self._stop()
+                return
 
 
 def memory_of(group: int) -> int:

@@ -234,3 +234,28 @@ def test_a_run_ends_when_whoever_supervises_its_task_is_killed() -> None:
         for pid in pids:
             until_gone(pid)
         assert supervisor.stdout.read() == "OrphanedError\n"
+
+
+WAITING_TASK = """
+import subprocess, sys
+from headrace_airflow.processes import Supervised
+application = subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
+try:
+    with Supervised(application.kill):
+        application.wait()
+except Exception as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+def test_an_application_of_spark_ends_too_when_whoever_supervises_its_task_is_killed() -> None:
+    application = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+    command = [sys.executable, "-c", SUPERVISOR, WAITING_TASK, application]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        pids = [int(supervisor.stdout.readline()) for _ in range(2)]
+        assert not any(map(gone, pids))
+        supervisor.kill()
+        for pid in pids:
+            until_gone(pid)
+        assert supervisor.stdout.read() == "OrphanedError\n"

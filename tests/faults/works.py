@@ -42,7 +42,8 @@ def overtaken(pipeline: hr.Pipeline, root: str) -> None:
 
 
 def moves(pipeline: hr.Pipeline, root: str) -> None:
-    """All else that writes entries: a release, a rollback, a backfill that is promoted, a branch, tags, expiries.
+    """All else that writes entries: a release, a rollback, a backfill that is promoted, and taken back, and another, a
+    branch, tags, expiries.
 
     Tags say what has been done.
     """
@@ -50,7 +51,10 @@ def moves(pipeline: hr.Pipeline, root: str) -> None:
     _released(pipeline, root, catalog)
     _rolled_back(catalog)
     drain(pipeline, root)
-    _replayed(pipeline, root, catalog)
+    _tag(catalog, "old", MAIN)
+    _replayed(pipeline, root, catalog, "again")
+    _taken_back(catalog)
+    _replayed(pipeline, root, catalog, "anew")
     if "spare" not in catalog.head().generations and "tags/spared" not in catalog.head().refs:
         catalog.fork("spare", catalog.head().refs[MAIN])
     if "tags/spared" not in catalog.head().refs:
@@ -89,12 +93,28 @@ def _rolled_back(catalog: Catalog) -> None:
     catalog.tag("rolled-back", refs["tags/first"])
 
 
-def _replayed(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
-    if "tags/replayed" in catalog.head().refs:
+def _replayed(pipeline: hr.Pipeline, root: str, catalog: Catalog, branch: str) -> None:
+    if f"tags/{branch}-replayed" in catalog.head().refs:
         return
-    backfill(pipeline, root, RunOptions("run", executor=Executor.LOCAL, branch="again"))
-    cut_over(pipeline.name, root, "again")
-    catalog.tag("replayed", catalog.head().refs["tags/first"])
+    backfill(pipeline, root, RunOptions("run", executor=Executor.LOCAL, branch=branch))
+    cut_over(pipeline.name, root, branch)
+    _tag(catalog, f"{branch}-replayed", "tags/first")
+
+
+def _taken_back(catalog: Catalog) -> None:
+    refs = catalog.head().refs
+    if "tags/taken-back" in refs:
+        return
+    if refs[MAIN] != refs["tags/old"]:
+        catalog.rollback(MAIN, refs["tags/old"], "the promotion was a mistake")
+    _tag(catalog, "taken-back", "tags/old")
+
+
+def _tag(catalog: Catalog, name: str, ref: str) -> None:
+    """Give what ``ref`` leads to the tag, unless there is one."""
+    refs = catalog.head().refs
+    if f"tags/{name}" not in refs:
+        catalog.tag(name, refs[ref])
 
 
 @dataclass(frozen=True)
