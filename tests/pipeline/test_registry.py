@@ -130,8 +130,12 @@ def test_a_file_that_is_named_may_take_its_time_and_a_person_may_end_that(folder
         assert resolve(str(file)).name == "clicks"
         assert list(registered_files().broken) == [file]
     file.write_text(file.read_text().replace("time.sleep(1.5)", "os.kill(os.getpid(), signal.SIGINT)"))
-    with pytest.raises(KeyboardInterrupt):
-        registered_files()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            registered_files()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_beside_the_main_thread_files_are_loaded_without_a_limit(folder: Path) -> None:

@@ -190,7 +190,7 @@ class ViewColumns:
             case View.PANES:
                 return ["epoch", *self.keys, WINDOW_START, WINDOW_END, "sequence"]
             case View.LATE:
-                return ["epoch", "event_time", *self.late_keys, WINDOW_START]
+                return ["epoch", "event_time", *self.late_keys, WINDOW_START, WINDOW_END]
             case View.REJECTED:
                 return ["epoch", "file", "position"]
 

@@ -210,7 +210,8 @@ class OutputFiles:
             layers = self.manifest.tables.get("current", ())
             return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
         log = self.manifest.logs.get(self.view)
-        records = () if log is None else self.catalog.files(log)
+        with ways_out(self.catalog, self.ref or ""):
+            records = [] if log is None else [*self.catalog.files(log)]
         named = ((each.epoch, [file for file in each.files if isinstance(file, DataFile)]) for each in records)
         return [(epoch, epoch, files) for epoch, files in named]
 
