@@ -3,6 +3,7 @@
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -229,7 +230,7 @@ def test_what_lies_beside_comes_before_what_is_installed_but_not_before_python(f
     file = folder / "clicks.py"
     file.write_text("import calendar\nimport _package.inner as found\nassert found.FOUND == 2\n" + file.read_text())
     assert resolve("clicks").name == "clicks"
-    assert not hasattr(sys.modules["rich"], "HERE")
+    assert not hasattr(import_module("rich"), "HERE")
     assert str(folder) not in sys.path
 
 
