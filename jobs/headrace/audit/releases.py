@@ -5,11 +5,15 @@ range with the same key, window and values was decided too, so a recovery, a bac
 need not ask again. A decision ends when a person rolls ``published`` back to before it. A rollback that is followed by
 a replay of what it gave up (a recovery, a fallback to a whole snapshot) does not end it.
 
-The rows of a release are read from its snapshot, so it holds for as long as that snapshot is kept.
+The rows of a release are read from its snapshot, so it holds for as long as that snapshot is kept, and while its entry
+is among the last ones of the log, which are looked through only when an audit fails.
 """
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from headrace.audit.range import AuditedFiles, audited_files
 from headrace.read.columns import ViewColumns
@@ -19,6 +23,11 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import PUBLISHED
+
+MOST_ENTRIES: Final = 2_000
+"""So many of the newest entries of the log are looked through for releases."""
+
+_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -44,16 +53,30 @@ class ReleasedPanes:
 
 
 def releases_that_hold(catalog: Catalog) -> list[Release]:
-    """The releases that the kept log has and nobody has rolled back below, newest first."""
+    """The releases among the last ``MOST_ENTRIES`` of the log that nobody has rolled back below, newest first."""
     found: list[Release] = []
     back_to: list[str | None] = []
-    for entry in catalog.entries():
+    for entry in _newest_entries(catalog):
         before, after = entry.moves.get(PUBLISHED, (None, None))
         if ends_releases(entry):
             back_to.append(after)
         elif entry.kind is Kind.RELEASE and after is not None and _is_below_all(catalog, after, back_to):
             found.append(Release(entry.number, entry.message, before, after))
     return found
+
+
+def _newest_entries(catalog: Catalog) -> Iterator[Entry]:
+    head = catalog.known_head()
+    oldest = max(head.base, head.entry - MOST_ENTRIES + 1)
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="log") as pool:
+        found = pool.map(partial(_entry, catalog), range(head.entry, oldest - 1, -1))
+        yield from (entry for entry in found if entry is not None)
+
+
+def _entry(catalog: Catalog, number: int) -> Entry | None:
+    """The entry of that number; None if it is lost, or was folded away meanwhile."""
+    entry = next(catalog.entries(number + 1), None)
+    return entry if entry is not None and entry.number == number else None
 
 
 def ended_by(catalog: Catalog, published: str | None) -> Iterator[str]:
