@@ -33,6 +33,7 @@ from headrace.audit.frames import Frame  # noqa: E402
 from headrace.audit.store import Finding, Row  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
 from headrace.model.expr import Scalar  # noqa: E402
+from headrace.model.time import instant, render  # noqa: E402
 from headrace.pipeline.expectations import Expectation, View  # noqa: E402
 
 logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)  # its import says INFO
@@ -154,8 +155,7 @@ def _shown(value: Any) -> str | int | float | bool | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, datetime):
-        aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return aware.isoformat().replace("+00:00", "Z")
+        return render(instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value))
     text = str(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 

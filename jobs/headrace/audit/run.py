@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from headrace.audit.frames import Frame
 from headrace.audit.releases import ReleasedPanes
@@ -45,13 +46,17 @@ class Audited:
     """What an audit looks at.
 
     ``frame`` gives the rows of a view: panes of the range's epochs, and the ``current`` rows that they change, without
-    those of released panes. ``released`` finds these; it is asked only when an expectation fails. ``identity``: the
-    columns by which failing rows are named.
+    those of released panes, which ``find_released`` finds. ``identity``: the columns by which failing rows are named.
     """
 
     frame: Callable[[View, Sequence[ReleasedPanes]], Frame]
-    released: Callable[[], Sequence[ReleasedPanes]] = tuple
+    find_released: Callable[[], Sequence[ReleasedPanes]] = tuple
     identity: Sequence[str] = ()
+
+    @cached_property
+    def released(self) -> Sequence[ReleasedPanes]:
+        """What was released before; looked for once, and only if an expectation fails."""
+        return self.find_released()
 
 
 def run_audit(
@@ -109,7 +114,7 @@ def _held(frame: Frame) -> Iterator[Frame]:
 def _without_released(view: View, findings: tuple[Finding, ...], rows: int, audited: Audited) -> tuple[Finding, ...]:
     """``findings`` on so many ``rows``, those that failed as they are without the rows that a person has released."""
     failed = [finding.expectation for finding in findings if not finding.success]
-    released = audited.released() if failed else ()
+    released = audited.released if failed else ()
     if not released:
         return findings
     from headrace.audit.gx_runner import evaluate
