@@ -144,7 +144,8 @@ def fitting(value: Any, kind: ValueType | None) -> Any | None:
 
 # --- expressions
 
-_TURNED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+TURNED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What each comparison is when its sides change places."""
 
 
 def said_by(where: Expr, columns: Mapping[str, ValueType]) -> Iterator[Said]:
@@ -155,10 +156,10 @@ def said_by(where: Expr, columns: Mapping[str, ValueType]) -> Iterator[Said]:
             yield from said_by(right, columns)
         case Binary("or", left, right):
             yield from either([*said_by(left, columns)], [*said_by(right, columns)])
-        case Binary(op, Column(name), Literal(value, kind)) if op in _TURNED:
+        case Binary(op, Column(name), Literal(value, kind)) if op in TURNED:
             yield from compared(name, op, _value(value, kind, columns.get(name)))
-        case Binary(op, Literal(value, kind), Column(name)) if op in _TURNED:
-            yield from compared(name, _TURNED[op], _value(value, kind, columns.get(name)))
+        case Binary(op, Literal(value, kind), Column(name)) if op in TURNED:
+            yield from compared(name, TURNED[op], _value(value, kind, columns.get(name)))
         case Function("is_in", (Column(name), *constants)):
             yield from among(name, [_constant(each, columns.get(name)) for each in constants])
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from headrace.model.expr import DataType
 from headrace.model.value_types import ValueType
 from headrace.read.database import in_utc, literal
-from headrace.read.pruning import Said, among, compared, either, fitting
+from headrace.read.pruning import TURNED, Said, among, compared, either, fitting
 
 _OPERATORS: Final = {
     "COMPARE_EQUAL": "==",
@@ -18,7 +18,6 @@ _OPERATORS: Final = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
-_TURNED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TIMES: Final = {"date", "timestamp", "timestamptz", "timestamp with time zone"}
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?")
 
@@ -43,7 +42,7 @@ def _said(tree: Tree, kinds: _Kinds) -> Iterator[Said]:
             yield from reduce(lambda one, other: [*either(one, other)], [[*_said(each, kinds)] for each in children])
         case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPERATORS:
             op = _OPERATORS[kind]
-            for column, constant, found in ((left, right, op), (right, left, _TURNED[op])):
+            for column, constant, found in ((left, right, op), (right, left, TURNED[op])):
                 for name, value_kind in _column(column, kinds):
                     yield from compared(name, found, _value(constant, value_kind))
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
