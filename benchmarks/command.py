@@ -15,7 +15,7 @@ from benchmarks.ours import folded
 from benchmarks.payments import PAYMENTS
 from benchmarks.runs import Results
 from benchmarks.workloads import Workload
-from headrace.read.at import snapshot_at
+from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN

@@ -27,11 +27,11 @@ from headrace.model.time import instant
 from headrace.program import columns as c
 from headrace.runs.commits import Committer, attempts_of
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import Progress
-from headrace.state.cache import RowCache
-from headrace.state.groups import groups_of
-from headrace.state.runs import Run as Rows
-from headrace.state.storing import StoredRun, collected
+from headrace.sources.progress import PipelineProgress
+from headrace.state.datafiles.cache import RowCache
+from headrace.state.datafiles.sorted_file import SortedFile as Rows
+from headrace.state.datafiles.writer import StoredRun, collected
+from headrace.state.key_groups import groups_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.refs import MAIN
@@ -45,7 +45,7 @@ def measure(run: Run) -> Measured:
     landing, catalog = Landing(made, store), Catalog(store, made.name)
     engine = LocalEngine(made, store, landing, attempts_of(catalog))
     listener = Commits()
-    engine.restore(-1, Progress(), {})
+    engine.restore(-1, PipelineProgress(), {})
     files = landing.new_files({})
     if run.side is Side.NONE:
         with patch("headrace.distribute.tasks.tables.put_runs", _kept):

@@ -14,11 +14,11 @@ from benchmarks.runs import Measured, Results, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.report import Silent
+from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -125,7 +125,7 @@ def _session(run: Run) -> "SparkSession":
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
-    from headrace.runs.opened import open as open_root  # with DuckDB, which a run does not need
+    from headrace.runs.client import open as open_root  # with DuckDB, which a run does not need
 
     return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
 
@@ -135,7 +135,7 @@ def fetched(run: Run) -> Results:
     counts of that is the run's own.
     """
     assert run.root is not None
-    from headrace.runs.opened import open as open_root
+    from headrace.runs.client import open as open_root
 
     made = pipeline(run.workload, run.against, run.landing)
     manifest = open_root(run.root)[made.name].current(at=MAIN).manifest
@@ -157,7 +157,7 @@ def copied(store: ObjectStore, files: Iterable[DataFile], folder: Path) -> list[
 
 def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:
     """A query that folds ``current`` from its files, as readers do."""
-    from headrace.read.folding import newest_of
+    from headrace.read.views.compaction import newest_of
 
     identity = (*made.key_types, "window_start", "window_end")
     return newest_of(f"read_parquet({list(files)})", RESULTS[workload], identity)

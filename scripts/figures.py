@@ -9,9 +9,9 @@ from pathlib import Path
 
 from headrace.conformance.cases import AdvanceProcessingTime, Case
 from headrace.conformance.command import EXECUTORS
-from headrace.conformance.replay import Executor, Replay
+from headrace.conformance.replay import CaseExecutor, CaseReplay
 from headrace.errors import GiveUpError
-from headrace.observe.paper_figures import Emission, Picture, svg
+from headrace.observe.paper_figures import EmittedPane, Picture, svg
 from scripts.paper_example import EVENT_TIMES, POINTS, PROCESSING_TIMES, Example, examples
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
@@ -23,7 +23,7 @@ class FigureError(GiveUpError):
     code = "give_up.figures"
 
 
-def pictures(executor: Executor) -> dict[int, Picture]:
+def pictures(executor: CaseExecutor) -> dict[int, Picture]:
     """The pictures by the number of their figure, from the panes that ``executor`` emits. Raises FigureError."""
     chosen = [(example, example.case) for example in examples()]
     replays = iter(executor.replay([case for _, case in chosen if case is not None]))
@@ -33,17 +33,17 @@ def pictures(executor: Executor) -> dict[int, Picture]:
     }
 
 
-def _emitted(case: Case, replay: Replay) -> Iterator[Emission]:
+def _emitted(case: Case, replay: CaseReplay) -> Iterator[EmittedPane]:
     if replay.error or replay.unsupported:
         raise FigureError(f"{case.name}: {replay.error or replay.unsupported}")
     now = case.initial_processing_time
     for step, outcome in zip(case.steps, replay.outcomes, strict=True):
         if isinstance(step, AdvanceProcessingTime):
             now = step.to
-        yield from (Emission(now, pane) for pane in outcome.panes)
+        yield from (EmittedPane(now, pane) for pane in outcome.panes)
 
 
-def _picture(example: Example, emissions: Sequence[Emission]) -> Picture:
+def _picture(example: Example, emissions: Sequence[EmittedPane]) -> Picture:
     return Picture(
         title=f"Figure {example.number}: {example.title}",
         subtitle=example.subtitle,

@@ -13,10 +13,10 @@ from headrace.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
     AdvanceWatermark,
+    BundleStep,
     Case,
     CaseElement,
-    Input,
-    Stage,
+    CaseStage,
     Step,
 )
 from headrace.model.accumulation import Firing, How, accumulating, discarding, retracting
@@ -129,7 +129,7 @@ class Example:
     title: str
     subtitle: str
     course: Course
-    pipeline: Stage | None = None
+    pipeline: CaseStage | None = None
 
     @property
     def case(self) -> Case | None:
@@ -157,7 +157,7 @@ def examples() -> list[Example]:
     # every minute until the watermark has passed the window, then for whatever is late
     partial = AfterEach(OrFinally(at_period, AfterWatermark()), Repeatedly(AfterWatermark()))
     if_new = Firing.IF_NON_EMPTY  # the paper draws no second pane when the watermark passes a window without news
-    pipelines: dict[int, tuple[Course, Stage | None]] = {
+    pipelines: dict[int, tuple[Course, CaseStage | None]] = {
         5: (live, None),
         6: (batch, _sum(everything, Default(), accumulating())),
         7: (live, _sum(everything, at_period, accumulating())),
@@ -172,8 +172,8 @@ def examples() -> list[Example]:
     return [Example(number, *TITLES[number], *pipelines[number]) for number in TITLES]
 
 
-def _sum(where: WindowFn, when: Trigger, how: How) -> Stage:
-    return Stage(where, when, how, Combiner.SUM)
+def _sum(where: WindowFn, when: Trigger, how: How) -> CaseStage:
+    return CaseStage(where, when, how, Combiner.SUM)
 
 
 def _sweep(since: Instant, until: Instant) -> Stroke:
@@ -181,8 +181,8 @@ def _sweep(since: Instant, until: Instant) -> Stroke:
     return ((since, MIN_INSTANT), (until, MIN_INSTANT), (until, MAX_INSTANT))
 
 
-def _input(points: Sequence[Point]) -> Input:
-    return Input(tuple(CaseElement(DEFAULT_KEY, point.value, point.event_time) for point in points))
+def _input(points: Sequence[Point]) -> BundleStep:
+    return BundleStep(tuple(CaseElement(DEFAULT_KEY, point.value, point.event_time) for point in points))
 
 
 def _live() -> Course:

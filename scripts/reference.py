@@ -30,7 +30,7 @@ def filled(_app: object, _page: str, source: list[str]) -> None:
 
 def commands() -> str:
     """Every command of ``headrace``: what it does, its usage, arguments and options."""
-    from headrace.cli.commands import app
+    from headrace.cli.main import app
 
     return "\n\n".join(_command(command, f"headrace {name}") for name, command in sorted(app.commands.items()))
 
@@ -173,19 +173,23 @@ def _by_code(error: ErrorClass) -> str:
 
 SECTIONS = {
     "Pipelines": (
-        "headrace.pipeline.graph",
+        "headrace.pipeline.pipeline",
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
         "headrace.pipeline.schedules",
     ),
     "Inputs": ("headrace.pipeline.sources", "headrace.pipeline.inputs", "headrace.model.watermarks"),
-    "Expressions": ("headrace.model.expr", "headrace.model.value_types"),
-    "What: aggregates": ("headrace.model.combiners", "headrace.model.aggregations", "headrace.model.custom_combiners"),
+    "Expressions": ("headrace.model.expressions.expr", "headrace.model.expressions.value_types"),
+    "What: aggregates": (
+        "headrace.model.combiners",
+        "headrace.model.expressions.aggregate_methods",
+        "headrace.model.custom_combiners",
+    ),
     "Where: windows": ("headrace.model.windows", "headrace.model.calendar"),
     "When: triggers": ("headrace.model.triggers", "headrace.model.custom_triggers", "headrace.model.patterns"),
     "How: accumulation": ("headrace.model.accumulation",),
     "Expectations": ("headrace.pipeline.expectations",),
-    "Reading": ("headrace.read", "headrace.runs.opened"),
+    "Reading": ("headrace.read", "headrace.runs.client"),
     "Testing": ("headrace.testing",),
     "Errors": ("headrace.errors",),
 }
@@ -195,30 +199,30 @@ SECTIONS = {
 REACHED = (
     "headrace.read.deployment.Deployment",
     "headrace.read.deployment.PipelineReader",
-    "headrace.runs.opened.PipelineHistory",
-    "headrace.runs.promotion.Rehearsal",
-    "headrace.read.lazy.LazyView",
-    "headrace.read.differences.SnapshotDiff",
-    "headrace.read.differences.InputDiff",
-    "headrace.read.differences.StageDiff",
-    "headrace.read.differences.LogDiff",
-    "headrace.read.differences.OutputDiff",
-    "headrace.read.differences.ColumnsDiff",
-    "headrace.read.differences.SnapshotName",
-    "headrace.read.differences.Pair",
-    "headrace.read.row_changes.RowCounts",
-    "headrace.read.row_changes.RowChange",
-    "headrace.read.graph.SnapshotGraph",
-    "headrace.read.graph.GraphRow",
-    "headrace.read.plan.Plan",
-    "headrace.read.plan.StagePlan",
-    "headrace.read.changes.Change",
-    "headrace.read.explanation.Explanation",
-    "headrace.read.explanation.WindowExplained",
-    "headrace.read.explanation.Holding",
-    "headrace_snapshots.expiry.Expired",
-    "headrace_snapshots.expiry.Total",
-    "headrace_snapshots.expiry.Amount",
+    "headrace.runs.client.PipelineHandle",
+    "headrace.runs.publishing.promotion.Rehearsal",
+    "headrace.read.views.lazy_view.LazyView",
+    "headrace.read.diff.differences.SnapshotDiff",
+    "headrace.read.diff.differences.InputDiff",
+    "headrace.read.diff.differences.StageDiff",
+    "headrace.read.diff.differences.LogDiff",
+    "headrace.read.diff.differences.OutputDiff",
+    "headrace.read.diff.differences.ColumnsDiff",
+    "headrace.read.diff.differences.SnapshotName",
+    "headrace.read.diff.differences.Pair",
+    "headrace.read.diff.row_changes.RowCounts",
+    "headrace.read.diff.row_changes.RowChange",
+    "headrace.read.snapshots.graph.SnapshotGraph",
+    "headrace.read.snapshots.graph.GraphRow",
+    "headrace.read.definition_plan.Plan",
+    "headrace.read.definition_plan.StagePlan",
+    "headrace.read.definition_changes.Change",
+    "headrace.read.explain.explanation.Explanation",
+    "headrace.read.explain.explanation.WindowExplained",
+    "headrace.read.explain.explanation.Holding",
+    "headrace_snapshots.gc.expiry.Expired",
+    "headrace_snapshots.gc.expiry.Total",
+    "headrace_snapshots.gc.expiry.Amount",
     "headrace_snapshots.fsck.Checked",
 )
 """Classes that users get and never name."""

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from headrace.pipeline.graph import Pipeline
-from headrace.read.columns import View, ViewColumns
+from headrace.pipeline.pipeline import Pipeline
 from headrace.read.deployment import PipelineReader
+from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import PUBLISHED
 from headrace_snapshots.store import open_store

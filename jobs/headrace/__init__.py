@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from headrace.model.combiners import Aggregate, count
     from headrace.model.custom_combiners import CustomCombiner
     from headrace.model.custom_triggers import CustomTrigger, Progress, TriggerElement, TriggerMoment
-    from headrace.model.expr import DataType, Expr, coalesce, col, concat, greatest, if_else, least, lit
+    from headrace.model.expressions.expr import DataType, Expr, coalesce, col, concat, greatest, if_else, least, lit
+    from headrace.model.expressions.value_types import ListType
     from headrace.model.triggers import (
         AfterAll,
         AfterAny,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         Signal,
         Trigger,
     )
-    from headrace.model.value_types import ListType
     from headrace.model.watermarks import Punctuated, SplitStrategy
     from headrace.model.windows import (
         CalendarWindows,
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
         WindowFn,
     )
     from headrace.pipeline.expectations import Expectation, expect
-    from headrace.pipeline.graph import Aggregation, Pipeline
     from headrace.pipeline.inputs import Deduplicate, Input
+    from headrace.pipeline.pipeline import Aggregation, Pipeline
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.schedules import Backfill, Retention
     from headrace.pipeline.sources import FileSource, SparkFunction, csv, json, parquet
-    from headrace.runs.opened import open  # noqa: A004 (read as hr.open)
+    from headrace.runs.client import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
 
@@ -78,7 +78,7 @@ _MODULES = {
         "TriggerElement",
         "TriggerMoment",
     ),
-    "model.expr": (
+    "model.expressions.expr": (
         "DataType",
         "Expr",
         "coalesce",
@@ -111,7 +111,7 @@ _MODULES = {
         "Signal",
         "Trigger",
     ),
-    "model.value_types": ("ListType",),
+    "model.expressions.value_types": ("ListType",),
     "model.watermarks": (
         "Punctuated",
         "SplitStrategy",
@@ -132,7 +132,7 @@ _MODULES = {
         "Expectation",
         "expect",
     ),
-    "pipeline.graph": (
+    "pipeline.pipeline": (
         "Aggregation",
         "Pipeline",
     ),
@@ -152,7 +152,7 @@ _MODULES = {
         "json",
         "parquet",
     ),
-    "runs.opened": ("open",),
+    "runs.client": ("open",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES = ("testing",)

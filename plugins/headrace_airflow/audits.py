@@ -2,8 +2,8 @@
 
 from headrace.audit.range import Unseen, unseen
 from headrace.audit.store import AuditFailedError, AuditOutcome, failure_message, read_audit
-from headrace.pipeline.graph import Pipeline
-from headrace.runs.publish import AuditMissingError
+from headrace.pipeline.pipeline import Pipeline
+from headrace.runs.publishing.publish import AuditMissingError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

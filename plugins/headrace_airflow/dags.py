@@ -15,16 +15,16 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 
 from headrace.model.time import render_duration
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import Registered, registered, registered_files
+from headrace.pipeline.loading.registry import Registered, registered, registered_files
+from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.schedules import Retention, dag_id, pipeline_of
 from headrace_airflow.assets import Published
 from headrace_airflow.forms import Form
+from headrace_airflow.maintenance import ExpireOperator
 from headrace_airflow.operators import AuditOperator, CutOverOperator, HeadraceOperator, ReplayOperator
 from headrace_airflow.preconditions import PreconditionsOperator
 from headrace_airflow.publishing import PublishOperator
 from headrace_airflow.settings import pool_name
-from headrace_airflow.upkeep import ExpireOperator
 from headrace_snapshots.refs import NAME
 
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from traceback import format_exception
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
-from headrace.runs.results import RunError, redacted
+from headrace.runs.reporting.results import RunError, redacted
 from headrace_airflow.forms import FormError
 
 _log = logging.getLogger("airflow.task")

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.options import RunOptions, parse_signal, parse_span
 from headrace_snapshots.refs import MAIN
 
@@ -40,7 +40,7 @@ class Form:
             raise FormError(str(error)) from error
 
     def _check_values(self, values: Mapping[str, Any]) -> None:
-        from headrace.runs.upkeep import keeping
+        from headrace.runs.maintenance import keeping
 
         signals = tuple(map(parse_signal, values.get("signals") or ()))
         RunOptions(run_id="form", branch=values.get("branch") or MAIN, signals=signals)

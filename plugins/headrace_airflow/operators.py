@@ -20,10 +20,10 @@ from headrace import application
 from headrace.audit.store import AuditFailedError
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError
-from headrace.pipeline.executors import Choice, Executor
-from headrace.pipeline.registry import Registered
+from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.loading.registry import Registered
 from headrace.runs.options import parse_span
-from headrace.runs.results import Action, RunError, RunResult, read, redacted
+from headrace.runs.reporting.results import Action, RunError, RunResult, read, redacted
 from headrace_airflow.assets import Published
 from headrace_airflow.audits import check_audit, stored_audit, unpublished_range
 from headrace_airflow.failures import airflow_error, error_of_exit_code, headrace_errors
@@ -121,13 +121,13 @@ class HeadraceOperator(SparkSubmitOperator):
         elif self._hook is not None:
             super().on_kill()
 
-    def _choice(self, context: Context, where: str) -> Choice:
+    def _choice(self, context: Context, where: str) -> ExecutorDecision:
         """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
-        from headrace.runs.executors.choice import Work, choose, work_of
+        from headrace.runs.executors.choice import WorkEstimate, choose, work_of
 
         pipeline, asked = self.registered.pipeline, context["params"].get("executor")
 
-        def work() -> Work:
+        def work() -> WorkEstimate:
             return work_of(
                 self.action,
                 pipeline,
@@ -216,7 +216,7 @@ class ReplayOperator(HeadraceOperator):
 
     def begin(self, context: Context) -> str | None:
         """The snapshot from which a branch that is not there yet is forked."""
-        from headrace.runs.forking import fork_point
+        from headrace.runs.backfill.fork_point import fork_point
 
         pipeline = self.registered.pipeline
         catalog = Catalog(open_store(root()), pipeline.name)
@@ -231,8 +231,8 @@ class ReplayOperator(HeadraceOperator):
 
     def act(self, context: Context) -> Summary:
         """Tidy up after runs of the schedule that failed, then replay. Skipped as long as nothing has landed."""
-        from headrace.runs.backfill import has_input
-        from headrace.runs.nights import drop_abandoned
+        from headrace.runs.backfill.abandoned_branches import drop_abandoned
+        from headrace.runs.backfill.backfill import has_input
 
         if not has_input(self.registered.pipeline, root()):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
@@ -308,7 +308,7 @@ class CutOverOperator(HeadraceOperator):
         """Cut over and announce it; raises when the branch is not audited or its audit failed. Skipped, and so without
         an event, when the form says not to promote.
         """
-        from headrace.runs.promotion import BranchBehindError, cut_over
+        from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 
         name, branch = self.registered.pipeline.name, self.branch(context)
         if not context["params"].get("promote", True):

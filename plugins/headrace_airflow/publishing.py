@@ -29,7 +29,7 @@ class PublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> Summary:
         """Publish and announce; raises what is wrong with the audit."""
-        from headrace.runs.publish import NothingToPublishError, publish_audited
+        from headrace.runs.publishing.publish import NothingToPublishError, publish_audited
 
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")

@@ -23,8 +23,8 @@ from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.skips import Skip, skips_after
-from headrace_snapshots.log import CatalogLog, LostEntry, Outcome
-from headrace_snapshots.marks import Marks
+from headrace_snapshots.gc.deletion_list import Marks
+from headrace_snapshots.log import AppendResult, CatalogLog, LostEntry
 from headrace_snapshots.objects import Objects
 from headrace_snapshots.outcomes import counts
 from headrace_snapshots.protocol import (
@@ -422,9 +422,9 @@ class Catalog(Objects):
                     about = None if beginning else detail
                     entry = Entry.of(next_, last.entry + 1, self._new_id(), at, message=text, detail=about)
                     match self._log.append(entry, is_last=next_.kind not in _FOLLOWED):
-                        case Outcome.APPENDED if not beginning:
+                        case AppendResult.APPENDED if not beginning:
                             return entry
-                        case Outcome.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
+                        case AppendResult.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
                             return entry
 
     def _is_ancestor(self, ancestor: str, descendant: str, or_broken: bool) -> bool:

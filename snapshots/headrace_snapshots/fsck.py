@@ -25,12 +25,12 @@ from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.expiry import KINDS, Expired, collect
-from headrace_snapshots.facts import data_files, files_of
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.gc.expiry import KINDS, Expired, collect
+from headrace_snapshots.gc.snapshot_facts import data_files, files_of
 from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
 from headrace_snapshots.patches import warned
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED, TAGS
@@ -54,7 +54,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Checked:
+class FsckReport:
     """What was found. ``snapshots`` are kept; ``objects`` with ``bytes`` are all that there are.
 
     ``unreferenced``: objects of snapshots that nothing kept names, with their bytes. ``unknown``: paths of objects of
@@ -95,7 +95,7 @@ def fsck(
     copies: Copies = lambda file: None,
     beside: Iterable[Beside] = (),
     witnesses: Witnesses = lambda catalog, stored: (),
-) -> Checked:
+) -> FsckReport:
     """Check everything that is kept. ``witnesses``: what else says which snapshots were committed, and published.
 
     Raises what the store raises when it does not answer, and NewerFormatError."""
@@ -111,7 +111,7 @@ def fsck(
         collected = collect(catalog)
         problems = [replace(problem, is_repaired=True) for problem in problems]
     loose = [path for path, kind in kinds.items() if kind in KINDS and path not in tree.named]
-    return Checked(
+    return FsckReport(
         tuple(problems),
         len(tree.links),
         len(listed),

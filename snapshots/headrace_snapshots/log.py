@@ -42,7 +42,7 @@ _SEEN = 100
 _logger = logging.getLogger(__name__)
 
 
-class Outcome(Enum):
+class AppendResult(Enum):
     """What became of an entry that was to be appended. FOLDED_AWAY: the log has been folded above its number. Either it
     was stored after that, and counts for nothing; or before, and what it did is in all entries after it.
     """
@@ -139,7 +139,7 @@ class CatalogLog:
             except BrokenObjectError as error:
                 yield LostEntry(n, str(error))
 
-    def append(self, entry: Entry, *, is_last: bool) -> Outcome:
+    def append(self, entry: Entry, *, is_last: bool) -> AppendResult:
         """Store ``entry`` under its number, unless another entry has it. ``is_last``: of its command, so the hint is to
         name it.
 
@@ -148,15 +148,15 @@ class CatalogLog:
         settle it.
         """
         if not self._create_surely(entry):
-            return Outcome.NUMBER_TAKEN
+            return AppendResult.NUMBER_TAKEN
         if self._is_below_base(entry):
             _logger.warning("%s has been folded away by now", self._path(entry.number))
-            return Outcome.FOLDED_AWAY
+            return AppendResult.FOLDED_AWAY
         self._remember(entry)
         self._stored = entry.number
         if is_last or entry.number % HINT_EVERY == 0:
             self.write_hint(entry.number)
-        return Outcome.APPENDED
+        return AppendResult.APPENDED
 
     def settle(self) -> None:
         """Let the hint name the last entry, if this log has stored one since it wrote the last hint. Raises nothing

@@ -34,7 +34,7 @@ TASKS = """
 import json, os, types, uuid
 from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from headrace.runs.results import read
+from headrace.runs.reporting.results import read
 from headrace_airflow.dags import built
 from headrace_snapshots.store import open_store
 

@@ -29,7 +29,7 @@ if sys.argv[0].endswith("submit.py"):
 STORY = (
     TASKS
     + """
-from headrace.runs.publish import publish_audited
+from headrace.runs.publishing.publish import publish_audited
 done = {}
 land("a.jsonl", 1, "quick")
 os.environ["HEADRACE_LOCAL_MEMORY"] = "20m"

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
-from headrace.pipeline.executors import Choice, Executor
-from headrace.runs.results import RunError, RunResult
+from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.runs.reporting.results import RunError, RunResult
 from tests.airflow.subprocesses import python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
-from headrace.runs.results import RunError, RunResult, write
+from headrace.runs.reporting.results import RunError, RunResult, write
 from headrace.pipeline.executors import Choice
 from headrace_snapshots.store import open_store
 case = json.load(open(os.environ["CASE"]))
@@ -43,7 +43,7 @@ EXECUTE = """
 import json, logging, os, structlog, types, uuid
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace_airflow.operators import HeadraceOperator
-from headrace.pipeline.registry import registered_files
+from headrace.pipeline.loading.registry import registered_files
 ExecutorSafeguard.test_mode = True
 registered = registered_files().pipelines["clicks"]
 flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep",
@@ -93,7 +93,7 @@ SUCCEEDED = RunResult(
     epoch=4,
     rows={"panes": 7},
     watermark="2026-11-20T00:00:00Z",
-    executor=Choice(Executor.SPARK, "the pipeline's own"),
+    executor=ExecutorDecision(Executor.SPARK, "the pipeline's own"),
 )
 
 

@@ -31,7 +31,7 @@ MADE: list[str] = []
 
 CHECK = """
 import json, os
-from headrace.pipeline.registry import registered_files
+from headrace.pipeline.loading.registry import registered_files
 from headrace_airflow.forms import Form
 from headrace_airflow.preconditions import PreconditionsOperator
 from airflow.sdk.bases.operator import ExecutorSafeguard

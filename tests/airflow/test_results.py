@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import GiveUpError
 from headrace.runs.actions import ACTIONS
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.results import (
+from headrace.runs.reporting.results import (
     AuditReference,
     ResultDamagedError,
     ResultFormatError,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind

@@ -19,20 +19,30 @@ from headrace.audit.store import (
     write_audit,
 )
 from headrace.errors import PipelineError
-from headrace.pipeline.expectations import View
+from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import MemoryStore
 
 POSITIVE = Finding(
-    "expect_column_values_to_be_between", {"column": "flights", "min_value": 0}, View.CURRENT, True, None, 0, 7
+    "expect_column_values_to_be_between",
+    {"column": "flights", "min_value": 0},
+    ExpectationView.CURRENT,
+    True,
+    None,
+    0,
+    7,
 )
-MEAN = Finding("expect_column_mean_to_be_between", {"column": "delay", "max_value": 60}, View.PANES, False, 61.5)
-NULLS = Finding("expect_column_values_to_not_be_null", {"column": "delay"}, View.CURRENT, False, None, 2, 7)
+MEAN = Finding(
+    "expect_column_mean_to_be_between", {"column": "delay", "max_value": 60}, ExpectationView.PANES, False, 61.5
+)
+NULLS = Finding("expect_column_values_to_not_be_null", {"column": "delay"}, ExpectationView.CURRENT, False, None, 2, 7)
 
 
 def outcome(*findings: Finding, since: str | None = "s1", until: str = "s2") -> AuditOutcome:
     success = all(finding.success for finding in findings)
-    return AuditOutcome("flights", since, until, success, findings, "2026-11-21T00:00:00Z", {View.CURRENT: 7})
+    return AuditOutcome(
+        "flights", since, until, success, findings, "2026-11-21T00:00:00Z", {ExpectationView.CURRENT: 7}
+    )
 
 
 @pytest.fixture

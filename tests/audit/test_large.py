@@ -9,11 +9,11 @@ import pytest
 from headrace import Pipeline, expect
 from headrace.distribute.spark.types import DataFrame, SparkSession
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.registry import registered_files
+from headrace.pipeline.loading.registry import registered_files
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 from headrace.sizes import SizeError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.sealed import unsealed

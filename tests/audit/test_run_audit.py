@@ -30,7 +30,7 @@ from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
 from headrace.model.time import duration
 from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.expectations import View
+from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace_snapshots.store import MemoryStore, ObjectStore
@@ -88,7 +88,10 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
         expectations=pipeline(*expectations).expectations,
         from_snapshot=None,
         to_snapshot="s1",
-        audited=Audited(lambda view, released: {View.PANES: panes, View.CURRENT: current}[view], identity=["origin"]),
+        audited=Audited(
+            lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
+            identity=["origin"],
+        ),
     )
 
 

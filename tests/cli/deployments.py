@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from headrace import Pipeline
 from headrace.model.time import instant
-from headrace.pipeline.fingerprint import definition, fingerprint
-from headrace.pipeline.registry import resolve
-from headrace.read.columns import View, ViewColumns
-from headrace.sources.progress import HeldBack, Progress
+from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.loading.registry import resolve
+from headrace.read.views.columns import View, ViewColumns
+from headrace.sources.progress import HeldBack, PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
@@ -116,7 +116,7 @@ class Deployment:
             created_at="2026-03-01T12:00:00Z",
             schema=ViewColumns.of(self.pipeline).to_json(),
             progress=written(
-                Progress(
+                PipelineProgress(
                     watermark=instant(at + timedelta(minutes=50)),
                     held_back_by=HeldBack("source", "JFK", instant(START + timedelta(days=1))),
                     processing_time=instant(START + timedelta(days=1, seconds=epoch)),

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace import Pipeline
-from headrace.cli import run as cli_run
-from headrace.cli.commands import app
-from headrace.distribute.intake import lags
+from headrace.cli.display import run as cli_run
+from headrace.cli.main import app
+from headrace.distribute.watermark_inputs import lags
 from headrace.model.time import Duration, Instant
 from headrace.observe.history import EpochFigures
 from headrace.observe.lateness import behind, quantiles
 from headrace.runs.options import RunOptions
-from headrace.runs.results import RunResult, now
+from headrace.runs.reporting.results import RunResult, now
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.airflow.subprocesses import write_pipeline
@@ -360,7 +360,7 @@ def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: P
 
 def test_where_there_are_no_pipelines_their_place_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path))
-    monkeypatch.setattr("headrace.pipeline.registry.SHIPPED", tmp_path / "nowhere")
+    monkeypatch.setattr("headrace.pipeline.loading.registry.SHIPPED", tmp_path / "nowhere")
     assert "HEADRACE_PIPELINES names the folders" in CliRunner().invoke(app, ["pipelines"]).stderr
 
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 import headrace
 import headrace_snapshots
 from headrace import errors
-from headrace.cli.commands import app
 from headrace.cli.exit_codes import DONE, FAILED_CASES, INTERRUPTED, USAGE, listed
+from headrace.cli.main import app
 from headrace.errors import HeadraceError
 from tests.cli.deployments import Deployment, pane
 
@@ -37,7 +37,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 def modules_after(*arguments: str) -> set[str]:
     """What is imported once the command has run, in a process of its own."""
     code = (
-        "import sys\nfrom headrace.cli.commands import app\n"
+        "import sys\nfrom headrace.cli.main import app\n"
         f"try:\n    app({list(arguments)!r})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
@@ -92,7 +92,7 @@ def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment
         for _, command in LIBRARIES
     ]
     code = (
-        "import json, sys\nfrom headrace.cli.commands import app\n"
+        "import json, sys\nfrom headrace.cli.main import app\n"
         f"for words in {commands!r}:\n"
         "    assert not app(words, standalone_mode=False), words\n"
         "    print('modules', *sys.modules, file=sys.stderr)"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.commands import app
-from headrace.pipeline.registry import resolve
-from headrace.testing.deployment import Deployment as Live
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import resolve
+from headrace.testing.deployment import TemporaryDeployment as Live
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.errors import PipelineError
 from headrace.model.time import (
     BEGIN_OF_CALENDAR,

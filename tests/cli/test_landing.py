@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.application import submit
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from tests.airflow.subprocesses import write_pipeline
 
 

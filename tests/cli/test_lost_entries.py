@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.upkeep import check
+from headrace.runs.maintenance import check
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.layout import entry_path, hint_path
 from tests.cli.test_upkeep import Live

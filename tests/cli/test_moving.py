@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import headrace as hr
-from headrace.cli import run as cli_run
-from headrace.cli.commands import app
-from headrace.read.at import NoSnapshotError
-from headrace.runs.promotion import BranchBehindError, ForkGivenUpError
-from headrace.runs.publish import AuditMissingError
-from headrace.runs.results import RunResult
+from headrace.cli.display import run as cli_run
+from headrace.cli.main import app
+from headrace.read.snapshots.snapshot_refs import NoSnapshotError
+from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError
+from headrace.runs.publishing.publish import AuditMissingError
+from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.protocol import transitions

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.commands import app
-from headrace.cli.output import as_typed
-from headrace.pipeline.registry import REFERENCES, resolve
+from headrace.cli.display.output import as_typed
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import REFERENCES, resolve
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.commands import app
-from headrace.pipeline.registry import SHIPPED, resolve
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import SHIPPED, resolve
 from headrace.pipeline.schedules import FAMILIES, dag_id
 from tests.cli.deployments import PIPELINE_FILE
 

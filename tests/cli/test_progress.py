@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from headrace.cli import progress
-from headrace.cli.progress import Bar
+from headrace.cli.display import progress
+from headrace.cli.display.progress import Bar
 from headrace_snapshots.format.manifest import Manifest
 from tests.cli.deployments import Deployment, pane
 

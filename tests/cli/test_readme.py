@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.commands import app
-from headrace.pipeline.registry import resolve
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import resolve
 from tests.docs import pages
 from tests.docs.running import Reader
 

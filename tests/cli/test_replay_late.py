@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Input, Pipeline, SlidingWindows
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.pipeline.sources import FileFormat
-from headrace.runs.landing_again import LandingAgainError
-from headrace.runs.late import LandedLate, land_late
+from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.reprocessing.late import LandedLate, land_late
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.building import changed

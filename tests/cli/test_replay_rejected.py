@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import DataType, Input, Pipeline
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.pipeline.sources import FileFormat
-from headrace.runs.landing_again import LandingAgainError
-from headrace.runs.rejected import LandedRejected, land_rejected
-from headrace_snapshots.expiry import expire
-from headrace_snapshots.reach import Keep
+from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.reprocessing.rejected import LandedRejected, land_rejected
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
 from tests.building import changed
 from tests.cli.deployments import Deployment
 

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from headrace.application.submit import main as submit
-from headrace.cli.commands import app
-from headrace.cli.progress import Bar
-from headrace.model.expr import DataType
-from headrace.read.columns import View, ViewColumns
+from headrace.cli.display.progress import Bar
+from headrace.cli.main import app
+from headrace.model.expressions.expr import DataType
 from headrace.read.deployment import PipelineReader
+from headrace.read.views.columns import View, ViewColumns
 from headrace.terminal import in_one_line, visible
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile, Layer
@@ -115,7 +115,7 @@ def test_no_command_has_a_terminal_do_what_its_text_says(
 def test_a_real_terminal_gets_colours_of_ours_and_nothing_else(deployment: Deployment, words: tuple[str, ...]) -> None:
     controller, terminal = pty.openpty()
     arguments = [word.replace("FILE", deployment.reference) for word in words]
-    code = "from headrace.cli.commands import main; main()"
+    code = "from headrace.cli.main import main; main()"
     with subprocess.Popen(
         [sys.executable, "-c", code, *arguments, "--root", deployment.root],
         stdout=terminal,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE

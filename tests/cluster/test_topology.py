@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow

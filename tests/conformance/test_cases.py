@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.conformance.command import Status, run_file
+from headrace.conformance.command import CaseStatus, run_file
 from headrace.conformance.on_reference import ReferenceExecutor
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.json"))
@@ -14,7 +14,7 @@ FILES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_cases_pass_or_are_of_a_dialect(file: Path) -> None:
     results = run_file(file, ReferenceExecutor())
-    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not Status.PASSED]
+    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not CaseStatus.PASSED]
     assert not wrong, "\n".join(wrong)
 
 

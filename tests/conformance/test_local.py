@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.conformance import on_local
-from headrace.conformance.command import Status, run_file
+from headrace.conformance.command import CaseStatus, run_file
 from headrace.conformance.on_local import LocalExecutor
 from headrace.conformance.on_tasks import map_elements
-from headrace.distribute.tasks.over_exchange import Rows
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.shuffle.level_functions import Rows
+from headrace.distribute.tasks.task_environment import TaskEnvironment
 
 QUICK = ("retractions", "session_merges", "two_stages")
 FILES = [
@@ -25,14 +25,14 @@ FILES = [
 @pytest.mark.parametrize("file", FILES)
 def test_cases_pass_through_tasks(file: Path) -> None:
     results = run_file(file, LocalExecutor())
-    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not Status.PASSED]
+    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not CaseStatus.PASSED]
     assert not wrong, "\n".join(wrong)
 
 
 def test_elements_of_a_step_go_from_several_tasks_to_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: set[tuple[int, int, int]] = set()
 
-    def watched(work: Work, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    def watched(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
         for blob in map_elements(work, plan, numbers):
             ((part, task, number),) = zip(*(blob.column(at).to_pylist() for at in range(3)), strict=True)
             if number:  # rows, not only what the task found
@@ -42,7 +42,7 @@ def test_elements_of_a_step_go_from_several_tasks_to_several_parts(monkeypatch: 
     monkeypatch.setattr(on_local, "map_elements", watched)
     file = Path(__file__).parent / "cases" / "own_exchange.json"
     (result,) = run_file(file, LocalExecutor(), only="own_many_keys_from_many_shares")
-    assert result.status is Status.PASSED, result.reason
+    assert result.status is CaseStatus.PASSED, result.reason
     tasks = {(task, part) for epoch, task, part in sent if epoch == 1}
     assert {task for task, _ in tasks} == {0, 1, 2}
     assert len({part for _, part in tasks}) > 1

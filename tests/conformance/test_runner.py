@@ -12,16 +12,9 @@ import pytest
 
 from headrace.conformance import command as runner
 from headrace.conformance.cases import Case
-from headrace.conformance.command import (
-    Status,
-    all_required_passed,
-    conformance,
-    main,
-    render_text,
-    run_file,
-)
+from headrace.conformance.command import CaseStatus, all_required_passed, conformance, main, render_text, run_file
 from headrace.conformance.on_reference import ReferenceExecutor
-from headrace.conformance.replay import Outcome, Replay
+from headrace.conformance.replay import CaseReplay, StepOutcome
 from headrace.errors import FixConfigError
 from headrace.model.panes import Pane
 
@@ -73,12 +66,12 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 class Lying:
     """The reference, with one outcome of each case changed."""
 
-    def __init__(self, change: Callable[[Outcome], Outcome]) -> None:
+    def __init__(self, change: Callable[[StepOutcome], StepOutcome]) -> None:
         self._change = change
 
-    def replay(self, cases: Sequence[Case]) -> Iterable[Replay]:
+    def replay(self, cases: Sequence[Case]) -> Iterable[CaseReplay]:
         for replayed in ReferenceExecutor().replay(cases):
-            yield Replay(tuple(self._change(outcome) for outcome in replayed.outcomes))
+            yield CaseReplay(tuple(self._change(outcome) for outcome in replayed.outcomes))
 
 
 def panes(change: Callable[[tuple[Pane, ...]], tuple[Pane, ...]]) -> Lying:
@@ -100,14 +93,14 @@ LIES = {
 
 def test_the_truth_passes(write: Callable[..., Path]) -> None:
     (result,) = run_file(write(CASE), ReferenceExecutor())
-    assert (result.status, result.reason) == (Status.PASSED, "")
+    assert (result.status, result.reason) == (CaseStatus.PASSED, "")
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_fails_and_says_what_differs(lie: str, write: Callable[..., Path]) -> None:
     executor, message = LIES[lie]
     (result,) = run_file(write(CASE), executor)
-    assert result.status is Status.FAILED
+    assert result.status is CaseStatus.FAILED
     assert message in result.reason
     assert "-->" in result.reason
 
@@ -131,7 +124,7 @@ def test_expected_failures_pass_by_failing_as_told(write: Callable[..., Path]) -
         ),
         ReferenceExecutor(),
     )
-    assert [result.status for result in results] == [Status.PASSED, Status.FAILED, Status.FAILED]
+    assert [result.status for result in results] == [CaseStatus.PASSED, CaseStatus.FAILED, CaseStatus.FAILED]
 
 
 def test_panes_are_matched_even_if_the_first_expected_one_is_vague(write: Callable[..., Path]) -> None:
@@ -139,33 +132,33 @@ def test_panes_are_matched_even_if_the_first_expected_one_is_vague(write: Callab
     twice = [{"op": "input", "elements": [{"value": 1, "ts": 1}]}, {"op": "input", "elements": [{"value": 2, "ts": 2}]}]
     raw = case(steps=[*twice, {"op": "expect", "panes": vague}], collect="at_end")
     (result,) = run_file(write(raw), ReferenceExecutor())
-    assert result.status is Status.PASSED, result.reason
+    assert result.status is CaseStatus.PASSED, result.reason
 
 
 @pytest.mark.parametrize(
     ("changes", "status", "reason"),
     [
-        ({"broken_on": ["normative"]}, Status.SKIPPED, "normative"),
-        ({"window": {"type": "custom", "id": "validity"}}, Status.SKIPPED, "custom"),
-        ({"trigger": {"type": "after_dinner"}}, Status.SKIPPED, "after_dinner"),
-        ({"trigger": {"type": "after_count", "count": 0}}, Status.FAILED, "at least 1"),
-        ({"window": {"type": "fixed"}}, Status.FAILED, "size"),
-        ({"steps": [{"op": "wait"}]}, Status.FAILED, "wait"),
-        ({"steps": steps(1, panes=[{"window": [0, 10], "indx": 0}])}, Status.FAILED, "indx"),
+        ({"broken_on": ["normative"]}, CaseStatus.SKIPPED, "normative"),
+        ({"window": {"type": "custom", "id": "validity"}}, CaseStatus.SKIPPED, "custom"),
+        ({"trigger": {"type": "after_dinner"}}, CaseStatus.SKIPPED, "after_dinner"),
+        ({"trigger": {"type": "after_count", "count": 0}}, CaseStatus.FAILED, "at least 1"),
+        ({"window": {"type": "fixed"}}, CaseStatus.FAILED, "size"),
+        ({"steps": [{"op": "wait"}]}, CaseStatus.FAILED, "wait"),
+        ({"steps": steps(1, panes=[{"window": [0, 10], "indx": 0}])}, CaseStatus.FAILED, "indx"),
     ],
 )
-def test_what_cannot_be_run(changes: Any, status: Status, reason: str, write: Callable[..., Path]) -> None:
+def test_what_cannot_be_run(changes: Any, status: CaseStatus, reason: str, write: Callable[..., Path]) -> None:
     results = run_file(write(case(**changes), case(name="next")), ReferenceExecutor())
     assert results[0].status is status
     assert reason in results[0].reason
-    assert results[1].status is Status.PASSED
+    assert results[1].status is CaseStatus.PASSED
 
 
 def test_an_error_of_the_executor_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
     retracted = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
     sessions = case(window={"type": "sessions", "gap": 5}, steps=retracted)
     bad, good = run_file(write(sessions, case(name="good")), ReferenceExecutor())
-    assert (bad.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert (bad.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert "sessions never split" in bad.reason
 
 
@@ -183,7 +176,7 @@ def test_exit_code_and_renderings(write: Callable[..., Path], capsys: pytest.Cap
 class CutOff:
     """An executor that is stopped in its second case."""
 
-    def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
+    def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         yield from ReferenceExecutor().replay(cases[:1])
         raise KeyboardInterrupt
 
@@ -261,7 +254,7 @@ def test_a_run_says_on_stderr_how_far_it_is_and_only_there(
 )
 def test_what_is_not_of_the_schema_is_told_with_its_place(changes: Any, place: str, write: Callable[..., Path]) -> None:
     wrong, good = run_file(write(case(**changes), case(name="good")), ReferenceExecutor())
-    assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert (wrong.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert re.search(place.replace("(", r"\(").replace(")", r"\)"), wrong.reason), wrong.reason
     assert wrong.reason.startswith("case two_panes: ")
 
@@ -270,7 +263,7 @@ def test_a_field_that_the_schema_does_not_have_is_told(write: Callable[..., Path
     early = {"type": "after_watermark", "erly": {"type": "always"}}
     fails = case(name="fails", alowed_lateness=9, trigger=early)
     passes, failed = run_file(write(case(steps=steps(1, orderd=True)), fails), ReferenceExecutor())
-    assert passes.status is Status.PASSED
+    assert passes.status is CaseStatus.PASSED
     assert passes.reason == "the schema has no field 'orderd' of step 2 (expect): not read"
     assert "no field 'alowed_lateness' of the case, 'erly' of a trigger: not read" in failed.reason
     assert "Unmatched output" in failed.reason
@@ -287,12 +280,12 @@ def test_floats_that_are_no_numbers(same: str, other: str, tmp_path: Path) -> No
     file = tmp_path / "cases.json"
     file.write_text(json.dumps({"schema_version": 1, "cases": raws}))
     statuses = [result.status for result in run_file(file, ReferenceExecutor())]
-    assert statuses == [Status.PASSED, Status.PASSED, Status.FAILED, Status.FAILED]
+    assert statuses == [CaseStatus.PASSED, CaseStatus.PASSED, CaseStatus.FAILED, CaseStatus.FAILED]
 
 
 def test_a_name_is_of_one_case(write: Callable[..., Path]) -> None:
     first, second = run_file(write(CASE, CASE), ReferenceExecutor())
-    assert (first.status, second.status) == (Status.PASSED, Status.FAILED)
+    assert (first.status, second.status) == (CaseStatus.PASSED, CaseStatus.FAILED)
     assert "case number 2 has the name of number 1" in second.reason
 
 
@@ -301,7 +294,7 @@ def test_what_is_no_case_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file.write_text(json.dumps({"schema_version": 1, "cases": [7, {}, CASE]}))
     seven, nameless, good = run_file(file, ReferenceExecutor())
     assert (seven.name, seven.reason) == ("case number 1", "a case is an object, not 7")
-    assert (nameless.name, nameless.status, good.status) == ("case number 2", Status.FAILED, Status.PASSED)
+    assert (nameless.name, nameless.status, good.status) == ("case number 2", CaseStatus.FAILED, CaseStatus.PASSED)
     for cases in ("{}", "[]", "null"):
         file.write_text(f'{{"schema_version": 1, "cases": {cases}}}')
         assert main([str(file)]) == FixConfigError.exit_code
@@ -311,7 +304,7 @@ def test_what_is_no_case_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_whatever_an_executor_dies_of_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
     mixed = case(combine="max", steps=steps(0, elements=[{"value": 1, "ts": 1}, {"value": "a", "ts": 1}]))
     wrong, good = run_file(write(mixed, case(name="good")), ReferenceExecutor())
-    assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert (wrong.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert "TypeError" in wrong.reason
 
 
@@ -338,7 +331,7 @@ def test_a_case_that_makes_no_sense_is_a_failure_of_its_own(
     changes: Any, reason: str, write: Callable[..., Path]
 ) -> None:
     wrong, good = run_file(write(case(**changes), case(name="good")), ReferenceExecutor())
-    assert (wrong.status, good.status) == (Status.FAILED, Status.PASSED)
+    assert (wrong.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert reason in wrong.reason
 
 
@@ -355,4 +348,4 @@ def test_a_second_stage_sees_no_attributes(write: Callable[..., Path]) -> None:
         steps=[given, given, {"op": "expect", "panes": [{"window": ["-inf", "+inf"], "result": 2}]}],
     )
     (result,) = run_file(write(raw), ReferenceExecutor())
-    assert result.status is Status.PASSED, result.reason
+    assert result.status is CaseStatus.PASSED, result.reason

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.conformance.command import Status, run_file
+from headrace.conformance.command import CaseStatus, run_file
 from headrace.conformance.on_spark import SparkExecutor, representatives
 from headrace.conformance.schema import is_dialect, read_case
 from headrace.distribute.spark.types import SparkSession
@@ -39,5 +39,5 @@ def test_of_each_kind_one_goes_through_the_exchanges_of_spark(file: Path) -> Non
 @pytest.mark.spark
 def test_cases_pass_on_spark(spark: SparkSession, file: Path) -> None:
     results = run_file(file, SparkExecutor(spark))
-    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not Status.PASSED]
+    wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not CaseStatus.PASSED]
     assert not wrong, "\n".join(wrong)

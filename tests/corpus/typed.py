@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.expr import DataType
+from headrace.model.expressions.expr import DataType
 
 BAD = object()
 """What no value of the column's type is."""

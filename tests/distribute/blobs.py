@@ -6,7 +6,7 @@ from typing import ParamSpec, TypeVar
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.task_environment import TaskEnvironment
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,7 +17,7 @@ class OverBlobs(TasksEngine):
 
     executor = "tasks"
 
-    def __init__(self, work: Work, attempts: Attempts, number: int) -> None:
+    def __init__(self, work: TaskEnvironment, attempts: Attempts, number: int) -> None:
         super().__init__(work, attempts, Blobs(work, number))
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:

@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.distribute.intake import Said
-from headrace.distribute.tasks.canonical import canonical_digest
-from headrace.distribute.tasks.exchange import TornExchangeError
-from headrace.distribute.tasks.found import Failure, Found, IdsFound, Merged, Passed, ShareFound, StageFound, Stored
-from headrace.kernel.delta import Accounting, Fate
+from headrace.distribute.tasks.shuffle.canonical import canonical_digest
+from headrace.distribute.tasks.shuffle.exchange import TornExchangeError
+from headrace.distribute.tasks.task_results import (
+    Failure,
+    Found,
+    IdsFound,
+    Merged,
+    ShareFound,
+    StageFound,
+    Stored,
+    TaskResult,
+)
+from headrace.distribute.watermark_inputs import InputObservations
+from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.time import Instant
 from headrace.model.watermarks import SplitFacts
@@ -29,7 +38,7 @@ def file(name: str = "a", sha: str = SHA) -> DataFile:
 
 
 def share() -> ShareFound:
-    said = Said(
+    said = InputObservations(
         facts={"clicks": {"web": SplitFacts(Instant(5), {1: 2, 3: 4}), "app": SplitFacts(None)}},
         ahead=(Ahead("clicks", 1, "f", None, Instant(9)),),
         rejected={"clicks": 1},
@@ -37,12 +46,14 @@ def share() -> ShareFound:
         newest=Instant(7),
         behind={0: 1, 10: 2},
     )
-    return ShareFound(said, Accounting({Fate.ACCEPTED: 3, Fate.LATE: 1}, late=1), late=(file(),), rejected=(file("b"),))
+    return ShareFound(
+        said, Accounting({Disposition.ACCEPTED: 3, Disposition.LATE: 1}, late=1), late=(file(),), rejected=(file("b"),)
+    )
 
 
 FOUND: dict[str, Found] = {
     "share": share(),
-    "ids": IdsFound(Accounting({Fate.DUPLICATE: 2}), Stored((file(),), Instant(5))),
+    "ids": IdsFound(Accounting({Disposition.DUPLICATE: 2}), Stored((file(),), Instant(5))),
     "stage": StageFound(Counts(on_time=1), panes=(file(),), elements=(file("b"),)),
     "merged": Merged({"state": (file(), file("b")), "ids": ()}),
 }
@@ -53,9 +64,9 @@ def test_equal_values_have_one_digest_whichever_objects_they_share(kind: str) ->
     """A sum of two files that name one string, and of two that name equal ones: what a pickle tells apart."""
     found = FOUND[kind]
     apart = pickle.loads(pickle.dumps(found))  # its strings are others than those of the constants
-    own = Passed(found, heard=b"above").content
-    assert Passed(apart, heard=b"above").content == own
-    assert Passed(_unshared(found), heard=b"above").content == own
+    own = TaskResult(found, heard=b"above").content
+    assert TaskResult(apart, heard=b"above").content == own
+    assert TaskResult(_unshared(found), heard=b"above").content == own
 
 
 def _unshared(value: Any) -> Any:
@@ -74,7 +85,7 @@ def _unshared(value: Any) -> Any:
 def test_every_process_gives_the_same_digest() -> None:
     """Whatever its seed of hashes: sets and mappings come in other orders."""
     program = (
-        "from headrace.distribute.tasks.canonical import canonical_digest;"
+        "from headrace.distribute.tasks.shuffle.canonical import canonical_digest;"
         "print(canonical_digest([frozenset('abcdefgh'), {'x': 1.5, 'y': None}]).hex())"
     )
 
@@ -90,7 +101,15 @@ def _different() -> Iterator[Any]:
     yield from FOUND.values()
     yield from (None, False, True, 0, 1, -1, 0.0, -0.0, 1.0, float("nan"), "", "1", b"", b"1", (), ((),), ("",))
     yield from ({}, {"a": 1}, {"a": "1"}, {1: "a"}, {"a": 1, "b": 2}, frozenset(), frozenset({1}), (1,), (1, 1))
-    yield from (("ab", "c"), ("a", "bc"), (("a", "b"), "c"), ("a", ("b", "c")), Fate.LATE, Fate.LATE.value, Fate)
+    yield from (
+        ("ab", "c"),
+        ("a", "bc"),
+        (("a", "b"), "c"),
+        ("a", ("b", "c")),
+        Disposition.LATE,
+        Disposition.LATE.value,
+        Disposition,
+    )
     yield replace(share(), late=(file(sha="00" * 32),))
     yield replace(share(), late=(file(), file()))
 
@@ -112,7 +131,7 @@ def test_what_has_no_encoding_is_an_error_and_never_an_address() -> None:
 
 def test_an_error_counts_by_its_kind_and_its_message() -> None:
     def content(error: Exception) -> bytes:
-        return Passed(None, error=Failure.of(error)).content  # type: ignore[arg-type]
+        return TaskResult(None, error=Failure.of(error)).content  # type: ignore[arg-type]
 
     one, other = TornExchangeError("task 1 is silent"), TornExchangeError("task 2 is silent")
     assert content(one) == content(TornExchangeError("task 1 is silent")) != content(other)

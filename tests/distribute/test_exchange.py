@@ -9,18 +9,18 @@ import pytest
 
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.local.blobs import Blobs, numbers
-from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
-from headrace.distribute.tasks.exchange import Heard, TornExchangeError, hear, say
-from headrace.distribute.tasks.found import DisagreementError
-from headrace.distribute.tasks.over_exchange import level_below, map_level
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.shuffle import exchange
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, TornExchangeError, hear, say
+from headrace.distribute.tasks.shuffle.level_functions import level_below, map_level
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.task_results import DisagreementError
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.inputs import OWN
+from headrace.sources.file_planning import LandedFile, VanishedFileError
 from headrace.sources.landing import Landing
-from headrace.sources.planning import InputFile, VanishedFileError
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land
 
@@ -64,7 +64,7 @@ class TwoRuns(Blobs):
     times = MAX_RUNS
     runs = 0
 
-    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         type(self).runs += 1
         shares = numbers(0, len(plan.shares))
         once = list(map_level(self.work, plan, shares))
@@ -81,13 +81,13 @@ class TwoRuns(Blobs):
         store = self.work.store
         _, *lines = store.read(first.file.path).splitlines(keepends=True)
         info = store.write(f"elsewhere/{self.runs}.jsonl", b"".join(lines))
-        file = InputFile(info.path, info.size, info.etag)
+        file = LandedFile(info.path, info.size, info.etag)
         return replace(plan, shares=((replace(first, file=file), *others), *shares))
 
 
-def engine(root: Path, runner: Callable[[Work, int], Blobs], parts: int = 2) -> TasksEngine:
+def engine(root: Path, runner: Callable[[TaskEnvironment, int], Blobs], parts: int = 2) -> TasksEngine:
     store = open_store(root.as_uri())
-    work = Work.of(CLICKS, store, Landing(CLICKS, store))
+    work = TaskEnvironment.of(CLICKS, store, Landing(CLICKS, store))
     return TasksEngine(work, lambda epoch: Attempt(f"attempt-{epoch}", f"data/{epoch}"), runner(work, parts))
 
 
@@ -125,7 +125,7 @@ def test_a_task_that_runs_twice_and_says_the_same_changes_nothing(tmp_path: Path
 class Forgetful(Blobs):
     """What one task of the map side passed on does not come to the driver."""
 
-    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         first, *others = super().epoch(plan)
         (shares,) = first.found.history
         return [replace(first, found=replace(first.found, history=(shares[1:],))), *others]

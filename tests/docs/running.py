@@ -28,7 +28,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from tests.docs.pages import ROOT, Block
 
 _COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n?", re.MULTILINE)

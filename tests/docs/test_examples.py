@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.commands import app
-from headrace.pipeline.registry import resolve
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import resolve
 from tests.docs.pages import ROOT
 
 EXAMPLES = sorted(file.parent for file in (ROOT / "examples").glob("*/expected.jsonl"))

@@ -6,7 +6,7 @@ from collections import Counter
 import click
 import pytest
 
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from scripts.reference import commands, error_classes, errors
 from tests.docs.pages import ROOT
 

@@ -14,7 +14,7 @@ from minio import Minio, MinioAdmin
 from minio.credentials import StaticProvider
 from minio.error import S3Error
 
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from scripts import minio_server
 from scripts.minio_server import Server
 from tests.docs.pages import DOCS, blocks

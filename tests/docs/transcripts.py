@@ -13,7 +13,7 @@ from headrace.model import accumulation, triggers, windows
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
 from headrace.reference.contents import Contents
-from headrace.reference.elements import Drop, Element
+from headrace.reference.elements import DroppedElement, Element
 from headrace.reference.operator import Grouping, Operator
 from tests.docs.pages import Block
 
@@ -94,5 +94,5 @@ def _pane(pane: Pane) -> str:
     return f"{'-' if pane.is_retraction else ''}{value} [{start}, {end}) {pane.timing}"
 
 
-def _dropped(drop: Drop) -> str:
+def _dropped(drop: DroppedElement) -> str:
     return f"dropped {drop.element.value}@{_seconds(drop.element.timestamp)}"

@@ -12,16 +12,16 @@ from pathlib import Path
 import headrace as hr
 from headrace import col
 from headrace.pipeline.executors import Executor
-from headrace.runs import results
-from headrace.runs.opened import PipelineHistory
-from headrace.runs.opened import open as open_root
+from headrace.runs.client import PipelineHandle
+from headrace.runs.client import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.results import RunResult
-from headrace.state.cache import FOLDER_VARIABLE, default_cache
+from headrace.runs.reporting import results
+from headrace.runs.reporting.results import RunResult
+from headrace.state.datafiles.cache import FOLDER_VARIABLE, default_cache
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.facts import files_of
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.gc.snapshot_facts import files_of
 from headrace_snapshots.layout import manifest_path, node_path
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import land_file, pipeline
@@ -65,7 +65,7 @@ class Deployment:
         return self.root.as_uri()
 
     @property
-    def history(self) -> PipelineHistory:
+    def history(self) -> PipelineHandle:
         """As a process finds it that has read nothing yet."""
         return open_root(self.uri)[NAME]
 

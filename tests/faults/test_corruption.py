@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.tasks import merges
+from headrace.distribute.tasks.background import merges
 from headrace.errors import HeadraceError
-from headrace.runs.opened import open as open_root
-from headrace.runs.publish import stored_audit
+from headrace.runs.client import open as open_root
+from headrace.runs.publishing.publish import stored_audit
 from headrace_snapshots.format import filelog, layers
 from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, deployed, spoil, victims
 

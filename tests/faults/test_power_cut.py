@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.executors import Executor
-from headrace.runs.opened import open as open_root
+from headrace.runs.client import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.report import Silent
+from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.format.manifest import Manifest

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import headrace as hr
 from headrace.pipeline.executors import Executor
-from headrace.runs.backfill import backfill
-from headrace.runs.opened import open as open_root
+from headrace.runs.backfill.backfill import backfill
+from headrace.runs.client import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.promotion import cut_over
-from headrace.runs.report import Silent
+from headrace.runs.publishing.promotion import cut_over
+from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.format.manifest import Manifest

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Pipeline
 from headrace.model.time import Instant, instant, to_datetime
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.flights import flight_truth
 

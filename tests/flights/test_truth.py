@@ -15,10 +15,10 @@ import pytest
 
 from headrace import Pipeline
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 from tests.flights import flight_truth
 from tests.process.executors import Executed
 from tests.reading import read

@@ -7,8 +7,19 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from headrace.model.expr import DataType, Expr, Literal, coalesce, col, concat, greatest, if_else, least, lit
-from headrace.model.time_methods import TimeUnit
+from headrace.model.expressions.expr import (
+    DataType,
+    Expr,
+    Literal,
+    coalesce,
+    col,
+    concat,
+    greatest,
+    if_else,
+    least,
+    lit,
+)
+from headrace.model.expressions.time_methods import TimeUnit
 
 Trees = st.SearchStrategy[Expr]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import ValueOverflowError
-from headrace.kernel.aggregates import Accumulator, Elements, Part, compile_aggregates
-from headrace.kernel.groups import Groups, of_ids
+from headrace.kernel.aggregates import Accumulator, AccumulatorPart, Elements, compile_aggregates
+from headrace.kernel.grouping import Groups, of_ids
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
 from headrace.model.combiners import Aggregate
-from headrace.model.expr import Column, DataType
+from headrace.model.expressions.expr import Column, DataType
 from headrace.model.time import Instant, instant
 from headrace.reference import Contents, combine, evaluate, read
 
@@ -62,7 +62,7 @@ def accumulator(aggregate: Aggregate, *, withdrawable: bool = False, all_kept: b
     return compile_aggregates({"v": aggregate}, SCHEMA, withdrawable=withdrawable, all_kept=all_kept)["v"]
 
 
-def elements(part: Part, rows: Sequence[Row], groups: int, *, withdrawable: bool) -> tuple[Elements, Groups]:
+def elements(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool) -> tuple[Elements, Groups]:
     """Elements for ``part``, arranged."""
     arranged = sorted(rows, key=lambda row: row.group)
     value = None
@@ -76,7 +76,7 @@ def elements(part: Part, rows: Sequence[Row], groups: int, *, withdrawable: bool
     return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged], np.int64), groups)
 
 
-def folded(part: Part, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:
+def folded(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:
     """The part of each group."""
     found = part.fold(*elements(part, rows, groups, withdrawable=withdrawable))
     assert found.type == part.type
@@ -84,7 +84,7 @@ def folded(part: Part, rows: Sequence[Row], groups: int, *, withdrawable: bool =
     return found
 
 
-def gathered(part: Part, bundles: Sequence[pa.Array], groups: int) -> pa.Array:
+def gathered(part: AccumulatorPart, bundles: Sequence[pa.Array], groups: int) -> pa.Array:
     """Parts of several bundles as one."""
     rows = pa.concat_arrays(bundles)
     order = np.argsort(np.tile(np.arange(groups), len(bundles)), kind="stable")
@@ -94,7 +94,9 @@ def gathered(part: Part, bundles: Sequence[pa.Array], groups: int) -> pa.Array:
     return found
 
 
-def over_bundles(part: Part, rows: Sequence[Row], groups: int, rng: Random, *, withdrawable: bool) -> pa.Array:
+def over_bundles(
+    part: AccumulatorPart, rows: Sequence[Row], groups: int, rng: Random, *, withdrawable: bool
+) -> pa.Array:
     """The part of each group, made of random bundles that are gathered in random order."""
     number = rng.randint(1, 4)
     of_row = sorted(rng.randrange(number) for _ in rows)

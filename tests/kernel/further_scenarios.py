@@ -30,7 +30,7 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import TimestampCombiner
-from headrace.model.expr import if_else
+from headrace.model.expressions.expr import if_else
 from headrace.model.time import Instant
 from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
 from headrace.model.watermarks import BoundedOutOfOrderness

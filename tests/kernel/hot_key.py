@@ -37,7 +37,7 @@ from headrace.pipeline.inputs import OWN, EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
-from headrace.state.files import read_rows
+from headrace.state.datafiles.files import read_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store

@@ -19,11 +19,11 @@ from headrace.model.panes import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.pipeline.graph import Stage
+from headrace.pipeline.pipeline import Stage
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
+from headrace.program.firing import FiringClocks
+from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
-from headrace.state.runs import Run
 
 NOTHING = AggregatedBundle()
 
@@ -32,7 +32,7 @@ NOTHING = AggregatedBundle()
 class Stepped:
     """What one epoch did to a stage; ``result`` None: nothing changed."""
 
-    clocks: Clocks
+    clocks: FiringClocks
     accounting: Accounting
     result: StageResult | None
 
@@ -103,7 +103,7 @@ class Operator:
         )
         left = tuple(dropwhile(lambda layer: self.watermark > layer.expires, self.layers.layers))
         below = Layers(self.compiled, left)
-        self.layers = below.grown([Run(below.kept(result.changes))] if result else [], epoch)
+        self.layers = below.grown([SortedFile(below.kept(result.changes))] if result else [], epoch)
         self._output_watermark = None
         return Stepped(clocks, bundle.accounting, result)
 

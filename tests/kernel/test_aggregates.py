@@ -15,10 +15,10 @@ from pyarrow import parquet
 
 from headrace.errors import IntegerOverflowError, PipelineError
 from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpacked
-from headrace.kernel.groups import Groups
+from headrace.kernel.grouping import Groups
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.combiners import Aggregate, Combiner, count
-from headrace.model.expr import Column, col
+from headrace.model.expressions.expr import Column, col
 from tests.kernel.folding import (
     SCHEMA,
     Row,

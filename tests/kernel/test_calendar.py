@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.windows import assigned
+from headrace.kernel.windows.assignment import assigned
 from headrace.model.calendar import calendar_window
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, instant
 from headrace.model.windows import CalendarWindows

@@ -40,9 +40,9 @@ from headrace.model.windows import WindowFn
 from headrace.pipeline.inputs import OWN, EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.commits import attempts_of
+from headrace.sources.file_planning import LandedFile
 from headrace.sources.landing import Landing
-from headrace.sources.planning import InputFile
-from headrace.state import storing
+from headrace.state.datafiles import writer
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import MemoryStore
 from tests.own_combiners import Span
@@ -151,7 +151,7 @@ def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
     for epoch in range(epochs):
         content = FORMATS[tested.source.format](table(rows, epoch))
         info = store.write(f"landing/{epoch}", content)
-        files = {OWN: [InputFile(info.path, info.size, info.etag)]}
+        files = {OWN: [LandedFile(info.path, info.size, info.etag)]}
         if epoch < epochs - 1:
             engine.write(engine.compute(files, START), {})
     called = 0
@@ -219,7 +219,7 @@ PIPELINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_calls_do_not_grow_with_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storing, "RUN_BYTES", 10**9)  # into how many files a layer is cut goes by bytes
+    monkeypatch.setattr(writer, "RUN_BYTES", 10**9)  # into how many files a layer is cut goes by bytes
     calls_of(PIPELINES[name], ROWS)  # what is made once
     few, many = (calls_of(PIPELINES[name], rows) for rows in (ROWS, 8 * ROWS))
     assert many <= few + 200, (few, many)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.kernel.expressions import column, evaluate
-from headrace.model.expr import DataType, col
-from headrace.model.typing import type_of
+from headrace.kernel.expressions.evaluation import column, evaluate
+from headrace.model.expressions.expr import DataType, col
+from headrace.model.expressions.typing import type_of
 from headrace.program.lets import settled
 from headrace.reference import evaluate as evaluate_record
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python

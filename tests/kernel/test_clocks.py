@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo, available_timezones
 import numpy as np
 import pytest
 
-from headrace.kernel.expressions import column
-from headrace.model.expr import DataType, Expr, col
+from headrace.kernel.expressions.evaluation import column
+from headrace.model.expressions.expr import DataType, Expr, col
+from headrace.model.expressions.time_methods import TimeUnit
 from headrace.model.time import instant
-from headrace.model.time_methods import TimeUnit
 from headrace.reference import evaluate
 from tests.kernel.columns import arrow, python
 

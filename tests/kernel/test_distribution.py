@@ -18,14 +18,14 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.graph import Stage
 from headrace.pipeline.inputs import OWN
+from headrace.pipeline.pipeline import Stage
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
+from headrace.program.firing import FiringClocks
 from headrace.reference import evaluate, run_pipeline
 from headrace.reference.intake import Intake, Taken
+from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
-from headrace.state.runs import Run
 from tests.kernel import further_scenarios as further
 from tests.kernel.operators import emitted
 from tests.panes import by_window, same
@@ -51,7 +51,7 @@ class Parts:
         self.layers = [Layers(self.compiled) for _ in range(self.number)]
 
     def run(
-        self, epoch: int, shares: Sequence[Columns], clocks: Clocks, batch: bool, signals: Any
+        self, epoch: int, shares: Sequence[Columns], clocks: FiringClocks, batch: bool, signals: Any
     ) -> list[StageResult]:
         deltas, place = [], 0
         for share in shares:
@@ -78,7 +78,7 @@ class Parts:
                 is_batch=batch,
             )
             below = self.layers[part]
-            self.layers[part] = below.grown([] if found is None else [Run(below.kept(found.changes))], epoch)
+            self.layers[part] = below.grown([] if found is None else [SortedFile(below.kept(found.changes))], epoch)
             results += [] if found is None else [found]
         self.watermark, self.processing_time = clocks.watermark_after, clocks.processing_time
         self.output_watermark = min(layers.earliest_hold(self.watermark) for layers in self.layers)
@@ -87,13 +87,15 @@ class Parts:
     def _part(self, delta: pa.RecordBatch) -> Any:
         return (delta.column(c.HASH).to_numpy() >> np.uint64(32)) * np.uint64(self.number) >> np.uint64(32)
 
-    def clocks(self, watermark: Instant, now: Instant, percentiles: dict[float, Instant]) -> Clocks:
+    def clocks(self, watermark: Instant, now: Instant, percentiles: dict[float, Instant]) -> FiringClocks:
         after, passed = Instant(max(self.watermark, watermark)), {}
         for q in sorted(self.compiled.trigger.percentiles):
             old = self.percentiles.get(q, MIN_INSTANT)
             self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
             passed[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], after)))
-        return Clocks(self.watermark, after, self.processing_time, Instant(max(self.processing_time, now)), passed)
+        return FiringClocks(
+            self.watermark, after, self.processing_time, Instant(max(self.processing_time, now)), passed
+        )
 
 
 def cut(columns: Columns, places: Sequence[int]) -> list[Columns]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.conformance.command import Status, run_file
+from headrace.conformance.command import CaseStatus, run_file
 from headrace.conformance.on_local import LocalExecutor
 from headrace.kernel import keys
 from headrace.pipeline.executors import Executor
@@ -42,7 +42,7 @@ def test_many_keys_share_a_hash(bits: int) -> None:
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_conformance_cases_pass(file: Path) -> None:
     results = run_file(file, LocalExecutor())
-    assert not [r.name for r in results if r.required and r.status is not Status.PASSED]
+    assert not [r.name for r in results if r.required and r.status is not CaseStatus.PASSED]
 
 
 @given(scenarios())

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import IntegerOverflowError, ValueOverflowError
-from headrace.kernel.expressions import column
-from headrace.kernel.expressions import evaluate as evaluate_columns
+from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
 from headrace.model.custom_triggers import CustomTrigger, TriggerElement, TriggerMoment
-from headrace.model.expr import (
+from headrace.model.expressions.expr import (
     Binary,
     DataType,
     Expr,
@@ -36,9 +36,9 @@ from headrace.model.expr import (
     lit,
     render,
 )
+from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.typing import type_of
 from headrace.model.patterns import compile_pattern
-from headrace.model.time_methods import TimeUnit
-from headrace.model.typing import type_of
 from headrace.program.lets import Call
 from headrace.reference import evaluate
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python

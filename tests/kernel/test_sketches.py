@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.aggregates import Elements, Part
+from headrace.kernel.aggregates import AccumulatorPart, Elements
 from headrace.kernel.aggregates.distinct_sketch import HASHES, REGISTERS
 from headrace.kernel.aggregates.quantile_sketch import CAPACITY
-from headrace.kernel.groups import Groups
+from headrace.kernel.grouping import Groups
 from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR
-from headrace.model.expr import col
+from headrace.model.expressions.expr import col
 from tests.kernel.folding import accumulator, gathered
 
 pytestmark = pytest.mark.slow
@@ -28,19 +28,19 @@ ORDERS = {
 }
 
 
-def fold(part: Part, values: Any, groups: Groups | None = None) -> pa.Array:
+def fold(part: AccumulatorPart, values: Any, groups: Groups | None = None) -> pa.Array:
     at = pa.nulls(len(values), pa.int64())
     return part.fold(Elements(pa.array(values), at, None), groups or Groups(np.array([0, len(values)])))
 
 
-def one_after_another(part: Part, bundles: list[pa.Array]) -> pa.Array:
+def one_after_another(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
     found = bundles[0]
     for bundle in bundles[1:]:
         found = gathered(part, [found, bundle], 1)
     return found
 
 
-def two_by_two(part: Part, bundles: list[pa.Array]) -> pa.Array:
+def two_by_two(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
     while len(bundles) > 1:
         bundles = [gathered(part, bundles[i : i + 2], 1) for i in range(0, len(bundles), 2)]
     return bundles[0]

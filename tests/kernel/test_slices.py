@@ -33,7 +33,7 @@ from headrace.conformance.values import element_rows
 from headrace.kernel.delta import AggregatedBundle, aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.windows import assigned, slice_starts
+from headrace.kernel.windows.assignment import assigned, slice_starts
 from headrace.model.combiners import Aggregate
 from headrace.model.time import Instant
 from headrace.model.windows import ShiftedOutputTime

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.kernel.windows import assigned, merged_windows, output_times
-from headrace.model.expr import DataType, col
+from headrace.kernel.windows.assignment import assigned, merged_windows, output_times
+from headrace.model.expressions.expr import DataType, col
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,

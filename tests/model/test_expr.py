@@ -12,8 +12,8 @@ import pytest
 import headrace as hr
 from headrace import DataType, Expr, col, lit
 from headrace.errors import PipelineError
-from headrace.model.expr import render, to_json
-from headrace.model.typing import type_of
+from headrace.model.expressions.expr import render, to_json
+from headrace.model.expressions.typing import type_of
 
 A, S, AT, B = col("a"), col("s"), col("at"), col("b")
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

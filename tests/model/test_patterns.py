@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.model.expr import col
+from headrace.model.expressions.expr import col
 from headrace.model.patterns import PatternTable, compile_pattern, parse_pattern
 from headrace.model.time import Instant
 from headrace.model.triggers import AfterPattern
 from headrace.model.windows import Window
 from headrace.reference.trigger_leaves import OnceMatched
-from headrace.reference.trigger_node import Arrival, Clocks, Moment
+from headrace.reference.trigger_node import Arrival, FiringClocks, Moment
 from tests.reference.strategies import examples
 
 LETTERS = "abc"
@@ -57,7 +57,7 @@ def test_elements_with_one_letter_match_as_text_does(pattern: str, text: str) ->
 @given(PATTERNS.filter(usable), st.lists(st.frozensets(st.sampled_from(LETTERS)), max_size=8))
 def test_the_table_is_what_the_reference_simulates(pattern: str, word: list[frozenset[str]]) -> None:
     node = OnceMatched(AfterPattern(f"({pattern})|abc", {letter: col(letter) for letter in LETTERS}))
-    moment = Moment(Clocks(), Window(Instant(0), Instant(1)), {})
+    moment = Moment(FiringClocks(), Window(Instant(0), Instant(1)), {})
     found = []
     for satisfied in word:
         node.on_element(moment, Arrival({letter: letter in satisfied for letter in LETTERS}, 0))

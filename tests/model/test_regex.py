@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.regex import RegexError, compile_regex
+from headrace.model.expressions.regex import RegexError, compile_regex
 from tests.reference.strategies import examples
 
 

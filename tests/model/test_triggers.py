@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.model.expr import col
+from headrace.model.expressions.expr import col
 from headrace.model.triggers import (
     AfterAll,
     AfterAny,

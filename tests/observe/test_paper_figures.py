@@ -9,7 +9,7 @@ import pytest
 
 from headrace.conformance.cases import Case
 from headrace.conformance.on_reference import ReferenceExecutor
-from headrace.conformance.replay import Replay
+from headrace.conformance.replay import CaseReplay
 from headrace.distribute.spark.types import SparkSession
 from headrace.model.panes import Timing
 from headrace.observe.paper_figures import Box, Picture, Point, boxes, svg
@@ -154,8 +154,8 @@ def test_the_command_writes_all_figures(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_a_pipeline_that_does_not_run_is_named() -> None:
     class Broken:
-        def replay(self, cases: Sequence[Case]) -> Iterable[Replay]:
-            return [Replay(error="no more water") for _ in cases]
+        def replay(self, cases: Sequence[Case]) -> Iterable[CaseReplay]:
+            return [CaseReplay(error="no more water") for _ in cases]
 
     with pytest.raises(FigureError, match="figure 6: no more water"):
         pictures(Broken())

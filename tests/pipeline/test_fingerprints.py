@@ -16,10 +16,10 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.model.watermarks import Monotonic
-from headrace.pipeline.encoding import _WORDS
-from headrace.pipeline.fingerprint import fingerprint, meaning
+from headrace.pipeline.identity.encoding import _WORDS
+from headrace.pipeline.identity.fingerprint import fingerprint, meaning
 from headrace.pipeline.inputs import EventTime
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from tests.own_combiners import Longest
 from tests.own_triggers import Jump
 from tests.own_windows import Validity

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headrace import Aggregation, CalendarWindows, GlobalWindows, Sessions, SlidingWindows, col, discarding
 from headrace.model.time import Duration, Instant, instant
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn
-from headrace.pipeline.reach import reach
+from headrace.pipeline.affected_range import reach
 from headrace.reference.windows import assign
 from tests.building import changed
 from tests.own_windows import Validity

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.errors import FixConfigError, PipelineError
-from headrace.pipeline.code import code_of
-from headrace.pipeline.registry import (
+from headrace.pipeline.loading.code_digests import code_of
+from headrace.pipeline.loading.registry import (
     PipelineFileError,
     UnknownPipelineError,
     registered,

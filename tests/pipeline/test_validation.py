@@ -43,7 +43,7 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, TimestampCombiner
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from tests.building import pipeline

@@ -8,11 +8,11 @@ import pytest
 
 from headrace import Pipeline
 from headrace.pipeline.executors import Executor
-from headrace.runs.backfill import backfill
+from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.recover import recover
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 
 _SPARK = pytest.param(Executor.SPARK, marks=pytest.mark.spark)
 on_both = pytest.mark.parametrize("executor", [Executor.LOCAL, _SPARK], indirect=True)

@@ -10,11 +10,11 @@ from typing import Any
 import headrace as hr
 from headrace import col
 from headrace.pipeline.executors import Executor
-from headrace.runs.backfill import backfill
+from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions, parse_span
 from headrace.runs.patching.patch import PatchRehearsal
 from headrace.runs.process import process
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import open_store

@@ -19,16 +19,16 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace import FileSource, Pipeline
-from headrace.model.expr import DataType, Schema
+from headrace.model.expressions.expr import DataType, Schema
 from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.inputs import OWN
 from headrace.pipeline.sources import FileFormat
-from headrace.read.arrow import schema_of
-from headrace.read.recorded import RecordedEpoch, recorded_epochs
-from headrace.reference import Drop, DropCause, Epoch, EpochResult, run_pipeline
+from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
+from headrace.read.views.arrow_types import schema_of
+from headrace.reference import DropCause, DroppedElement, Epoch, EpochResult, run_pipeline
 from headrace.reference.evaluate import Record
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
@@ -133,7 +133,7 @@ def _reason(column: str) -> str:
     return "id is null" if column == "id" else f"key is null: {column}"
 
 
-def _is_record(pipeline: Pipeline, drop: Drop) -> bool:
+def _is_record(pipeline: Pipeline, drop: DroppedElement) -> bool:
     """Whether what was dropped is a record of the source, not a pane."""
     return drop.element.record.keys() == pipeline.schema.keys()
 

@@ -21,10 +21,10 @@ from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import instant, to_datetime
 from headrace.pipeline.executors import Executor
 from headrace.reference.windows import assign
-from headrace.runs.backfill import backfill
+from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions, parse_span
 from headrace.runs.process import process
-from headrace.runs.promotion import cut_over
+from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.recover import recover
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store

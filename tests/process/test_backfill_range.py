@@ -25,25 +25,25 @@ from headrace import (
 from headrace.model.time import Instant, instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.inputs import arrival_time
-from headrace.read.progress import StoredProgress
-from headrace.runs.backfill import backfill
-from headrace.runs.forking import fork_point
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs.backfill.backfill import backfill
+from headrace.runs.backfill.fork_point import fork_point
+from headrace.runs.client import open as open_history
 from headrace.runs.modes import Mode
-from headrace.runs.opened import open as open_history
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process
-from headrace.runs.promotion import BranchBehindError, ForkGivenUpError, cut_over
-from headrace.runs.publish import AuditMissingError
-from headrace.runs.report import Silent
-from headrace.runs.restoring import InputGoneError
-from headrace.runs.results import RunResult
-from headrace.sources.progress import Progress
+from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, cut_over
+from headrace.runs.publishing.publish import AuditMissingError
+from headrace.runs.reporting.listener import Silent
+from headrace.runs.reporting.results import RunResult
+from headrace.runs.restore import InputGoneError
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.reach import Keep
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.building import changed
@@ -286,7 +286,7 @@ def test_manifests_of_before_do_not_say_what_was_dropped_unseen(tmp_path: Path) 
     for tested, found in ((CLICKS, 5), (filtering, 2)):
         catalog = Catalog(open_store((tmp_path / str(found)).as_uri()), CLICKS.name)
         days = [instant(START + timedelta(days=day)) for day in range(9)]
-        read = [written(Progress(newest=at, processing_time=Instant(at + 2 * DAY))) for at in days]
+        read = [written(PipelineProgress(newest=at, processing_time=Instant(at + 2 * DAY))) for at in days]
         for progress in read:
             del progress["newest_event_time_read"]
         ids = publish_epochs(catalog, tested, read)
@@ -487,7 +487,7 @@ def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: 
     store = open_store(tmp_path.as_uri())
     catalog = Catalog(store, CLICKS.name)
     newest = [instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
-    ids = publish_epochs(catalog, CLICKS, [written(Progress(newest=at, newest_read=at)) for at in newest])
+    ids = publish_epochs(catalog, CLICKS, [written(PipelineProgress(newest=at, newest_read=at)) for at in newest])
     for hour in (0, 1, 2, 25, 48, 49, 50, 200):
         before = store.requests.snapshot()
         found = fork_point(Catalog(store, CLICKS.name), CLICKS, span(hour, None))

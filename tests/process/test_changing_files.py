@@ -19,8 +19,8 @@ from headrace.pipeline.executors import Executor
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.restoring import InputGoneError
-from headrace.sources.planning import ChangedFileError, ChangingFileError, VanishedFileError
+from headrace.runs.restore import InputGoneError
+from headrace.sources.file_planning import ChangedFileError, ChangingFileError, VanishedFileError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.store import LocalStore, ObjectInfo, ObjectStore, open_store

@@ -24,7 +24,7 @@ DRIVER = """
 import sys, threading
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.report import Silent
+from headrace.runs.reporting.listener import Silent
 from headrace.pipeline.executors import Executor
 from tests.process.clicks import CLICKS
 

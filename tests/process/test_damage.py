@@ -12,14 +12,14 @@ import pytest
 from headrace import FixedWindows, Pipeline
 from headrace.audit.store import read_audit
 from headrace.distribute.local.engine import LocalEngine
-from headrace.read.progress import progress_of
+from headrace.read.snapshots.progress import progress_of
 from headrace.runs.commits import attempts_of
+from headrace.runs.maintenance import check
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
-from headrace.runs.results import RunResult
-from headrace.runs.upkeep import check
+from headrace.runs.reporting.results import RunResult
 from headrace.sources.landing import Landing
-from headrace.state.cache import default_cache
+from headrace.state.datafiles.cache import default_cache
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.layers import FANOUT

@@ -12,12 +12,12 @@ from headrace.model.time import Duration, instant
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import ReplayClock, RunOptions, parse_span
-from headrace.runs.promotion import promote
-from headrace.runs.rejected import land_rejected
-from headrace.runs.restoring import InputGoneError
+from headrace.runs.publishing.promotion import promote
+from headrace.runs.reprocessing.rejected import land_rejected
+from headrace.runs.restore import InputGoneError
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.expiry import expire
-from headrace_snapshots.reach import Keep
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.process.clicks import CLICKS, START

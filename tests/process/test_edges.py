@@ -26,7 +26,7 @@ from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth
 from tests.process.executors import Executed

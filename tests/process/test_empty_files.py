@@ -13,8 +13,8 @@ import pytest
 
 import headrace as hr
 from headrace import DataType, Pipeline, SparkFunction, col
-from headrace.runs.late import land_late
 from headrace.runs.options import RunOptions
+from headrace.runs.reprocessing.late import land_late
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import FILES, land_file, results
 from tests.process.executors import Executed, on_spark

@@ -8,15 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Pipeline, SparkFunction
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.executors import Choice, Executor
-from headrace.runs.executors.choice import Bounds, Work, choose, fitting, work_of
+from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting, work_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
-from headrace.runs.report import Lines
-from headrace.runs.results import Action, from_json, to_json
+from headrace.runs.reporting.listener import LineListener
+from headrace.runs.reporting.results import Action, from_json, to_json
 from headrace.sizes import SizeError, shown, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -29,7 +29,7 @@ BOUNDS = Bounds(input=1000, state=500)
 AUTO = replace(CLICKS, executor=Executor.AUTO)
 
 
-def never() -> Work:
+def never() -> WorkEstimate:
     raise AssertionError("nobody has to look at the work")
 
 
@@ -41,13 +41,15 @@ def with_spark_code(pipeline: Pipeline) -> Pipeline:
 @pytest.mark.parametrize(
     ("own", "asked", "choice"),
     [
-        (Executor.SPARK, None, Choice(Executor.SPARK, "the pipeline's own")),
-        (Executor.LOCAL, None, Choice(Executor.LOCAL, "the pipeline's own")),
-        (Executor.LOCAL, Executor.SPARK, Choice(Executor.SPARK, "asked for")),
-        (Executor.AUTO, Executor.LOCAL, Choice(Executor.LOCAL, "asked for")),
+        (Executor.SPARK, None, ExecutorDecision(Executor.SPARK, "the pipeline's own")),
+        (Executor.LOCAL, None, ExecutorDecision(Executor.LOCAL, "the pipeline's own")),
+        (Executor.LOCAL, Executor.SPARK, ExecutorDecision(Executor.SPARK, "asked for")),
+        (Executor.AUTO, Executor.LOCAL, ExecutorDecision(Executor.LOCAL, "asked for")),
     ],
 )
-def test_what_is_asked_for_comes_before_the_pipelines_own(own: Executor, asked: Executor, choice: Choice) -> None:
+def test_what_is_asked_for_comes_before_the_pipelines_own(
+    own: Executor, asked: Executor, choice: ExecutorDecision
+) -> None:
     assert choose(replace(CLICKS, executor=own), asked, never) == choice
 
 
@@ -58,13 +60,17 @@ def test_whoever_chose_before_the_run_says_why() -> None:
 @pytest.mark.parametrize(
     ("before", "executor", "reason"),
     [
-        (Work(0), Executor.LOCAL, "0 bytes of new input and 0 bytes of state"),
-        (Work(1000, 500), Executor.LOCAL, "1000 bytes of new input and 500 bytes of state"),
-        (Work(1001, 500), Executor.SPARK, "1001 bytes of new input are more than 1000 bytes (HEADRACE_AUTO_INPUT)"),
-        (Work(1000, 501), Executor.SPARK, "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
+        (WorkEstimate(0), Executor.LOCAL, "0 bytes of new input and 0 bytes of state"),
+        (WorkEstimate(1000, 500), Executor.LOCAL, "1000 bytes of new input and 500 bytes of state"),
+        (
+            WorkEstimate(1001, 500),
+            Executor.SPARK,
+            "1001 bytes of new input are more than 1000 bytes (HEADRACE_AUTO_INPUT)",
+        ),
+        (WorkEstimate(1000, 501), Executor.SPARK, "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
     ],
 )
-def test_auto_takes_what_fits_and_says_why(before: Work, executor: Executor, reason: str) -> None:
+def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: Executor, reason: str) -> None:
     choice = fitting(AUTO, before, BOUNDS)
     assert choice.name is executor
     assert choice.reason.startswith("auto: ")
@@ -73,8 +79,10 @@ def test_auto_takes_what_fits_and_says_why(before: Work, executor: Executor, rea
 
 
 def test_auto_never_takes_spark_code_anywhere_else() -> None:
-    choice = fitting(with_spark_code(AUTO), Work(0), BOUNDS)
-    assert choice == Choice(Executor.SPARK, "auto: the pipeline names Spark code, tests.engine.spark_transforms:same")
+    choice = fitting(with_spark_code(AUTO), WorkEstimate(0), BOUNDS)
+    assert choice == ExecutorDecision(
+        Executor.SPARK, "auto: the pipeline names Spark code, tests.engine.spark_transforms:same"
+    )
 
 
 def test_bounds_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,22 +143,22 @@ def landed_bytes(root: Path, first: int = 0) -> int:
     return sum(file.stat().st_size for file in sorted((root / "landing/clicks").iterdir())[first:])
 
 
-def work(root: Path, action: Action, branch: str = "main", snapshot: str | None = None) -> Work:
+def work(root: Path, action: Action, branch: str = "main", snapshot: str | None = None) -> WorkEstimate:
     return work_of(action, CLICKS, root.as_uri(), branch=branch, snapshot=snapshot, full_sweep=False)
 
 
 def test_the_work_is_what_has_landed_behind_the_state(tmp_path: Path) -> None:
     land(tmp_path)
     root = tmp_path.as_uri()
-    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path))
+    assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path))
     first = process(CLICKS, root, RunOptions("first", executor=Executor.LOCAL, max_epochs=2))
     process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
     land(tmp_path, FILES, FILES + 2)
     state = state_bytes(head(tmp_path))
     assert state > 0
-    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, FILES), state)
+    assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path, FILES), state)
     assert work(tmp_path, "recover", snapshot=first.snapshot).input == landed_bytes(tmp_path, 2)
-    assert work(tmp_path, "backfill", branch="backfill") == Work(landed_bytes(tmp_path))
+    assert work(tmp_path, "backfill", branch="backfill") == WorkEstimate(landed_bytes(tmp_path))
     auditing = work(tmp_path, "audit")
     assert auditing.state == 0
     assert auditing.input > sum(file.bytes for layer in head(tmp_path).tables["current"] for file in layer.files)
@@ -165,13 +173,13 @@ def test_a_head_that_cannot_be_read_is_sized_by_what_is_below_it(tmp_path: Path)
     process(CLICKS, root, RunOptions("second", executor=Executor.LOCAL))
     store = open_store(root)
     store.write(f"clicks/manifests/{head(tmp_path).snapshot_id}.json", b"no manifest")
-    assert work(tmp_path, "process") == Work(landed_bytes(tmp_path, 4), state_bytes(below))
+    assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path, 4), state_bytes(below))
 
 
 def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
     land(tmp_path)
     told: list[str] = []
-    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=Lines(told.append))
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(told.append))
     assert result.executor is not None
     assert result.executor.name is Executor.LOCAL
     assert told[0] == f"executor local: {result.executor.reason}"
@@ -208,9 +216,9 @@ def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.Monkey
     def on_spark(*_: object) -> None:
         raise StopError
 
-    monkeypatch.setattr("headrace.runs.executors.on_spark.OnSpark", on_spark)
+    monkeypatch.setattr("headrace.runs.executors.on_spark.SparkExecution", on_spark)
     with pytest.raises(StopError):
-        process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=Lines(taken.append))
+        process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(taken.append))
     assert taken[0].startswith("executor spark: auto: ")
     assert "of new input are more than 1 KB" in taken[0]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.run import run_recorded
+from headrace.cli.display.run import run_recorded
 from headrace.runs.options import RunOptions
-from headrace.runs.report import Silent
-from headrace.runs.restoring import BelowPublishedError
-from headrace.runs.results import read as read_result
+from headrace.runs.reporting.listener import Silent
+from headrace.runs.reporting.results import read as read_result
+from headrace.runs.restore import BelowPublishedError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

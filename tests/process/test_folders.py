@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.commands import app
-from headrace.pipeline.registry import resolve
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import resolve
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedCodeError
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 from tests.process.executors import Executed, on_spark
 from tests.reading import read
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.tasks.beside import Stop
+from headrace.distribute.tasks.background.thread import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.executors import Executor

@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.read.deployment import PipelineReader
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

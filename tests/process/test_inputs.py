@@ -30,7 +30,7 @@ from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
 from headrace.runs.options import RunOptions
-from headrace.sources.budgets import DeadLetterBudgetError
+from headrace.sources.error_budgets import DeadLetterBudgetError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

@@ -16,10 +16,10 @@ import pytest
 from headrace import DataType, Pipeline, accumulating
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.sources import FileFormat, OnUnreadable
-from headrace.runs.late import land_late
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.rejected import land_rejected
+from headrace.runs.reprocessing.late import land_late
+from headrace.runs.reprocessing.rejected import land_rejected
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from headrace.cli.commands import app
-from headrace.pipeline.registry import resolve
+from headrace.cli.main import app
+from headrace.pipeline.loading.registry import resolve
 from headrace.runs.options import RunOptions
 from tests.airflow.subprocesses import write_pipeline
 from tests.process.executors import Executed

@@ -16,7 +16,7 @@ from headrace.application import submit
 from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.report import Lines
+from headrace.runs.reporting.listener import LineListener
 from headrace_snapshots import objects
 from headrace_snapshots.format.manifest import Manifest
 from tests.process.clicks import CLICKS, land
@@ -73,7 +73,9 @@ def test_an_interrupt_in_a_listener_is_an_interrupt(tmp_path: Path) -> None:
         raise KeyboardInterrupt(line)
 
     with pytest.raises(KeyboardInterrupt):
-        process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor=Executor.AUTO), listener=Lines(interrupt))
+        process(
+            CLICKS, tmp_path.as_uri(), RunOptions("first", executor=Executor.AUTO), listener=LineListener(interrupt)
+        )
 
 
 PIPELINE = """
@@ -100,7 +102,7 @@ def test_a_run_whose_output_nobody_reads_any_more_goes_on_and_succeeds(closed: s
     file = tmp_path / "own.py"
     file.write_text(PIPELINE)
     where = [str(file), "--root", (tmp_path / "root").as_uri(), "--executor", "local"]
-    assert unread(["-c", "from headrace.cli.commands import main; main()", "run", *where], closed) == 0
+    assert unread(["-c", "from headrace.cli.main import main; main()", "run", *where], closed) == 0
     (result,) = (tmp_path / "root" / "clicks" / "runs").iterdir()
     told = json.loads(result.read_text())
     assert (told["status"], told["epochs"]) == ("succeeded", [0, 1, 2])
@@ -121,7 +123,7 @@ def test_a_task_whose_log_is_gone_leaves_its_result_and_its_exit_code(
     assert told["status"] == ("failed" if fails else "succeeded")
 
 
-class Counting(Lines):
+class Counting(LineListener):
     """How many of the manifests that it was told of are in memory, at most."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from headrace import FileSource, Pipeline, SparkFunction
 from headrace.distribute.limits import LargeEpochError, columns_fit
-from headrace.model.expr import DataType, col
+from headrace.model.expressions.expr import DataType, col
 from headrace.model.watermarks import Punctuated
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.inputs import EventTime

@@ -8,12 +8,12 @@ import pytest
 
 from headrace import Pipeline
 from headrace.distribute.local.engine import LocalEngine
-from headrace.read.progress import progress_of
+from headrace.read.snapshots.progress import progress_of
 from headrace.runs.commits import attempts_of
-from headrace.runs.executors.on_local import OnLocal
+from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.process import process
 from headrace.sources.landing import Landing
-from headrace.state.cache import default_cache
+from headrace.state.datafiles.cache import default_cache
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
@@ -62,7 +62,7 @@ def state_files(manifest: Manifest) -> list[tuple[str, DataFile]]:
 def restored(store: ObjectStore, manifest: Manifest) -> LocalEngine:
     """What a run does before its first epoch."""
     landing = Landing(CLICKS, store)
-    side = OnLocal(CLICKS, store, landing)
+    side = LocalExecution(CLICKS, store, landing)
     for table, file in state_files(manifest):
         side.verify(table, file)
     catalog = Catalog(store, CLICKS.name)

@@ -9,9 +9,9 @@ import pytest
 
 from headrace.distribute.local import engine as local_engine
 from headrace.distribute.local.runner import Threads
-from headrace.distribute.tasks.beside import Beside, Stop
-from headrace.distribute.tasks.exchange import Heard
-from headrace.distribute.tasks.merge import MergePlan
+from headrace.distribute.tasks.background.merge import MergePlan
+from headrace.distribute.tasks.background.thread import Beside, Stop
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.errors import HeadraceError
 from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
@@ -57,7 +57,7 @@ class Held(Threads):
     root: Path
     ended: list[bool]
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         for file in sorted((self.root / "landing" / "clicks").iterdir())[-2:]:
             file.unlink(missing_ok=True)
         told = threading.Event()

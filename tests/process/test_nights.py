@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.runs.nights import KEPT, STILL, drop_abandoned
+from headrace.runs.backfill.abandoned_branches import KEPT, STILL, drop_abandoned
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
-from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.reach import Keep
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import MemoryStore
 from headrace_snapshots.testing import check_catalog
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.inputs import OWN
-from headrace.read.progress import progress_of
+from headrace.read.snapshots.progress import progress_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
-from headrace.runs.restoring import restore
-from headrace.sources.planning import ChangedFileError, InputFile, Offsets, advance
-from headrace.sources.progress import InputProgress, Progress
+from headrace.runs.restore import restore
+from headrace.sources.file_planning import ChangedFileError, LandedFile, Offsets, advance
+from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -74,7 +74,7 @@ class Reader:
         number = 0 if self.head is None else self.head.epoch + 1
         first = number * self.per_epoch
         files = {
-            name: [InputFile(f"landing/{name}/2026-01-01/part-{n:06d}.json", n, f"{n}-{10**18 + n}", f"xxh3-{n:016x}")
+            name: [LandedFile(f"landing/{name}/2026-01-01/part-{n:06d}.json", n, f"{n}-{10**18 + n}", f"xxh3-{n:016x}")
                    for n in range(first, first + self.per_epoch)]
             for name in self.offsets
         }  # fmt: skip
@@ -90,7 +90,7 @@ class Reader:
             parent=None if self.head is None else self.head.snapshot_id,
             generation=self.claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=written(Progress({name: InputProgress(each) for name, each in self.offsets.items()})),
+            progress=written(PipelineProgress({name: InputProgress(each) for name, each in self.offsets.items()})),
             logs={"inputs": self.catalog.append_record(log, FileRecord(number, tuple(read)))},
         )
         self.catalog.commit(self.claim, self.head)
@@ -125,7 +125,7 @@ def test_only_what_is_behind_the_mark_is_read_back() -> None:
         manifest = reader.epoch()
     offsets = reader.offsets[OWN]
     kept = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
-    progress = written(Progress({OWN: InputProgress(kept)}))
+    progress = written(PipelineProgress({OWN: InputProgress(kept)}))
     assert progress_of(reader.newcomer(), replace(manifest, progress=progress)).offsets == {OWN: kept}
 
 

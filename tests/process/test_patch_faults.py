@@ -10,7 +10,7 @@ from headrace.runs.patching.patch import patch
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, PublishConflictError
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing.faults import FaultyStore, Hold, Operation
+from headrace_snapshots.testing.faults import FaultyStore, HoldRequest, Operation
 from tests.process.late_clicks import Live, hour, late_for_main
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -33,11 +33,11 @@ class Stopping:
     happens: bool
     puts: int = 0
 
-    def plan(self, operation: Operation) -> Hold | None:
+    def plan(self, operation: Operation) -> HoldRequest | None:
         if operation.kind not in {"put", "create"}:
             return None
         self.puts += 1
-        return Hold(self._stop) if self.puts == self.at + 1 + self.happens else None
+        return HoldRequest(self._stop) if self.puts == self.at + 1 + self.happens else None
 
     def _stop(self) -> None:
         raise StoppedError
@@ -77,10 +77,10 @@ def beside(live: Live, entry: int, happens: Callable[[], object]) -> Catalog:
     """A catalog in which something ``happens`` right before an entry of its log is stored, counted from 0."""
     entries = 0
 
-    def plan(operation: Operation) -> Hold | None:
+    def plan(operation: Operation) -> HoldRequest | None:
         nonlocal entries
         entries += operation.kind == "create"
-        return Hold(happens) if operation.kind == "create" and entries == entry + 1 else None
+        return HoldRequest(happens) if operation.kind == "create" and entries == entry + 1 else None
 
     return Catalog(FaultyStore(open_store(live.root), plan), live.pipeline.name)
 

@@ -12,11 +12,11 @@ import headrace as hr
 from headrace import col
 from headrace.model.time import instant
 from headrace.pipeline.executors import Executor
-from headrace.read.progress import StoredProgress
+from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError
 from headrace.runs.recover import recover
-from headrace.runs.restoring import BelowPublishedError
+from headrace.runs.restore import BelowPublishedError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Patch
 from tests.process.late_clicks import SESSIONS, START, Live, Row, hour, late_for_main, pipeline

@@ -9,18 +9,18 @@ import pytest
 from headrace import Pipeline
 from headrace.errors import PipelineError
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.graph import Pipeline as Graph
-from headrace.runs.backfill import backfill
-from headrace.runs.landing_again import LandingAgainError
-from headrace.runs.late import land_late
-from headrace.runs.opened import open as open_root
+from headrace.pipeline.pipeline import Pipeline as Graph
+from headrace.runs.backfill.backfill import backfill
+from headrace.runs.client import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.rejected import land_rejected
-from headrace.runs.results import write
-from headrace.sources.places import PlaceError
+from headrace.runs.reporting.results import write
+from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.reprocessing.late import land_late
+from headrace.runs.reprocessing.rejected import land_rejected
+from headrace.sources.landing_places import PlaceError
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.marks import Batch, Mark
+from headrace_snapshots.gc.deletion_list import Batch, DeletionList
 from headrace_snapshots.protocol import Horizon
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, records
@@ -137,7 +137,9 @@ def test_expiry_and_repairs_leave_what_is_not_headraces(tmp_path: Path) -> None:
         (folder / path).write_text(content)
     catalog = Catalog(open_store(root), "clicks")
     head = catalog.head()
-    mark = Mark(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()), (Batch({}, foreign_sizes(folder)),))
+    mark = DeletionList(
+        catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()), (Batch({}, foreign_sizes(folder)),)
+    )
     catalog.marks.write(mark)
     catalog.expire(head.entry, Horizon(mark.id), tags=(), idle=(), message="as before")
     history = open_root(root)["clicks"]

@@ -21,10 +21,10 @@ from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
-from headrace.runs.promotion import BranchBehindError, cut_over
-from headrace.runs.publish import publish_audited
+from headrace.runs.publishing.promotion import BranchBehindError, cut_over
+from headrace.runs.publishing.publish import publish_audited
 from headrace.sources.landing import ByInput, Landing
-from headrace.state.written import Written
+from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import Manifest

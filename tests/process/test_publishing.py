@@ -11,9 +11,9 @@ import pytest
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
 from headrace.pipeline.inputs import OWN
-from headrace.read.at import UnknownBranchError
-from headrace.read.progress import progress_of
-from headrace.runs.promotion import (
+from headrace.read.snapshots.progress import progress_of
+from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+from headrace.runs.publishing.promotion import (
     BranchBehindError,
     ClockAheadError,
     ForkGivenUpError,
@@ -21,9 +21,9 @@ from headrace.runs.promotion import (
     promote,
     rehearse,
 )
-from headrace.runs.publish import AuditMissingError, publish_audited
-from headrace.sources.planning import Offsets
-from headrace.sources.progress import InputProgress, Progress
+from headrace.runs.publishing.publish import AuditMissingError, publish_audited
+from headrace.sources.file_planning import Offsets
+from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
@@ -48,8 +48,8 @@ class Audited:
         claim = self.catalog.claim(branch, "test")
         head = claim.snapshot_id
         inputs = FileLog() if head is None else self.catalog.manifest(head).logs["inputs"]
-        progress = Progress() if head is None else progress_of(self.catalog, self.catalog.manifest(head))
-        progress = Progress(_read(progress, files), processing_time=clock)
+        progress = PipelineProgress() if head is None else progress_of(self.catalog, self.catalog.manifest(head))
+        progress = PipelineProgress(_read(progress, files), processing_time=clock)
         for _ in range(epochs):
             epoch = 0 if head is None else self.catalog.manifest(head).epoch + 1
             if files:
@@ -77,7 +77,7 @@ class Audited:
         write_audit(self.store, AuditOutcome("p", after, until, True, (), "2026-01-01T00:00:00Z"))
 
 
-def _read(progress: Progress, files: Iterable[InputFile]) -> dict[str, InputProgress]:
+def _read(progress: PipelineProgress, files: Iterable[InputFile]) -> dict[str, InputProgress]:
     """The inputs of ``progress`` after ``files``."""
     counts = {OWN: Offsets()} | progress.offsets
     for file in files:

@@ -8,11 +8,11 @@ import pytest
 from headrace import FixedWindows
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
 from headrace.runs.recover import recover
-from headrace.sources.progress import Progress
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog
 from headrace_snapshots.format.manifest import Manifest
@@ -39,7 +39,7 @@ class Empty:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=written(Progress()),
+            progress=written(PipelineProgress()),
             logs={"inputs": FileLog()},
         )
         self.catalog.commit(claim, manifest)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.backfill import backfill
+from headrace.runs.backfill.backfill import backfill
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
-from headrace.runs.promotion import ForkGivenUpError, InputEndedError, PatchedSinceError
+from headrace.runs.publishing.promotion import ForkGivenUpError, InputEndedError, PatchedSinceError
 from tests.process.late_clicks import START, Live, late_for_main
 
 

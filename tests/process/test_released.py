@@ -9,10 +9,10 @@ import pytest
 from headrace import Pipeline, expect
 from headrace.audit.releases import releases_that_hold
 from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
+from headrace.runs.client import PipelineHandle
 from headrace.runs.executors.on_spark import AUDIT_BYTES
-from headrace.runs.opened import PipelineHistory
 from headrace.runs.options import RunOptions
-from headrace.runs.promotion import cut_over
+from headrace.runs.publishing.promotion import cut_over
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land, records
@@ -102,7 +102,7 @@ def test_other_values_of_the_same_key_and_window_are_not_released(executor: Exec
 
 def test_a_person_who_rolls_back_takes_the_release_back(executor: Executed, tmp_path: Path) -> None:
     released = Released(executor, tmp_path)
-    history = PipelineHistory(released.catalog)
+    history = PipelineHandle(released.catalog)
     (told,) = history.rehearse_rollback(to=released.good).told
     assert told.startswith(f"the release by log entry {released.entry} (ada: he is rich) ends")
     history.rollback(to=released.good, message="ada: he is not")
@@ -119,7 +119,7 @@ def test_rolling_back_to_after_the_release_leaves_it(executor: Executed, tmp_pat
     kept = released.refs["main"]
     land(tmp_path, 3, 4)
     released.run("after")
-    history = PipelineHistory(released.catalog)
+    history = PipelineHandle(released.catalog)
     assert history.rehearse_rollback(to=kept).told == ()
     history.rollback(to=kept)
     released.recover()

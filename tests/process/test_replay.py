@@ -16,14 +16,14 @@ from headrace.model.triggers import AfterSignal, Signal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
 from headrace.pipeline.inputs import EventTime
-from headrace.read.at import UnknownBranchError
-from headrace.read.progress import StoredProgress, progress_to_json
-from headrace.read.recorded import recorded_epochs
+from headrace.read.snapshots.epoch_history import recorded_epochs
+from headrace.read.snapshots.progress import StoredProgress, progress_to_json
+from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.modes import Mode
 from headrace.runs.options import Executor, ReplayClock, RunOptions, RunOptionsError, parse_clock
 from headrace.runs.process import process
-from headrace.runs.restoring import InputGoneError
-from headrace.sources.progress import Progress
+from headrace.runs.restore import InputGoneError
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -195,7 +195,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commit_by_hand(root: Path) -> None:
     """Two epochs of main that read a file each, as a run would record them."""
-    from headrace.pipeline.fingerprint import fingerprint
+    from headrace.pipeline.identity.fingerprint import fingerprint
     from headrace_snapshots.format.filelog import FileLog, FileRecord
     from headrace_snapshots.format.files import InputFile
 
@@ -215,7 +215,7 @@ def commit_by_hand(root: Path) -> None:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=written(Progress(processing_time=instant(NOW + epoch * MINUTE))),
+            progress=written(PipelineProgress(processing_time=instant(NOW + epoch * MINUTE))),
             tables={"state": (), "current": ()},
             logs={"inputs": inputs, "panes": FileLog()},
         )
@@ -312,6 +312,6 @@ def test_what_is_no_clock_is_refused(start: str | None, step: str | None) -> Non
 def test_signals_come_back_from_a_manifest(recorded: Path) -> None:
     manifest = manifests(recorded, "main")[0]
     signals = (Signal("go"), Signal("stop", ("u1", 2, None)), Signal("go", (), Window(0, 10)))  # type: ignore[arg-type]
-    progress = progress_to_json(Progress(), signals=signals, signals_of="r", executor="local")
+    progress = progress_to_json(PipelineProgress(), signals=signals, signals_of="r", executor="local")
     found = StoredProgress.of(replace(manifest, progress=json.loads(json.dumps(progress))))
     assert (found.signals, found.signals_of) == (signals, "r")

@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Pipeline
-from headrace.cli import run as cli_run
-from headrace.cli.commands import app
+from headrace.cli.display import run as cli_run
+from headrace.cli.main import app
 from headrace.model.time import parse
 from headrace.runs.options import RunOptions
-from headrace.runs.report import Lines, Listener, Where, ending, epoch_line
-from headrace.runs.results import Action, RunResult
-from headrace.sources.progress import Progress
+from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, epoch_line
+from headrace.runs.reporting.results import Action, RunResult
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
 from tests.stored_progress import written
 
@@ -27,7 +27,7 @@ EPOCH = Manifest(
     parent=None,
     generation=1,
     created_at="2026-01-05T00:00:00Z",
-    progress=written(Progress(watermark=parse("2026-01-04T18:39:00Z"))),
+    progress=written(PipelineProgress(watermark=parse("2026-01-04T18:39:00Z"))),
     tables={},
     logs={},
     counts={
@@ -46,7 +46,7 @@ RESULT = RunResult(
 
 def test_an_epoch_tells_rows_panes_drops_watermark_and_seconds() -> None:
     told: list[str] = []
-    listener = Lines(told.append)
+    listener = LineListener(told.append)
     listener.planned(1200)
     listener.committed(EPOCH)
     listener.warned("a clock is ahead")

@@ -7,18 +7,18 @@ from headrace import Deduplicate, accumulating
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.inputs import OWN, arrival_time
-from headrace.read.recorded import RecordedEpoch
-from headrace.runs.rereading import Begun, Rereading, reread
-from headrace.sources.planning import InputFile
-from headrace.sources.progress import Hold
+from headrace.read.snapshots.epoch_history import RecordedEpoch
+from headrace.runs.backfill.backfill_plan import Begun, Rereading, reread
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.progress import WatermarkHold
 from tests.building import changed
 from tests.process.clicks import CLICKS
 
 Summary = list[tuple[str, int, int]]
 
 
-def file(name: str, size: int = 1) -> InputFile:
-    return InputFile(name, size, f"etag of {name}")
+def file(name: str, size: int = 1) -> LandedFile:
+    return LandedFile(name, size, f"etag of {name}")
 
 
 def epoch(names: str, clock: int, *signals: str) -> RecordedEpoch:
@@ -33,7 +33,7 @@ def summary(found: Rereading) -> Summary:
     return [*epochs, ("".join(f.path for f in found.rest.get(OWN, ())), -1, 0)]
 
 
-def unread(names: str) -> dict[str, Sequence[InputFile]]:
+def unread(names: str) -> dict[str, Sequence[LandedFile]]:
     return {OWN: [file(name) for name in names]}
 
 
@@ -67,7 +67,7 @@ def test_signals_end_an_epoch() -> None:
 
 
 def test_what_was_read_already_is_left_out_and_content_is_that_of_now() -> None:
-    corrected = InputFile("b", 7, "another")
+    corrected = LandedFile("b", 7, "another")
     found = reread(CLICKS, [epoch("a", 10), epoch("b", 20)], {OWN: [corrected]})
     assert summary(found) == [("b", 20, 0), ("", -1, 0)]
     assert found.epochs[0].files[OWN] == [corrected]
@@ -81,7 +81,7 @@ def test_where_event_time_is_the_time_of_arrival_epochs_stay_as_they_are() -> No
 
 def reaching(names: str, clock: int, watermark: int | None, *, is_ahead: bool = False) -> RecordedEpoch:
     """An epoch that left a watermark, None where nobody knows."""
-    reached = None if watermark is None else Hold(Instant(watermark))
+    reached = None if watermark is None else WatermarkHold(Instant(watermark))
     return replace(epoch(names, clock), reached=reached, is_ahead=is_ahead)
 
 
@@ -99,7 +99,7 @@ def test_epochs_are_held_to_what_main_left_after_the_last_of_them() -> None:
 
 def test_what_has_expired_is_held_to_what_was_known_before() -> None:
     recorded = [reaching("a", 10, None), reaching("b", 10, None), reaching("c", 10, 3), reaching("d", 20, None)]
-    begun = Begun(Instant(5), Hold(Instant(-7)))
+    begun = Begun(Instant(5), WatermarkHold(Instant(-7)))
     found = reread(CLICKS, recorded, unread("abcd"), begun, max_files=1)
     assert held(found) == [("a", -7), ("b", -7), ("c", 3), ("d", 3)]
     assert held(reread(CLICKS, recorded, unread("ab"), max_files=1)) == [("a", None), ("b", None)]

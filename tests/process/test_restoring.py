@@ -8,9 +8,9 @@ import pytest
 from headrace.errors import FixConfigError
 from headrace.model.triggers import Signal
 from headrace.pipeline.inputs import OWN
-from headrace.runs.restoring import BelowPublishedError, InputGoneError, Restored, Verify, restore
-from headrace.sources.planning import InputFile
-from headrace.sources.progress import Progress
+from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import FencedError, MissingSnapshotError
@@ -36,7 +36,7 @@ class Line:
         self.claim = self.catalog.claim("main", "test")
         self.ids: list[str] = []
         self.states: list[DataFile] = []
-        self.inputs = [InputFile(f"landing/{epoch}", 10 + epoch, f"etag-{epoch}") for epoch in range(EPOCHS)]
+        self.inputs = [LandedFile(f"landing/{epoch}", 10 + epoch, f"etag-{epoch}") for epoch in range(EPOCHS)]
         inputs, layers = FileLog(), ()
         for epoch in range(EPOCHS):
             snapshot = self.catalog.new_snapshot_id()
@@ -53,7 +53,7 @@ class Line:
                 parent=self.ids[-1] if self.ids else None,
                 generation=self.claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress=written(Progress(), Signal(f"go-{epoch}")),
+                progress=written(PipelineProgress(), Signal(f"go-{epoch}")),
                 tables={"state": layers},
                 logs={"inputs": inputs},
             )
@@ -79,9 +79,9 @@ class Line:
 
     def gone(self, head: Manifest | None, files: Iterable[format_files.InputFile]) -> list[str]:
         there = self.inputs[0 if head is None else head.epoch + 1 :]
-        return [file.path for file in files if InputFile(file.path, file.size, file.etag) not in there]
+        return [file.path for file in files if LandedFile(file.path, file.size, file.etag) not in there]
 
-    def restore(self) -> Restored:
+    def restore(self) -> RestoredRun:
         catalog, claim = self.newcomer()
         return restore(catalog, claim, lambda manifest: manifest, verified(catalog), self.gone)
 
@@ -222,9 +222,9 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [None, InputFile("landing/2", 12, "another etag"), InputFile("landing/2", 1, "etag-2")]
+    "changed", [None, LandedFile("landing/2", 12, "another etag"), LandedFile("landing/2", 1, "etag-2")]
 )
-def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed: InputFile | None) -> None:
+def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed: LandedFile | None) -> None:
     flip(line.store, line.states[2].path)
     line.inputs[2:3] = [] if changed is None else [changed]
     with pytest.raises(InputGoneError, match="landing/2") as raised:
@@ -235,7 +235,7 @@ def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed:
 
 def test_input_that_the_whole_snapshot_holds_may_be_gone(line: Line) -> None:
     flip(line.store, line.states[2].path)
-    line.inputs[1] = InputFile("landing/1", 0, "gone")
+    line.inputs[1] = LandedFile("landing/1", 0, "gone")
     assert line.restore().claim.snapshot_id == line.ids[1]
 
 

@@ -12,20 +12,20 @@ from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
 from headrace.pipeline.inputs import OWN
-from headrace.read.progress import Mark, StoredProgress, progress_of, progress_to_json
-from headrace.runs.restoring import restore
-from headrace.sources.newest import NOT_SAID
-from headrace.sources.planning import InputFile, Offsets
-from headrace.sources.progress import Ahead, HeldBack, Hold, InputHold, InputProgress, Progress
+from headrace.read.snapshots.progress import ListingPosition, StoredProgress, progress_of, progress_to_json
+from headrace.runs.restore import restore
+from headrace.sources.file_planning import LandedFile, Offsets
+from headrace.sources.newest_event_time import NOT_SAID
+from headrace.sources.progress import Ahead, HeldBack, InputHold, InputProgress, PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import MemoryStore
 
-FILE = InputFile("landing/b.json", 7, "etag", "digest")
+FILE = LandedFile("landing/b.json", 7, "etag", "digest")
 AT = Instant(1_772_000_000_000_000)
-PROGRESS = Progress(
+PROGRESS = PipelineProgress(
     {OWN: InputProgress(Offsets("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT})},
     watermark=AT,
     processing_time=AT,
@@ -37,7 +37,7 @@ PROGRESS = Progress(
     newest=AT,
     newest_read=AT,
     behind={0: 2},
-    held_to=Hold(AT, (AT, MAX_INSTANT), {OWN: InputHold(AT, {50.0: AT})}),
+    held_to=WatermarkHold(AT, (AT, MAX_INSTANT), {OWN: InputHold(AT, {50.0: AT})}),
 )
 SIGNALS = (Signal("go", ("ann", 1), Window(AT, GLOBAL_WINDOW_END)),)
 WRITTEN = progress_to_json(PROGRESS, signals=SIGNALS, signals_of="r", executor="local")
@@ -74,7 +74,7 @@ def test_all_that_is_written_is_read(catalog: Catalog) -> None:
     clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name != "inputs"}
     assert vars(found) == {
         **clocks,
-        "marks": {OWN: Mark("landing/a.json", 1)},
+        "marks": {OWN: ListingPosition("landing/a.json", 1)},
         "signals": SIGNALS,
         "signals_of": "r",
     }

@@ -14,9 +14,9 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.local.runner import Threads
 from headrace.distribute.tasks import plan, stages
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.pipeline.executors import Executor
-from headrace.runs.executors.on_local import OnLocal
+from headrace.runs.executors.on_local import LocalExecution
 from headrace_snapshots.format import layers
 from tests.distribute.blobs import OverBlobs
 from tests.process.random_runs import SCHEDULES, Schedule, check
@@ -57,20 +57,20 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 ) -> None:
     turns = cycle(cuts)
 
-    def engine(side: OnLocal, attempts: Attempts) -> TasksEngine:
+    def engine(side: LocalExecution, attempts: Attempts) -> TasksEngine:
         cut = next(turns)
         patch.setattr(stages, "SLICE_ROWS", cut.rows)
         if cut.blobs:
-            return OverBlobs(Work.of(side.pipeline, side.store, side.landing), attempts, cut.tasks)
+            return OverBlobs(TaskEnvironment.of(side.pipeline, side.store, side.landing), attempts, cut.tasks)
         made = LocalEngine(side.pipeline, side.store, side.landing, attempts)
         made.runner = AllThreads(made.work, cut.tasks)
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OnLocal, "engine", engine)
+        patch.setattr(LocalExecution, "engine", engine)
         patch.setattr(layers, "FANOUT", 2)  # so that layers are merged all the time
         patch.setattr("headrace.distribute.tasks.engine.FOLD_BYTES", 4000)  # so that folds have several parts
-        patch.setattr("headrace.distribute.tasks.fold.PIECE_ROWS", 4)
+        patch.setattr("headrace.distribute.tasks.background.compaction.PIECE_ROWS", 4)
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         patch.setattr(plan, "MOST_OF_A_SHARE", 256)
         check(scenario, schedule, [Executor.LOCAL])

@@ -10,7 +10,7 @@ from headrace.model.watermarks import Monotonic
 from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.runs.options import RunOptions
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.results import RunResult
 from tests.building import changed
 from tests.corpus import BrokenFile, json_lines
 from tests.corpus.files import TORN, parquet, table

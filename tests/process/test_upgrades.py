@@ -13,13 +13,13 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col, count
 from headrace.errors import HeadraceError
-from headrace.read.columns import View
-from headrace.read.sql import QueryError
+from headrace.read.views.columns import View
+from headrace.read.views.sql import QueryError
 from headrace.runs import process as processing
+from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
 from headrace.runs.process import ChangedPipelineError
-from headrace.runs.upkeep import check, expire, keeping
-from headrace.testing.deployment import Deployment
+from headrace.testing.deployment import TemporaryDeployment
 from headrace.testing.results import Row
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -74,15 +74,15 @@ def records(part: int) -> list[dict[str, object]]:
     ]
 
 
-def deployed(folder: Path, *pipelines: Pipeline, added_empty: bool = False) -> Deployment:
+def deployed(folder: Path, *pipelines: Pipeline, added_empty: bool = False) -> TemporaryDeployment:
     """Each runs over a part of the input, in their order."""
-    found = Deployment(folder)
+    found = TemporaryDeployment(folder)
     for number, pipeline in enumerate(pipelines):
         run(found, pipeline, number, added_empty=added_empty)
     return found
 
 
-def run(deployment: Deployment, pipeline: Pipeline, part: int, **options: Any) -> Any:
+def run(deployment: TemporaryDeployment, pipeline: Pipeline, part: int, **options: Any) -> Any:
     deployment.land(clicks(WIDER), *records(part))
     return deployment.run(pipeline, at=clock(part), **options)
 
@@ -91,7 +91,9 @@ def clock(part: int) -> datetime:
     return START + timedelta(days=1, hours=part)
 
 
-def rows(deployment: Deployment, pipeline: Pipeline, names: Mapping[str, str] | None = None) -> dict[str, list[Row]]:
+def rows(
+    deployment: TemporaryDeployment, pipeline: Pipeline, names: Mapping[str, str] | None = None
+) -> dict[str, list[Row]]:
     """All that readers see, with columns called by ``names``."""
     given = names or {}
     return {
@@ -103,11 +105,11 @@ def rows(deployment: Deployment, pipeline: Pipeline, names: Mapping[str, str] | 
     }
 
 
-def catalog(deployment: Deployment) -> Catalog:
+def catalog(deployment: TemporaryDeployment) -> Catalog:
     return Catalog(open_store(deployment.root), "clicks")
 
 
-def main(deployment: Deployment) -> str:
+def main(deployment: TemporaryDeployment) -> str:
     return catalog(deployment).head().refs["main"]
 
 
@@ -265,7 +267,7 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
     before.land(clicks(WIDER), *records(1))
     puts: list[str] = []
 
-    def run_until(deployment: Deployment, number: int | None) -> None:
+    def run_until(deployment: TemporaryDeployment, number: int | None) -> None:
         def plan(operation: Operation) -> Fault | None:
             if operation.kind in {"put", "create"}:
                 puts.append(operation.path)
@@ -277,8 +279,8 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
             patch.setattr(processing, "open_store", lambda uri: FaultyStore(open_store(uri), plan))
             deployment.run(new, at=clock(1))
 
-    def copied(name: str) -> Deployment:
-        return Deployment(shutil.copytree(before.folder, tmp_path / name))
+    def copied(name: str) -> TemporaryDeployment:
+        return TemporaryDeployment(shutil.copytree(before.folder, tmp_path / name))
 
     undisturbed = copied("undisturbed")
     run_until(undisturbed, None)
@@ -305,7 +307,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
         key={"who": col("user"), "page": col("page")},
         renamed={"user": "who"},
     )
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
     seen: list[tuple[str, Pipeline, dict[str, list[Row]]]] = []
     for number, pipeline in enumerate((first, second, third, third)):
         run(deployment, pipeline, number, added_empty=True)
@@ -337,7 +339,7 @@ def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
     old, new, names = RENAMINGS[0]
     found = []
     for folder, second in (("a", old), ("b", new)):
-        deployment = Deployment(tmp_path / folder)
+        deployment = TemporaryDeployment(tmp_path / folder)
         for number, record in enumerate(records(0)[:11] + records(1)[:6]):
             deployment.land(clicks(WIDER), record)
             if number == 10:
@@ -354,7 +356,7 @@ def test_an_audit_sees_rows_from_before_as_readers_do_and_files_are_refused(tmp_
     old, names = clicks(), {"most": "peak", "user": "who"}
     asked = [hr.expect("column_values_to_not_be_null", view=view, column="peak") for view in ("panes", "current")]
     new = clicks(key={"who": col("user"), "page": col("page")}, what=called(names), renamed=names, expectations=asked)
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
     assert run(deployment, old, 0, publish=False).published is None
     audit = run(deployment, new, 1).audit
     assert audit.success, "of rows that both definitions made"

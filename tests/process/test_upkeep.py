@@ -19,11 +19,11 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.pipeline.executors import Executor
-from headrace.runs.opened import PipelineHistory
+from headrace.runs.client import PipelineHandle
+from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.results import write
-from headrace.runs.upkeep import check, expire, keeping
+from headrace.runs.reporting.results import write
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import RADIX
 from headrace_snapshots.store import open_store
@@ -104,15 +104,15 @@ class Deployment:
         looks: dict[str, Callable[[Catalog], object]] = {
             "log": Catalog.log,
             "show": lambda catalog: catalog.manifest(catalog.head().refs["main"]),
-            "read": lambda catalog: PipelineHistory(catalog).current().to_arrow(),
-            "panes": lambda catalog: PipelineHistory(catalog).panes().to_arrow(),
+            "read": lambda catalog: PipelineHandle(catalog).current().to_arrow(),
+            "panes": lambda catalog: PipelineHandle(catalog).panes().to_arrow(),
         }
         for name, look in looks.items():
             catalog = self.catalog()
             with self.timed(name):
                 assert look(catalog)
             self.requests[name] = sum(catalog.store.requests.snapshot().values())
-        current = PipelineHistory(self.catalog()).current().to_arrow()
+        current = PipelineHandle(self.catalog()).current().to_arrow()
         assert {row["clicks"] for row in current.to_pylist()} == {self.epochs}
 
     @contextmanager

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import FileSource, if_else
 from headrace.errors import PipelineError
-from headrace.model.expr import DataType, col, lit
+from headrace.model.expressions.expr import DataType, col, lit
 from headrace.model.time import Duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
 from headrace.pipeline.inputs import EventTime, Input

@@ -2,10 +2,10 @@
 
 import duckdb
 
-from headrace.model.expr import DataType
-from headrace.model.value_types import ListType, PairsType, ValueType
-from headrace.read.arrow import schema_of
-from headrace.read.database import in_utc, no_rows, sql_types
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.read.views.arrow_types import schema_of
+from headrace.read.views.database import in_utc, no_rows, sql_types
 
 
 def test_a_view_without_rows_has_columns_of_the_types_that_rows_have() -> None:

@@ -16,9 +16,9 @@ from pyspark.errors import PythonException
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.pipeline.executors import Executor
-from headrace.read.database import ReadResourcesError, check_room
 from headrace.read.roots import MissingRootError
-from headrace.read.sql import QueryError
+from headrace.read.views.database import ReadResourcesError, check_room
+from headrace.read.views.sql import QueryError
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -68,7 +68,7 @@ def test_copies_must_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(ReadResourcesError, match=r"2 KB, and it may take 2 KB under .*HEADRACE_READ_DISK allows"):
         check_room(2_049, tmp_path / "copies")
     monkeypatch.delenv("HEADRACE_READ_DISK")
-    monkeypatch.setattr("headrace.read.database.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr("headrace.read.views.database.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     check_room(900, tmp_path)
     with pytest.raises(ReadResourcesError, match=r"901 bytes, and it may take 900 bytes under"):
         check_room(901, tmp_path)

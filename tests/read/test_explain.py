@@ -11,11 +11,11 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.model.time import render
-from headrace.read.at import NoSnapshotError
-from headrace.read.explaining import ExplainError
-from headrace.read.explanation import Explanation, Status
-from headrace.read.state import StateDefinitionError
-from headrace.testing.deployment import Deployment
+from headrace.read.explain.explanation import Explanation, WindowStatus
+from headrace.read.explain.investigation import ExplainError
+from headrace.read.explain.stage_state import StateDefinitionError
+from headrace.read.snapshots.snapshot_refs import NoSnapshotError
+from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
@@ -28,10 +28,10 @@ EARLY = hr.AfterWatermark(early=hr.AfterCount(2), late=hr.AfterCount(1))
 
 def explained(folder: Path, found: Pipeline, key: Any, window: str | None = None, **more: Any) -> Explanation:
     start = None if window is None else f"2026-03-01T{window}:00Z"
-    return hr.open(Deployment(folder).root)["clicks"].explain(key, window=start, pipeline=found, **more)
+    return hr.open(TemporaryDeployment(folder).root)["clicks"].explain(key, window=start, pipeline=found, **more)
 
 
-def statuses(found: Explanation) -> list[tuple[str, Status]]:
+def statuses(found: Explanation) -> list[tuple[str, WindowStatus]]:
     return [(render(window.window.start)[11:16], window.status) for window in found.windows]
 
 
@@ -74,7 +74,7 @@ def test_the_split_that_holds_the_watermark_back_is_named(tmp_path: Path) -> Non
     told = explained(tmp_path, found, None)
     assert told.held_back_by == "split 'ann' of input 'source'"
     assert "no key" in str(told).splitlines()[0]
-    assert [window.status for window in told.windows] == [Status.OPEN, Status.OPEN]
+    assert [window.status for window in told.windows] == [WindowStatus.OPEN, WindowStatus.OPEN]
 
 
 def test_what_has_become_of_windows(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_has_become_of_windows(tmp_path: Path) -> None:
     first = [("ann", "08:10", 1), ("ann", "08:20", 1), ("bob", "10:30", 1)]
     ran(tmp_path, found, first, [("ann", "10:15", 1), ("ann", "08:30", 1), ("bob", "09:05", 7)], [("bob", "11:30", 7)])
     ann = explained(tmp_path, found, "ann")
-    assert statuses(ann) == [("08:00", Status.EXPIRED), ("10:00", Status.OPEN)]
+    assert statuses(ann) == [("08:00", WindowStatus.EXPIRED), ("10:00", WindowStatus.OPEN)]
     expired = ann.windows[0]
     assert (expired.panes, expired.late) == (2, 1)
     told = str(ann)
@@ -96,9 +96,9 @@ def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_
     found = pipeline(EARLY)
     ran(tmp_path, found, [("bob", "12:30", 1)], [("ann", "08:10", 1)])
     (late,) = explained(tmp_path, found, "ann", "08:20").windows
-    assert (late.status, late.panes, late.late) == (Status.EXPIRED, 0, 1)
+    assert (late.status, late.panes, late.late) == (WindowStatus.EXPIRED, 0, 1)
     (never,) = explained(tmp_path, found, "ann", "12:20").windows
-    assert (never.status, never.panes, never.late) == (Status.ABSENT, 0, 0)
+    assert (never.status, never.panes, never.late) == (WindowStatus.ABSENT, 0, 0)
     assert "no element of this key has come into it" in "\n".join(never.lines())
     (other,) = explained(tmp_path, found, "ann").windows
     assert other == late, "what was late is known without asking for it"
@@ -107,7 +107,7 @@ def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_
 
 def test_dead_letters_are_named_where_nothing_came(tmp_path: Path) -> None:
     found = pipeline(EARLY)
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
     deployment.land(found, {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1})
     (tmp_path / "landing" / "clicks" / "broken.jsonl").write_text('{"user": "zoe", "at": "yesterday"}\n')
     deployment.run(found, at=NOON)
@@ -119,7 +119,7 @@ def test_a_window_whose_trigger_has_finished_is_closed(tmp_path: Path) -> None:
     found = pipeline(hr.AfterCount(1))
     ran(tmp_path, found, [("ann", "10:10", 1)])
     (window,) = explained(tmp_path, found, "ann").windows
-    assert (window.status, window.panes, window.holding) == (Status.CLOSED, 1, None)
+    assert (window.status, window.panes, window.holding) == (WindowStatus.CLOSED, 1, None)
     assert "its trigger has finished: whatever comes for it is dropped" in "\n".join(window.lines())
 
 
@@ -129,9 +129,9 @@ def test_sessions_that_became_one(tmp_path: Path) -> None:
     )
     ran(tmp_path, found, [("ann", "10:00", 1)], [("ann", "10:10", 1)])
     session = explained(tmp_path, found, "ann", "10:25")
-    assert statuses(session) == [("10:00", Status.OPEN)], "any time in a window names it"
+    assert statuses(session) == [("10:00", WindowStatus.OPEN)], "any time in a window names it"
     both = explained(tmp_path, found, "ann")
-    assert statuses(both) == [("10:00", Status.MERGED), ("10:00", Status.OPEN)]
+    assert statuses(both) == [("10:00", WindowStatus.MERGED), ("10:00", WindowStatus.OPEN)]
     assert "part of a larger window now" in str(both)
 
 
@@ -146,7 +146,7 @@ def test_a_chain_is_explained_aggregation_by_aggregation(tmp_path: Path) -> None
     (window,) = last.windows
     assert (window.panes, window.late) == (0, None)
     first = explained(tmp_path, found, "ann", stage=1)
-    assert statuses(first) == [("10:00", Status.OPEN), ("11:00", Status.OPEN)]
+    assert statuses(first) == [("10:00", WindowStatus.OPEN), ("11:00", WindowStatus.OPEN)]
     assert [(each.panes, list(each.last_panes)) for each in first.windows] == [(1, []), (0, [])]
     with pytest.raises(ExplainError, match="leave key out"):
         explained(tmp_path, found, "ann")
@@ -165,7 +165,7 @@ def test_aggregations_above_that_wait_hold_the_watermark_back(tmp_path: Path) ->
 def test_an_older_snapshot_is_explained_as_it_was(tmp_path: Path) -> None:
     found = pipeline(EARLY)
     ran(tmp_path, found, [("ann", "10:10", 1)], [("ann", "10:20", 1)])
-    clicks = hr.open(Deployment(tmp_path).root)["clicks"]
+    clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     first = clicks.snapshots().to_arrow()["snapshot"][0].as_py()
     (then,) = explained(tmp_path, found, "ann", at=first).windows
     (now,) = explained(tmp_path, found, "ann").windows
@@ -180,7 +180,7 @@ def test_windows_that_are_over_are_counted_where_there_are_many(tmp_path: Path) 
     assert (told.earlier, len(told.windows)) == (5, 21)
     assert "5 windows before them are over" in str(told)
     (first,) = explained(tmp_path, found, "ann", "10:00").windows
-    assert first.status is Status.EXPIRED
+    assert first.status is WindowStatus.EXPIRED
 
 
 def test_a_window_that_outlives_the_calendar(tmp_path: Path) -> None:
@@ -215,12 +215,12 @@ def test_keys_of_every_type_are_found_by_value_and_as_a_command_line_writes_them
         what={"clicks": hr.count()},
         where=hr.FixedWindows("1h"),
     )
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
     at = datetime(2026, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=5)
     deployment.land(found, {"user": "ann", "k": value, "at": at})
     deployment.run(found, at=NOON)
     by_value = explained(tmp_path, found, ("ann", value))
-    assert [window.status for window in by_value.windows] == [Status.OPEN]
+    assert [window.status for window in by_value.windows] == [WindowStatus.OPEN]
     assert explained(tmp_path, found, ["ann", text]) == by_value
     assert explained(tmp_path, found, {"k": value, "user": "ann"}) == by_value
     if kind is not bool:
@@ -239,7 +239,7 @@ def test_what_is_no_key_of_the_pipeline_is_an_error(tmp_path: Path, key: Any) ->
 def test_what_is_no_window_is_an_error(tmp_path: Path) -> None:
     found = pipeline(EARLY)
     ran(tmp_path, found, [("ann", "10:10", 1)])
-    clicks = hr.open(Deployment(tmp_path).root)["clicks"]
+    clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     for window in ("soon", "2026-03-01T10:00:00", datetime(2026, 3, 1)):
         with pytest.raises(ExplainError, match="is not a time"):
             clicks.explain("ann", window=window, pipeline=found)

@@ -10,9 +10,9 @@ import headrace as hr
 from headrace import col
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.pipeline.fingerprint import definition, fingerprint
-from headrace.read.last_stage import LastStage, Merging
-from headrace.sources.progress import Progress
+from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.read.snapshots.last_stage import LastStage, MergingWindows
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
 from tests.own_windows import Validity
 from tests.process.clicks import CLICKS, clicks
@@ -25,7 +25,7 @@ THEN = hr.Aggregation(key="user", what={"spent": col("spent").sum()}, where=hr.F
 def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
     """One at which the input and then the output of each aggregation has come to these."""
     first, *outputs = map(Instant, watermarks)
-    progress = Progress(watermark=first, output_watermarks=tuple(outputs))
+    progress = PipelineProgress(watermark=first, output_watermarks=tuple(outputs))
     return Manifest(
         snapshot_id="s",
         pipeline=pipeline.name,
@@ -95,15 +95,15 @@ def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, waterma
     [
         (hr.SlidingWindows("2h", "1h"), None, None),
         (hr.GlobalWindows(), None, None),
-        (hr.Sessions("1h"), Merging(False), None),
-        (hr.Sessions("1h", touching_merges=True), Merging(True), None),
-        (hr.ShiftedOutputTime(hr.Sessions("1h"), "5m"), Merging(False), None),
+        (hr.Sessions("1h"), MergingWindows(False), None),
+        (hr.Sessions("1h", touching_merges=True), MergingWindows(True), None),
+        (hr.ShiftedOutputTime(hr.Sessions("1h"), "5m"), MergingWindows(False), None),
         (Validity(1_000_000), None, "Validity"),
         (hr.ShiftedOutputTime(Validity(1_000_000), "5m"), None, "Validity"),
     ],
     ids=str,
 )
-def test_which_windows_merge(where: Any, merging: Merging | None, own: str | None) -> None:
+def test_which_windows_merge(where: Any, merging: MergingWindows | None, own: str | None) -> None:
     stage = found(clicks(where))
     assert (stage.merging, stage.own) == (merging, own)
 

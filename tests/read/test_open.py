@@ -16,11 +16,11 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import FixConfigError, HeadraceError, IntegerOverflowError
-from headrace.read.at import AtError, NoSnapshotError, UnknownBranchError
 from headrace.read.deployment import PipelineReader, UnknownResultsError
-from headrace.read.lazy import LazyView
 from headrace.read.roots import MissingRootError
-from headrace.read.sql import QueryError
+from headrace.read.snapshots.snapshot_refs import AtError, NoSnapshotError, UnknownBranchError
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.sql import QueryError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import LocalStore

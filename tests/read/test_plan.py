@@ -10,11 +10,11 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.errors import PipelineError
-from headrace.pipeline.fingerprint import definition, fingerprint, parts
-from headrace.read.changes import Action, named
-from headrace.read.plan import Plan, plan
+from headrace.pipeline.identity.fingerprint import definition, fingerprint, parts
+from headrace.read.definition_changes import Action, named
+from headrace.read.definition_plan import Plan, plan
 from headrace.runs.process import ChangedPipelineError
-from headrace.testing.deployment import Deployment
+from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.manifest import Manifest
 from tests.own_combiners import Longest
 from tests.pipeline.test_fingerprints import PIPELINES
@@ -248,7 +248,7 @@ def test_without_a_snapshot_a_run_begins() -> None:
 
 
 def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
     before = clicks()
     deployment.land(before, {"user": "ann", "at": "2026-03-01T10:05:00Z", "amount": 1})
     deployment.run(before)

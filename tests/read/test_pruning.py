@@ -13,15 +13,15 @@ import pytest
 
 from headrace import Expr, col
 from headrace.kernel.stage import CompiledStage
-from headrace.model.decimals import of_billionths
-from headrace.read import sources
-from headrace.read.columns import EarlierColumns, View, ViewColumns
+from headrace.model.expressions.decimals import of_billionths
 from headrace.read.deployment import PipelineReader
-from headrace.read.lazy import LazyView
-from headrace.read.pruning import Needed, Said, needed
-from headrace.read.sources import OutputFiles
-from headrace.state import chunks, files
-from headrace.state.files import put_rows
+from headrace.read.views import sources
+from headrace.read.views.columns import EarlierColumns, View, ViewColumns
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.pruning import ColumnBounds, Needed, needed
+from headrace.read.views.sources import OutputFiles
+from headrace.state.datafiles import chunks, files
+from headrace.state.datafiles.files import put_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
@@ -292,7 +292,7 @@ def test_what_is_left_out_hides_no_newer_record_and_no_retraction(
     clicks: Chunked, where: str, expected: list[int]
 ) -> None:
     if where == "k in ()":
-        assert needed([Said("k", ())], {"k": ViewColumns.of(clicks.pipeline).keys["k"]}).groups == frozenset()
+        assert needed([ColumnBounds("k", ())], {"k": ViewColumns.of(clicks.pipeline).keys["k"]}).groups == frozenset()
         return
     rows = PipelineReader(clicks.catalog).current(at="main", where=where).to_arrow().to_pylist()
     assert [row["epoch"] for row in rows] == expected

@@ -12,12 +12,12 @@ import pytest
 
 from headrace import Pipeline, col
 from headrace import count as count_
-from headrace.cli.viewed import viewed
-from headrace.read.at import UnknownBranchError
-from headrace.read.columns import View, ViewColumns
+from headrace.cli.view_names import viewed
 from headrace.read.deployment import PipelineReader
-from headrace.read.lazy import LazyView
-from headrace.read.sql import QueryError
+from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.sql import QueryError
 from headrace_snapshots.format.codec import BrokenObjectError
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import read, schema

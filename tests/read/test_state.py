@@ -11,12 +11,12 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, Trigger, col
 from headrace.pipeline.executors import Executor
-from headrace.read import state as read_state
-from headrace.read.lazy import LazyView
-from headrace.read.state import StateDefinitionError
+from headrace.read.explain import stage_state as read_state
+from headrace.read.explain.stage_state import StateDefinitionError
+from headrace.read.views.lazy_view import LazyView
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.testing.deployment import Deployment
+from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, SESSIONS, land
@@ -46,7 +46,7 @@ def pipeline(when: Trigger, **more: Any) -> Pipeline:
 
 def ran(folder: Path, found: Pipeline, *epochs: Sequence[Element], at: str = NOON, **options: Any) -> LazyView:
     """The state behind ``epochs``, each of a file of (user, time on 2026-03-01, amount)."""
-    deployment = Deployment(folder)
+    deployment = TemporaryDeployment(folder)
     for elements in epochs:
         deployment.land(
             found,
@@ -67,7 +67,7 @@ def test_open_windows_hold_what_readers_see_if_every_element_fires(
     tmp_path: Path, found: Pipeline, part_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_state, "PART_ROWS", part_rows)
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
     for file in range(FILES):
         land(tmp_path, file, file + 1)
         deployment.run(found, at="2026-01-01T12:00:00Z")
@@ -178,7 +178,7 @@ COMES: list[tuple[Trigger, dict[str, Any]]] = [
 @pytest.mark.parametrize(("when", "comes"), COMES, ids=lambda value: str(value)[:40])
 def test_a_window_fires_once_what_it_waits_for_has_come(tmp_path: Path, when: Trigger, comes: dict[str, Any]) -> None:
     found = pipeline(when)
-    deployment = Deployment(tmp_path)
+    deployment = TemporaryDeployment(tmp_path)
 
     def land(elements: Sequence[Element]) -> None:
         for user, time, amount in elements:
@@ -215,19 +215,19 @@ def test_the_state_of_a_chain_is_read_one_aggregation_at_a_time(tmp_path: Path) 
     then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
     found = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[then])
     last = ran(tmp_path, found, [("ann", "10:10", 1), ("bob", "10:30", 1)], [("ann", "11:20", 1)])
-    first = hr.open(Deployment(tmp_path).root)["clicks"].state(pipeline=found, stage=1)
+    first = hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=found, stage=1)
     assert first.schema.names[:3] == ["user", "clicks", "amount"]
     assert set(first.to_arrow()["_stage"].to_pylist()) == {1}
     (row,) = last.to_arrow().to_pylist()
     assert (row["users"], row["_stage"], row["_new_elements"]) == (2, 2, 2)
     with pytest.raises(StateDefinitionError, match="counted from 1 to 2"):
-        hr.open(Deployment(tmp_path).root)["clicks"].state(pipeline=found, stage=3)
+        hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=found, stage=3)
 
 
 def test_any_snapshot_and_any_condition(tmp_path: Path) -> None:
     found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
     ran(tmp_path, found, ONE, [("bob", "10:20", 1), ("bob", "10:20", 1)])
-    clicks = hr.open(Deployment(tmp_path).root)["clicks"]
+    clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     first = clicks.snapshots().to_arrow()["snapshot"][0].as_py()
     assert clicks.state(pipeline=found, at=first).to_arrow()["user"].to_pylist() == ["ann"]
     close = clicks.state(pipeline=found, where=col("_new_elements") == 2, columns=["user", "_new_elements"])
@@ -240,7 +240,7 @@ def test_any_snapshot_and_any_condition(tmp_path: Path) -> None:
 def test_state_is_read_with_the_definition_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
     ran(tmp_path, found, ONE)
-    clicks = hr.open(Deployment(tmp_path).root)["clicks"]
+    clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     with pytest.raises(StateDefinitionError, match="has changed since snapshot"):
         clicks.state(pipeline=pipeline(hr.Repeatedly(hr.AfterCount(4))))
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path / "nowhere"))
@@ -263,7 +263,7 @@ def test_the_state_of_an_s3_root(minio: str, tmp_path: Path) -> None:
 def test_a_damaged_file_of_state_is_named(tmp_path: Path) -> None:
     found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
     view = ran(tmp_path, found, ONE)
-    store = open_store(Deployment(tmp_path).root)
+    store = open_store(TemporaryDeployment(tmp_path).root)
     assert view.manifest is not None
     (file,) = [file for layer in view.manifest.tables["state"] for file in layer.files]
     store.write(file.path, store.read(file.path).replace(b"ann", b"Ann"))

@@ -12,9 +12,9 @@ from headrace.distribute.clocks import StageClocks
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.time import Instant
-from headrace.pipeline.graph import Stage
+from headrace.pipeline.pipeline import Stage
 from headrace.program import columns as c
-from headrace.read.waiting import Condition, Readiness, waits_for
+from headrace.read.explain.waiting import Readiness, TriggerCondition, waits_for
 from tests.reference.strategies import TRIGGERS, examples
 
 END = 3_600_000_000
@@ -53,7 +53,7 @@ def test_every_trigger_has_words_in_every_state(data: st.DataObject, when: Trigg
         check(each)
 
 
-def check(found: Condition) -> None:
+def check(found: TriggerCondition) -> None:
     """Whether what is said of a node fits what is said of its parts."""
     assert isinstance(found.is_met, bool)
     assert found.condition

@@ -13,7 +13,7 @@ from typing import Any
 import headrace
 from headrace import Aggregation, Pipeline
 from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.expr import Binary, Column, Expr, Function
+from headrace.model.expressions.expr import Binary, Column, Expr, Function
 from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.reference import Epoch
 from tests.reference.scenarios import SCHEMA, Scenario

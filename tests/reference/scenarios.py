@@ -14,7 +14,7 @@ from headrace import Aggregation, Deduplicate, FileSource, Pipeline, Signal, cou
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Aggregate, Outer
-from headrace.model.expr import DataType, Expr, col
+from headrace.model.expressions.expr import DataType, Expr, col
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
 from headrace.model.windows import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace import if_else
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.combiners import Aggregate, Combiner, count
-from headrace.model.expr import Column, DataType, Expr, col
+from headrace.model.expressions.expr import Column, DataType, Expr, col
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import (
     AfterAll,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from headrace import Aggregate, ListType, count, if_else
 from headrace.errors import PipelineError
 from headrace.model.combiners import Combiner
-from headrace.model.expr import DataType, col, lit
+from headrace.model.expressions.expr import DataType, col, lit
+from headrace.model.expressions.value_types import PairsType
 from headrace.model.time import Instant
-from headrace.model.value_types import PairsType
 from headrace.reference import Contents, combine, read
 from tests.own_combiners import Bins, Span
 from tests.reference.strategies import examples

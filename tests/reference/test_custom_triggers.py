@@ -33,7 +33,7 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.custom_triggers import State
 from headrace.model.time import Instant
-from headrace.pipeline.fingerprint import fingerprint
+from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.reference import Epoch, PipelineRun
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
 from tests.reference.test_new_triggers import Script, build

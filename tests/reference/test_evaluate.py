@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.model.expr import (
+from headrace.model.expressions.expr import (
     DataType,
     Expr,
     Literal,

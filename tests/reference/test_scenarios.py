@@ -9,10 +9,10 @@ from hypothesis import given
 
 from headrace.model.accumulation import Accumulation
 from headrace.model.combiners import ListType, PairsType, ValueType
-from headrace.model.expr import DataType
+from headrace.model.expressions.expr import DataType
 from headrace.model.windows import WindowFn
-from headrace.pipeline.fingerprint import fingerprint
-from headrace.reference import Drop, DropCause, Record, run_pipeline
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.reference import DropCause, DroppedElement, Record, run_pipeline
 from headrace.reference.windows import assign
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
@@ -86,7 +86,7 @@ def test_every_record_is_accounted_for(scenario: Scenario) -> None:
     assert counted + len(drops) - unplaced == windows
 
 
-def _windows_per_element(where: WindowFn, rows: list[Record], drops: list[Drop]) -> int:
+def _windows_per_element(where: WindowFn, rows: list[Record], drops: list[DroppedElement]) -> int:
     """How many (element, window) pairs there are of the rows that were not dropped before they had windows."""
     early = [drop.element.record for drop in drops if drop.window is None]
     return sum(len(assign(where, row["at"])) for row in rows) - sum(len(assign(where, row["at"])) for row in early)

@@ -8,7 +8,7 @@ from typing import Any
 from headrace import DataType, Pipeline
 from headrace.model.panes import Pane
 from headrace.model.time import instant, to_datetime
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.scenarios.answers import Answer
 

@@ -9,7 +9,7 @@ import pytest
 from headrace.errors import FixConfigError
 from headrace.model.panes import Timing
 from headrace.model.time import instant
-from headrace.pipeline.registry import registered_files
+from headrace.pipeline.loading.registry import registered_files
 from headrace.reference import DropCause
 from scripts.land_scenarios import land, parts
 from tests.scenarios import answers

@@ -19,7 +19,7 @@ from headrace_snapshots.simulation.behaviours import (
     Waiting,
     both_ways,
 )
-from headrace_snapshots.simulation.processes import Behaviour, GlobalState, Step
+from headrace_snapshots.simulation.processes import GlobalState, ProcessBehaviour, ProcessStep
 
 EVERY = pytest.mark.parametrize("kind", [*StableProperty])
 
@@ -37,7 +37,7 @@ def failures(kind: StableProperty, *, is_fifo: bool) -> dict[str, str]:
     return found
 
 
-def detected(doing: Behaviour, seed: int) -> Detection:
+def detected(doing: ProcessBehaviour, seed: int) -> Detection:
     found = detect(Processes(doing, seed, every=10))
     assert not failed(found)
     return found
@@ -139,7 +139,7 @@ class _GrantsAreNotLookedAt(WaitForGraph):
         return super().holds_of(state._replace(channels=((),) * len(state.channels)))
 
 
-WITHOUT_CHANNELS: list[Callable[[Graph], Behaviour]] = [
+WITHOUT_CHANNELS: list[Callable[[Graph], ProcessBehaviour]] = [
     lambda graph: _EverybodyIsIdle(graph, 30),
     lambda graph: _NobodyHasIt(graph, 60, after=None),
     lambda graph: _GrantsAreNotLookedAt(both_ways(graph), 5),
@@ -148,7 +148,9 @@ WITHOUT_CHANNELS: list[Callable[[Graph], Behaviour]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("doing", WITHOUT_CHANNELS, ids=["termination", "token-loss", "deadlock"])
-def test_without_the_contents_of_channels_what_is_found_may_not_hold(doing: Callable[[Graph], Behaviour]) -> None:
+def test_without_the_contents_of_channels_what_is_found_may_not_hold(
+    doing: Callable[[Graph], ProcessBehaviour],
+) -> None:
     found: dict[str, str] = {}
     for seed in range(60):
         run = Processes(doing(random_processes(6, Random(seed))), seed, every=7)
@@ -160,9 +162,9 @@ def test_without_the_contents_of_channels_what_is_found_may_not_hold(doing: Call
 class _Forgetful(TokenPassing):
     """A process that makes a second token: losing one is not for ever, so the loss is not stable."""
 
-    def act(self, process: int, state: int | None, random: Random) -> Step | None:
+    def act(self, process: int, state: int | None, random: Random) -> ProcessStep | None:
         if state is None and process == 0 and random.random() < 0.5:
-            return Step(self.passes)
+            return ProcessStep(self.passes)
         return super().act(process, state, random)
 
 

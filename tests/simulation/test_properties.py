@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from headrace_snapshots.protocol.barriers import Protocol
 from headrace_snapshots.protocol.graph import Graph
-from headrace_snapshots.simulation import Assumption, Report, Settings, random_dataflow, random_processes, simulate
+from headrace_snapshots.simulation import (
+    Assumption,
+    Settings,
+    SimulationReport,
+    random_dataflow,
+    random_processes,
+    simulate,
+)
 
 EVERY = pytest.mark.parametrize("protocol", [*Protocol])
 QUICK = Settings(Graph(1, ()), records=20, interval=5_000, most_in_flight=3)
@@ -25,7 +32,7 @@ def a_graph(protocol: Protocol, tasks: int, loops: int, seed: int) -> Graph:
     )
 
 
-def failed(report: Report) -> dict[str, str]:
+def failed(report: SimulationReport) -> dict[str, str]:
     return {each.name: each.problems[0] for each in report.properties if not each.holds}
 
 

@@ -17,16 +17,16 @@ from headrace_snapshots.errors import (
     PublishConflictError,
     RefusedError,
 )
-from headrace_snapshots.expiry import expire
-from headrace_snapshots.facts import files_of
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.gc.deletion_list import DeletionList
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.gc.snapshot_facts import files_of
 from headrace_snapshots.layout import data_path, manifest_path
-from headrace_snapshots.marks import Mark
 from headrace_snapshots.protocol import Horizon, Kind
-from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import MemoryStore, ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.testing import violations
 
@@ -137,7 +137,7 @@ def folds(branch: str, epochs: int = 0) -> Program:
                 return
             parent = manifest.snapshot_id
         head = catalog.head()
-        mark = Mark(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()))
+        mark = DeletionList(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()))
         catalog.marks.write(mark)
         horizon = Horizon(mark.id, folded=head.entry + 1)
         if attempt(say, "expire", lambda: catalog.expire(head.entry, horizon, tags=(), idle=(), message="expired")):

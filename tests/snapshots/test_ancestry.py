@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from headrace_snapshots.ancestry import READERS, Link, ancestor_at, common_ancestor, lineage
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.skips import Skip, skips_after
-from headrace_snapshots.reach import Keep
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import MemoryStore
 
 EPOCHS = 2_000

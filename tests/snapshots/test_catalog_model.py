@@ -14,16 +14,7 @@ from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.store import MemoryStore, StoreUnavailableError
-from headrace_snapshots.testing import (
-    Fault,
-    FaultyStore,
-    Hold,
-    LandLate,
-    Operation,
-    Plan,
-    check_catalog,
-    seeded,
-)
+from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan, check_catalog, seeded
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])
 WRITERS = st.integers(0, 2)
@@ -110,12 +101,12 @@ class CatalogMachine(RuleBasedStateMachine):
         """Random faults; and ``interrupt``, if set, is done once before a create, in the middle of the operation."""
         faults = seeded(seed, rate, kinds=("create", "put"))
 
-        def plan(operation: Operation) -> Fault | LandLate | Hold | None:
+        def plan(operation: Operation) -> Fault | LandLate | HoldRequest | None:
             interrupt = self.interrupt
             if interrupt is None or operation.kind != "create":
                 return faults(operation)
             self.interrupt = None
-            return Hold(interrupt)
+            return HoldRequest(interrupt)
 
         return plan
 

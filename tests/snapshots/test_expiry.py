@@ -6,20 +6,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from catalog_helpers import commit_some, manifest_for
 
-from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError, RefusedError
-from headrace_snapshots.expiry import Amount, Expired, Total, expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.gc import expiry
+from headrace_snapshots.gc.expiry import Amount, Expired, Total, expire
+from headrace_snapshots.gc.gc_roots import Keep, KeepError
 from headrace_snapshots.layout import ObjectKind
 from headrace_snapshots.log import LostEntry
-from headrace_snapshots.reach import Keep, KeepError
 from headrace_snapshots.store import MemoryStore, ObjectInfo
 from headrace_snapshots.testing import FaultyStore, hold_first
-from headrace_snapshots.testing.faults import Hold, Operation
+from headrace_snapshots.testing.faults import HoldRequest, Operation
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
@@ -188,11 +188,11 @@ def commits_and_stands_still(memory: MemoryStore, branch: str, meanwhile: Callab
     """A writer of ``branch`` whose entry is stored, and who goes on only after ``meanwhile``; what it has committed."""
     held: list[Operation] = []
 
-    def plan(operation: Operation) -> Hold | None:
+    def plan(operation: Operation) -> HoldRequest | None:
         if "/log/" in operation.path:
             held.append(operation)
         is_after = [each.kind for each in held[-2:]] == ["create", "list"]
-        return Hold(meanwhile) if is_after and operation is held[-1] else None
+        return HoldRequest(meanwhile) if is_after and operation is held[-1] else None
 
     writer = Catalog(memory, "p")
     claim = writer.claim(branch, "a run that is stopped")
@@ -209,11 +209,11 @@ def stands_still(memory: MemoryStore, action: Callable[[Catalog], Entry], meanwh
     """``action`` by somebody whose entry is stored, and who goes on only after ``meanwhile``."""
     seen: list[str] = []
 
-    def plan(operation: Operation) -> Hold | None:
+    def plan(operation: Operation) -> HoldRequest | None:
         if "/log/" in operation.path:
             seen.append(operation.kind)
         is_after = seen[-2:] == ["create", "list"] and seen.count("create") == 1 and "/log/" in operation.path
-        return Hold(meanwhile) if is_after else None
+        return HoldRequest(meanwhile) if is_after else None
 
     return action(Catalog(FaultyStore(memory, plan), "p"))
 

@@ -12,14 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace_snapshots import expiry, layout
+from headrace_snapshots import layout
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
-from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.reach import Keep
+from headrace_snapshots.gc import expiry
+from headrace_snapshots.gc.expiry import expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import MemoryStore, ObjectStore
 from headrace_snapshots.testing import FaultyStore, check_catalog, hold_first
 

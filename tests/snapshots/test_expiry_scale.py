@@ -9,15 +9,15 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.expiry import KEPT_ENTRIES, expire
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
 from headrace_snapshots.format.layers import plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import fsck
+from headrace_snapshots.gc.deletion_list import DeletionList
+from headrace_snapshots.gc.expiry import KEPT_ENTRIES, expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.layout import ObjectKind
-from headrace_snapshots.marks import Mark
-from headrace_snapshots.reach import Keep
 from headrace_snapshots.store import MemoryStore
 
 EPOCHS_A_RUN = 10
@@ -196,7 +196,9 @@ def test_an_expiry_asks_for_what_has_come_since_the_last_one_however_much_is_kep
     print(f"\nobjects read by expiries, {EVERY} epochs apart: {asked}")
     nodes = (len(OUTPUT) + 1) * (EVERY // RADIX + 2)
     assert max(asked[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
-    Catalog(pipeline.store, "p").marks.write(Mark(current_mark(pipeline)))  # without facts, as before there were any
+    Catalog(pipeline.store, "p").marks.write(
+        DeletionList(current_mark(pipeline))
+    )  # without facts, as before there were any
     before = pipeline.store.requests.snapshot()
     expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
     assert pipeline.store.requests.since(before)["get"] >= 1_000

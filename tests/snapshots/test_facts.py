@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.facts import Facts, NodeFacts, SnapshotFacts
+from headrace_snapshots.gc.snapshot_facts import FactsIndex, NodeFacts, SnapshotFacts
 from headrace_snapshots.store import MemoryStore
 
 NAMES = st.sampled_from([f"p/data/{number:08d}-a/panes-{number}.parquet" for number in range(30)])
@@ -19,9 +19,9 @@ def tuples(of: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
 
 
 @st.composite
-def facts(draw: st.DrawFn) -> Facts:
+def facts(draw: st.DrawFn) -> FactsIndex:
     """Facts of snapshots that share names, and of all nodes that they name."""
-    found = Facts(Catalog(MemoryStore(), "p"))
+    found = FactsIndex(Catalog(MemoryStore(), "p"))
     found.nodes = {f"{number:032x}": NodeFacts(draw(tuples(NAMES)), ()) for number in range(16)}
     for number in range(draw(st.integers(0, 6))):
         place = (f"s{number}", draw(st.integers(0, 3)), "main", number, None if number == 0 else f"s{number - 1}")
@@ -32,8 +32,8 @@ def facts(draw: st.DrawFn) -> Facts:
 
 
 @given(facts())
-def test_what_is_remembered_is_what_was_known(known: Facts) -> None:
-    again = Facts(known.catalog)
+def test_what_is_remembered_is_what_was_known(known: FactsIndex) -> None:
+    again = FactsIndex(known.catalog)
     again.remember(known.encoded(known.snapshots))
     assert again.notes == known.notes
     for name, snapshot in known.snapshots.items():
@@ -49,6 +49,6 @@ def test_what_cannot_be_read_is_left_to_who_asks_for_it(memory: MemoryStore) -> 
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 3)
     memory.write(f"p/manifests/{ids[1]}.json", b"damaged")
-    facts = Facts(Catalog(memory, "p"))
+    facts = FactsIndex(Catalog(memory, "p"))
     facts.learn_snapshots([*ids, "gone"])
     assert {*facts.snapshots} == {ids[0], ids[2]}

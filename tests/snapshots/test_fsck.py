@@ -9,13 +9,13 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.expiry import Expired, Total, expire
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.fsck import Checked, fsck
-from headrace_snapshots.reach import Keep
+from headrace_snapshots.fsck import FsckReport, fsck
+from headrace_snapshots.gc.expiry import Expired, Total, expire
+from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import MemoryStore
 from headrace_snapshots.testing import FaultyStore, Operation, Plan
 
@@ -91,7 +91,7 @@ def _noting(seen: list[Operation]) -> Plan:
     return plan
 
 
-def checked(store: MemoryStore, path: str) -> Checked:
+def checked(store: MemoryStore, path: str) -> FsckReport:
     found = fsck(Catalog(store, "p"), deep=True)
     assert path in {problem.path for problem in found.damage}, [problem.path for problem in found.problems]
     problem = next(problem for problem in found.damage if problem.path == path)

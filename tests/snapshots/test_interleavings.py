@@ -29,10 +29,11 @@ from interleaved import (
     takes_back,
 )
 
-from headrace_snapshots import catalog, expiry, facts
+from headrace_snapshots import catalog
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.gc import expiry, snapshot_facts
+from headrace_snapshots.gc.deletion_list import Marks
 from headrace_snapshots.log import CatalogLog
-from headrace_snapshots.marks import Marks
 from headrace_snapshots.store import ObjectExistsError
 
 ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
@@ -55,7 +56,7 @@ class _InTurn:
 def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("ERROR", "headrace_snapshots")
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
-    for module in (expiry, facts):
+    for module in (expiry, snapshot_facts):
         monkeypatch.setattr(module, "ThreadPoolExecutor", _InTurn)
     monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
 

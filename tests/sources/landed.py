@@ -13,14 +13,14 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.records import in_arrival_order, read_records
 from headrace.distribute.tasks.engine import TasksComputed
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expr import DataType, Expr, col
+from headrace.model.expressions.expr import DataType, Expr, col
 from headrace.model.time import parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.pipeline.inputs import OWN, EventTime
 from headrace.pipeline.sources import FileFormat, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
-from headrace.sources.planning import InputFile
+from headrace.sources.file_planning import LandedFile
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore
@@ -69,20 +69,20 @@ class Landed:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def files(self, tested: Pipeline) -> list[InputFile]:
+    def files(self, tested: Pipeline) -> list[LandedFile]:
         """What has landed."""
         return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
 
-    def compute(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> TasksComputed:
+    def compute(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> TasksComputed:
         """A first epoch over ``files`` (None: over all that has landed)."""
         return self._epoch(tested, files)[1]
 
-    def _epoch(self, tested: Pipeline, files: Sequence[InputFile] | None) -> tuple[LocalEngine, TasksComputed]:
+    def _epoch(self, tested: Pipeline, files: Sequence[LandedFile] | None) -> tuple[LocalEngine, TasksComputed]:
         attempts = attempts_of(Catalog(self.store, tested.name))
         engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store), attempts)
         return engine, engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
 
-    def read(self, tested: Pipeline, files: Sequence[InputFile] | None = None) -> list[dict[str, Any]]:
+    def read(self, tested: Pipeline, files: Sequence[LandedFile] | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
         place = landing.Landing(tested, self.store)
         pieces = in_arrival_order(tested, {OWN: self.files(tested) if files is None else files})

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from headrace.model.expr import col
+from headrace.model.expressions.expr import col
 from headrace.model.time import MIN_INSTANT, Duration, Instant
 from headrace.model.watermarks import SplitFacts, SplitStrategy
 from headrace.pipeline.inputs import EventTime
-from headrace.sources.clock import SourceClock
+from headrace.sources.source_clock import SourceClock
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ from headrace.pipeline.sources import FileFormat
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace.runs.commits import attempts_of
-from headrace.sources.clock import SourceClock
+from headrace.sources.file_planning import LandedFile
 from headrace.sources.landing import Landing
-from headrace.sources.planning import InputFile
-from headrace.sources.progress import Progress
+from headrace.sources.progress import PipelineProgress
+from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import MemoryStore
@@ -231,7 +231,7 @@ def check(scenario: Scenario) -> None:
         if epoch.restored:  # the state of windows is not what this is about
             written = json.loads(json.dumps(engine.progress.to_json()))
             recent = {name: each.recent for name, each in engine.progress.offsets.items()}
-            engine.restore(engine.epoch, Progress.from_json(Fields(written, "progress"), recent), {})
+            engine.restore(engine.epoch, PipelineProgress.from_json(Fields(written, "progress"), recent), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
         ahead = expected.run(epoch, now)
         found = engine.progress
@@ -252,7 +252,7 @@ def test_these_epochs_move_the_clock_as_the_reference_does(name: str) -> None:
     check({"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD}[name])
 
 
-def land(store: MemoryStore, epoch: Epoch, number: int) -> list[InputFile]:
+def land(store: MemoryStore, epoch: Epoch, number: int) -> list[LandedFile]:
     def written(record: Record) -> Record:
         times = {name: render(record[name]) for name in ("at", "until") if record.get(name) is not None}
         return {**record, **times}
@@ -261,5 +261,5 @@ def land(store: MemoryStore, epoch: Epoch, number: int) -> list[InputFile]:
     for part, records in enumerate(epoch.files):
         text = "".join(json.dumps(written(record)) + "\n" for record in records)
         info = store.write(f"landing/{number}-{part}.jsonl", text.encode())
-        found.append(InputFile(info.path, info.size, info.etag))
+        found.append(LandedFile(info.path, info.size, info.etag))
     return found

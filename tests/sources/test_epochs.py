@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import Pipeline
-from headrace.model.expr import DataType, coalesce, col, concat, lit
+from headrace.model.expressions.expr import DataType, coalesce, col, concat, lit
 from headrace.pipeline.sources import FileFormat, OnUnreadable
-from headrace.sources.errors import FileColumnsError, UnreadableFileError
-from headrace.sources.planning import VanishedFileError
+from headrace.sources.file_planning import VanishedFileError
+from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines
 from tests.corpus.files import OPENED, TORN, not_utf8, parquet, table
 from tests.sources.landed import Landed, pipeline

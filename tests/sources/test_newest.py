@@ -15,7 +15,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant, instant
 from headrace.pipeline.inputs import OWN
 from headrace.sources.landing import Landing
-from headrace.sources.newest import NOT_SAID, newest_read
+from headrace.sources.newest_event_time import NOT_SAID, newest_read
 from headrace.sources.progress import EpochClocks
 from headrace_snapshots.store import open_store
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.distribute.records import Piece
 from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, shares
-from headrace.model.expr import DataType
+from headrace.model.expressions.expr import DataType
 from headrace.pipeline.inputs import OWN
 from headrace.pipeline.sources import FileFormat, OnUnreadable
-from headrace.sources.errors import UnreadableFileError
-from headrace.sources.planning import InputFile
-from headrace.sources.reading import read_file
-from headrace.sources.required import Required
-from headrace.sources.scanned import Scanned
-from headrace.sources.spans import Span
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.formats.errors import UnreadableFileError
+from headrace.sources.formats.reader import read_file
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.formats.spans import Span
+from headrace.sources.required_columns import Required
 from tests.process.clicks import CLICKS
 from tests.sources.landed import NOW, Landed, pipeline
 
@@ -99,7 +99,7 @@ SIZES = st.lists(
 
 @given(SIZES, st.integers(1, 5))
 def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], number: int) -> None:
-    files = [InputFile(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
+    files = [LandedFile(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
     found = shares(CLICKS, {OWN: files}, number)
     total = sum(sizes)
     assert 1 <= len(found) <= max(number, total // MOST_OF_A_SHARE)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.model.expr import DataType
+from headrace.model.expressions.expr import DataType
 from headrace.pipeline.sources import FileFormat
-from headrace.sources.planning import (
+from headrace.sources.file_planning import (
     ChangedFileError,
-    InputFile,
+    LandedFile,
     Offsets,
     VanishedFileError,
     advance,
@@ -36,7 +36,7 @@ def land(store: ObjectStore, *names: str) -> None:
         store.write(f"landing/{name}", name.encode())
 
 
-def names(files: list[InputFile]) -> list[str]:
+def names(files: list[LandedFile]) -> list[str]:
     return [file.path.removeprefix("landing/") for file in files]
 
 
@@ -148,7 +148,7 @@ def test_hidden_names_other_folders_and_other_suffixes_are_left_out() -> None:
 
 
 def test_offsets_survive_json() -> None:
-    offsets = advance(Offsets(), [InputFile("landing/ü [1]", 3, "e1"), InputFile("landing/b", 0, "")], look_back=1)
+    offsets = advance(Offsets(), [LandedFile("landing/ü [1]", 3, "e1"), LandedFile("landing/b", 0, "")], look_back=1)
     stored = json.loads(json.dumps(offsets.to_json()))
     assert stored == {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}
     assert Offsets.from_json(Fields(stored, "offsets"), offsets.recent) == offsets
@@ -164,7 +164,7 @@ def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
 
 @given(sizes=st.lists(st.integers(0, 50)), max_files=st.integers(1, 5), max_bytes=st.integers(1, 60))
 def test_batches_are_bounded_and_lose_nothing(sizes: list[int], max_files: int, max_bytes: int) -> None:
-    files = [InputFile(f"{n:04}", size, "") for n, size in enumerate(sizes)]
+    files = [LandedFile(f"{n:04}", size, "") for n, size in enumerate(sizes)]
     rest, batches = files, []
     while rest:
         batches.append(next_batch(rest, max_files, max_bytes))

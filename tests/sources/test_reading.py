@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.model.expr import DataType, col
+from headrace.model.expressions.expr import DataType, col
 from headrace.pipeline.sources import FileFormat
-from headrace.sources import reading
-from headrace.sources.errors import LargeFileError, UnreadableFileError
-from headrace.sources.lines import cut
-from headrace.sources.reading import read_file
-from headrace.sources.required import Required
-from headrace.sources.scanned import Scanned
+from headrace.sources.formats import reader
+from headrace.sources.formats.errors import LargeFileError, UnreadableFileError
+from headrace.sources.formats.lines import cut
+from headrace.sources.formats.reader import read_file
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.required_columns import Required
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines
 from tests.reference.strategies import examples
 
@@ -149,6 +149,6 @@ def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str
 
 
 def test_more_text_than_offsets_count_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    monkeypatch.setattr(reader, "MOST_BYTES", 100)
     with pytest.raises(LargeFileError, match="holds 103 bytes"):
         read(b"{}\n" * 34 + b"\n", FileFormat.JSON)

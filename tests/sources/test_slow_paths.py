@@ -23,14 +23,14 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.errors import HeadraceError
-from headrace.kernel.texts import read_text
-from headrace.model.expr import DataType, Schema
+from headrace.kernel.expressions.text_casts import read_text
+from headrace.model.expressions.expr import DataType, Schema
 from headrace.pipeline.sources import FileFormat
-from headrace.sources import csv_lines, json_lines
-from headrace.sources.base64_text import decoded
-from headrace.sources.reading import read_file
-from headrace.sources.required import Required
-from headrace.sources.scanned import Scanned
+from headrace.sources.formats import csv_lines, json_lines
+from headrace.sources.formats.base64_text import decoded
+from headrace.sources.formats.reader import read_file
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.required_columns import Required
 from tests.reference.strategies import examples
 
 SCHEMA = {kind.value: kind for kind in DataType}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.expr import DataType
+from headrace.model.expressions.expr import DataType
 from headrace.pipeline.sources import FileFormat, FileSource
-from headrace.sources.errors import FileColumnsError
-from headrace.sources.reading import read_file
-from headrace.sources.required import Required
-from headrace.sources.scanned import NOUNS, Scanned
+from headrace.sources.formats.errors import FileColumnsError
+from headrace.sources.formats.reader import read_file
+from headrace.sources.formats.scan import NOUNS, Scanned
+from headrace.sources.required_columns import Required
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
 from tests.kernel.columns import VALUES, arrow, python
 from tests.reference.strategies import examples

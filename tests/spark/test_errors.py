@@ -22,8 +22,8 @@ from headrace.distribute.spark.errors import (
 )
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import FixDataError, HeadraceError
-from headrace.sources.errors import FileColumnsError, UnreadableFileError
-from headrace.sources.planning import VanishedFileError
+from headrace.sources.file_planning import VanishedFileError
+from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
 from headrace_snapshots.store import StoreUnavailableError
 
 

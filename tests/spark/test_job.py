@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from headrace import Aggregation, Deduplicate, FixedWindows, Pipeline, col, count
 from headrace.distribute.spark import runner
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.distribute.tasks.exchange import SCHEMA
+from headrace.distribute.tasks.shuffle.exchange import SCHEMA
 from headrace.pipeline.executors import Executor
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

@@ -15,8 +15,8 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import in_order
 from headrace.model.time import NEVER
 from headrace.program import columns as c
-from headrace.state.layering import StateLayer
-from headrace.state.runs import Run
+from headrace.state.datafiles.sorted_file import SortedFile
+from headrace.state.open_layer import StateLayer
 from tests.building import changed
 from tests.process.clicks import CLICKS
 
@@ -107,7 +107,7 @@ def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch
 def layer(rows: pa.RecordBatch, epoch: int = 0, files: int = 1) -> StateLayer:
     """``rows`` as a layer of so many files."""
     size = -(-rows.num_rows // files) or 1
-    runs = tuple(Run(rows.slice(begin, size)) for begin in range(0, rows.num_rows, size))
+    runs = tuple(SortedFile(rows.slice(begin, size)) for begin in range(0, rows.num_rows, size))
     return StateLayer(runs, epoch, epoch)
 
 

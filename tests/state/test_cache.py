@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import FixConfigError
-from headrace.state.cache import LayerCache, default_cache
-from headrace.state.mapped import write_run
-from headrace.state.runs import Run
-from headrace.state.storing import put_runs
+from headrace.state.datafiles.cache import LayerCache, default_cache
+from headrace.state.datafiles.mapped import write_run
+from headrace.state.datafiles.sorted_file import SortedFile
+from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, MemoryStore, ObjectStore
@@ -56,9 +56,9 @@ def again(cache: LayerCache) -> LayerCache:
     return LayerCache(cache.folder, cache.limit_bytes)
 
 
-def same(run: Run) -> bool:
+def same(run: SortedFile) -> bool:
     """Whether it is what was stored, deadlines too."""
-    found, expected = run.deadlines, Run(ROWS).deadlines
+    found, expected = run.deadlines, SortedFile(ROWS).deadlines
     indexes = [(found.event, expected.event), (found.time, expected.time), (found.hold, expected.hold)]
     return run.rows.equals(ROWS) and all((a.times == b.times).all() and (a.rows == b.rows).all() for a, b in indexes)
 
@@ -173,13 +173,13 @@ def test_a_folder_that_is_removed_is_made_again(
     assert gets(store, lambda: again(cache).run(store, other, SCHEMA)) == 0
     removed = []
 
-    def written(path: Path, run: Run, notes: Mapping[str, str]) -> None:
+    def written(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
         write_run(path, run, notes)
         if not removed:
             shutil.rmtree(cache.folder)
             removed.append(path)
 
-    monkeypatch.setattr("headrace.state.cache.write_run", written)
+    monkeypatch.setattr("headrace.state.datafiles.cache.write_run", written)
     put(store, cache, ROWS.slice(0, 20), "another")
     assert removed
     assert len(files(cache)) == 1
@@ -286,7 +286,7 @@ def test_what_is_read_without_a_check_is_verified_too(store: MemoryStore, cache:
 SHARING = """
 import sys
 from pathlib import Path
-from headrace.state.cache import LayerCache
+from headrace.state.datafiles.cache import LayerCache
 from headrace_snapshots.store import LocalStore
 from tests.state.test_cache import ROWS, SCHEMA, put
 folder, root, limit = Path(sys.argv[1]), LocalStore(Path(sys.argv[2])), int(sys.argv[3])

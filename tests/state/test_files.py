@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.state import files
-from headrace.state.files import parquet, put_rows, read_rows
+from headrace.state.datafiles import files
+from headrace.state.datafiles.files import parquet, put_rows, read_rows
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import MemoryStore, open_store
 

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.distribute.tasks.merge import Merging, mergings
+from headrace.distribute.tasks.background.merge import LayerMerge, mergings
 from headrace.distribute.tasks.tables import gone_from
 from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
-from headrace.state.cache import LayerCache
-from headrace.state.layering import StateLayer
+from headrace.program.firing import FiringClocks
+from headrace.state.datafiles.cache import LayerCache
+from headrace.state.datafiles.sorted_file import SortedFile
+from headrace.state.datafiles.writer import put_runs
+from headrace.state.layer_reader import open_rows
 from headrace.state.layers import Layers
-from headrace.state.merging import merge_layers
-from headrace.state.runs import Run
-from headrace.state.stored import open_rows
-from headrace.state.storing import put_runs
+from headrace.state.merge import merge_layers
+from headrace.state.open_layer import StateLayer
 from headrace_snapshots.format import layers as planning
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import MemoryStore
@@ -32,7 +32,7 @@ from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, HOUR, STAGE, Row, batch
 
 DAY = 24 * HOUR
-NO_CLOCKS = Clocks(Instant(0), Instant(0), Instant(0), Instant(0))
+NO_CLOCKS = FiringClocks(Instant(0), Instant(0), Instant(0), Instant(0))
 KEYS = np.unique(hashes([pa.array([f"key {number}" for number in range(12)])]))
 
 EPOCHS = st.lists(
@@ -50,7 +50,7 @@ class Table:
     folder: Path
     store: MemoryStore = field(default_factory=MemoryStore)
     stored: tuple[Layer, ...] = ()
-    merging: tuple[Merging, tuple[DataFile, ...]] | None = None
+    merging: tuple[LayerMerge, tuple[DataFile, ...]] | None = None
 
     def __post_init__(self) -> None:
         self.cache = LayerCache(self.folder, 10**9)
@@ -63,7 +63,7 @@ class Table:
                 self.merging = merging, self._put(f"merged-{epoch}", merged)
         left = self.stored[gone_from(self.stored, watermark) :]
         layers = Layers(STAGE, self._opened(left))
-        grown = layers.grown([Run(layers.kept(changes))], epoch)
+        grown = layers.grown([SortedFile(layers.kept(changes))], epoch)
         if len(grown.layers) > len(layers.layers):
             top = grown.layers[-1]
             files = self._put(f"state-{epoch}", [run.rows for run in top.runs])

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Deduplicate
-from headrace.distribute.tasks.merge import mergings
+from headrace.distribute.tasks.background.merge import mergings
 from headrace.distribute.tasks.tables import gone_from
-from headrace.kernel.delta import Fate
-from headrace.model.expr import DataType, col
+from headrace.kernel.delta import Disposition
+from headrace.model.expressions.expr import DataType, col
 from headrace.model.time import Duration, Instant
 from headrace.program import columns as c
-from headrace.state.cache import LayerCache
-from headrace.state.groups import parts
+from headrace.state.datafiles.cache import LayerCache
+from headrace.state.datafiles.writer import put_runs
 from headrace.state.ids import RememberedIds
-from headrace.state.merging import merge_ids
-from headrace.state.stored import open_rows
-from headrace.state.storing import put_runs
+from headrace.state.key_groups import parts
+from headrace.state.layer_reader import open_rows
+from headrace.state.merge import merge_ids
 from headrace_snapshots.format import layers as planning
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import MemoryStore
@@ -45,14 +45,14 @@ def judged(records: list[tuple[str, int]]) -> dict[str, pa.Array]:
     }
 
 
-def expected(first: dict[str, list[int]], records: list[tuple[str, int]], watermark: int) -> list[Fate | None]:
+def expected(first: dict[str, list[int]], records: list[tuple[str, int]], watermark: int) -> list[Disposition | None]:
     """By the event times of each id that were the first of theirs, of all epochs so far."""
-    fates: list[Fate | None] = []
+    fates: list[Disposition | None] = []
     for name, at in records:
         if watermark > at + HORIZON:
-            fates.append(Fate.FORGOTTEN)
+            fates.append(Disposition.FORGOTTEN)
         elif any(watermark <= known + HORIZON for known in first.get(name, ())):
-            fates.append(Fate.DUPLICATE)
+            fates.append(Disposition.DUPLICATE)
         else:
             fates.append(None)
             first.setdefault(name, []).append(at)

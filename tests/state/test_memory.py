@@ -21,8 +21,8 @@ WRITE = """
 import pickle, sys
 from pathlib import Path
 from headrace.state import storing
-from headrace.state.cache import LayerCache
-from headrace.state.storing import put_runs
+from headrace.state.datafiles.cache import LayerCache
+from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import LocalStore
 from tests.state.rows import many
@@ -52,12 +52,12 @@ from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
 from headrace.state import merging, storing
-from headrace.state.cache import LayerCache
-from headrace.state.groups import WHOLE
+from headrace.state.datafiles.cache import LayerCache
+from headrace.state.key_groups import WHOLE
 from headrace.state.layers import Layers
-from headrace.state.merging import merge_layers
-from headrace.state.stored import open_rows
-from headrace.state.storing import put_runs
+from headrace.state.merge import merge_layers
+from headrace.state.layer_reader import open_rows
+from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.store import LocalStore, MemoryStore
 from tests.state.rows import COUNTS, many
 

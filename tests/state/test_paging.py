@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from headrace.model.time import Instant
-from headrace.program.firing import Clocks
-from headrace.state.cache import LayerCache
-from headrace.state.layering import StateLayer
+from headrace.program.firing import FiringClocks
+from headrace.state.datafiles.cache import LayerCache
+from headrace.state.datafiles.writer import put_runs
 from headrace.state.layers import Layers
-from headrace.state.merging import merge_layers
-from headrace.state.storing import put_runs
+from headrace.state.merge import merge_layers
+from headrace.state.open_layer import StateLayer
 from headrace_snapshots.store import MemoryStore
 from tests.state.rows import COUNTS, many
 
@@ -35,7 +35,7 @@ def test_what_was_looked_at_takes_no_memory_afterwards(tmp_path: Path) -> None:
     assert in_memory(cache) > 1_000_000
     layers = Layers(COUNTS, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
 
-    assert layers.lookup(runs[2].hashes[:100].copy(), Clocks(EARLY, EARLY, EARLY, EARLY)).num_rows == 100
+    assert layers.lookup(runs[2].hashes[:100].copy(), FiringClocks(EARLY, EARLY, EARLY, EARLY)).num_rows == 100
     assert in_memory(cache) == 0
     assert layers.earliest_hold(LATE) < LATE
     assert layers.next_due(EARLY, EARLY)[0] < LATE

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.testing import Deployment, UnitTestError
+from headrace.testing import TemporaryDeployment, UnitTestError
 from headrace.testing.plugin import deployment  # noqa: F401 (a fixture; the plugin brings it where Headrace is installed)
 from tests.testing.pipelines import SCHEMA, delays, flight
 
 
 @pytest.mark.slow
-def test_a_pipeline_runs_over_what_landed_and_goes_on(deployment: Deployment) -> None:  # noqa: F811
+def test_a_pipeline_runs_over_what_landed_and_goes_on(deployment: TemporaryDeployment) -> None:  # noqa: F811
     pipeline = delays()
     (first,) = deployment.land(pipeline, flight("13:05", 5), flight("13:10", 9))
     result = deployment.run(pipeline, at="13:15")
@@ -29,7 +29,7 @@ def test_a_pipeline_runs_over_what_landed_and_goes_on(deployment: Deployment) ->
     assert deployment.root.startswith("file://")
 
 
-def test_files_land_as_they_are(deployment: Deployment, tmp_path: Path) -> None:  # noqa: F811
+def test_files_land_as_they_are(deployment: TemporaryDeployment, tmp_path: Path) -> None:  # noqa: F811
     pipeline = delays(input=hr.csv("landing/flights", SCHEMA).event_time("at", bound="1h"))
     file = tmp_path / "flights.csv"
     file.write_text("at,origin,delay\n1970-01-01T13:05:00Z,LGA,7\n")
@@ -39,7 +39,7 @@ def test_files_land_as_they_are(deployment: Deployment, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_signals_reach_a_run(deployment: Deployment) -> None:  # noqa: F811
+def test_signals_reach_a_run(deployment: TemporaryDeployment) -> None:  # noqa: F811
     pipeline = delays(when=hr.AfterWatermark(early=hr.AfterSignal("go"), late=hr.AfterCount(1)))
     deployment.land(pipeline, flight("13:05"))
     deployment.run(pipeline, at="13:15")
@@ -49,7 +49,7 @@ def test_signals_reach_a_run(deployment: Deployment) -> None:  # noqa: F811
     assert len(deployment.read(pipeline)) == 1
 
 
-def test_what_cannot_land_says_why(deployment: Deployment, tmp_path: Path) -> None:  # noqa: F811
+def test_what_cannot_land_says_why(deployment: TemporaryDeployment, tmp_path: Path) -> None:  # noqa: F811
     with pytest.raises(UnitTestError, match=r"land\(of='weather'\): pipeline delays has the inputs source"):
         deployment.land(delays(), {}, of="weather")
     with pytest.raises(UnitTestError, match="there is no file"):

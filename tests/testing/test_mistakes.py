@@ -71,7 +71,7 @@ def refuse(call: Callable[..., Any], good: dict[str, Any]) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_readers_name_what_is_wrong(deployment: ht.Deployment) -> None:
+def test_readers_name_what_is_wrong(deployment: ht.TemporaryDeployment) -> None:
     deployment.land(PIPELINE, ROW)
     deployment.run(PIPELINE)
     assert [said for call, good in calls_of_readers(deployment.root) for said in refuse(call, good)] == []
@@ -81,7 +81,7 @@ def test_tests_name_what_is_wrong() -> None:
     assert [said for call, good in calls_of_tests() for said in refuse(call, good)] == []
 
 
-def test_a_pipeline_that_has_not_run_is_named(deployment: ht.Deployment) -> None:
+def test_a_pipeline_that_has_not_run_is_named(deployment: ht.TemporaryDeployment) -> None:
     deployment.land(PIPELINE, ROW)
     deployment.run(PIPELINE)
     for name in [each for each in WRONG if isinstance(each, str)]:

@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.model.expr import DataType, Schema
+from headrace.model.expressions.expr import DataType, Schema
 from headrace.model.time import Instant, to_datetime
 from headrace.pipeline.inputs import OWN
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 from headrace.reference.evaluate import Record
-from headrace.testing import Outcome, Pane, Step, run, together, watermark
+from headrace.testing import PaneRow, Step, StepResults, run, together, watermark
 from tests.panes import same
 from tests.process.random_runs import finite
 from tests.process.wider import wider_scenarios
@@ -57,13 +57,13 @@ def as_step(scenario: Scenario, epoch: Epoch, now: Instant) -> Step:
     )
 
 
-def plain(pane: Pane) -> tuple[Any, ...]:
+def plain(pane: PaneRow) -> tuple[Any, ...]:
     values = tuple(_plain(value) for value in pane.values.values())
     about = (pane.timing, pane.index, pane.is_retraction, pane.is_first, pane.is_last, pane.time)
     return (*pane.key.values(), pane.window, *about, *values)
 
 
-def by_window(outcome: Outcome) -> tuple[Any, ...]:
+def by_window(outcome: StepResults) -> tuple[Any, ...]:
     """The panes of each (key, window) in order."""
     found: dict[Any, list[Any]] = {}
     for pane in outcome.panes:
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:
     return tuple(_plain(each) for each in value) if isinstance(value, list | tuple) else value
 
 
-def accounts(outcome: Outcome) -> tuple[Any, ...]:
+def accounts(outcome: StepResults) -> tuple[Any, ...]:
     late = [{name: value for name, value in row.items() if name not in ("input", "raw")} for row in outcome.late]
     rejected = [{name: value for name, value in row.items() if name != "raw"} for row in outcome.rejected]
     order = repr

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import FixConfigError
-from headrace.sources.budgets import DeadLetterBudgetError
+from headrace.sources.error_budgets import DeadLetterBudgetError
 from headrace.testing import (
     Result,
     Step,
@@ -329,7 +329,7 @@ def test_spark_code_is_for_the_fixture_that_starts_spark() -> None:
 
 def test_a_run_leaves_no_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    from headrace.state import cache
+    from headrace.state.datafiles import cache
 
     monkeypatch.setattr(cache, "default_cache", lambda: pytest.fail("rows of state went to the disk"))
     pipeline = delays(input=hr.json("s3://nowhere/flights", SCHEMA).event_time("at", bound="1h"))

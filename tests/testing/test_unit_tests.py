@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.commands import app
+from headrace.cli.main import app
 from headrace.errors import NotInstalledError
-from headrace.pipeline.registry import SHIPPED
+from headrace.pipeline.loading.registry import SHIPPED
 from headrace.testing.errors import UnitTestError
-from headrace.testing.suite import Verdict, find, run_tests
-from headrace.testing.unit_tests import read_tests
+from headrace.testing.yaml.suite import Verdict, find, run_tests
+from headrace.testing.yaml.unit_tests import read_tests
 
 PIPELINE = """
 from datetime import datetime

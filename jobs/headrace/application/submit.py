@@ -15,13 +15,13 @@ from threading import Thread
 
 from headrace.errors import HeadraceError
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.registry import resolve
+from headrace.pipeline.loading.registry import resolve
 from headrace.read.roots import MissingRootError
 from headrace.runs.actions import ACTIONS
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, parse_clock, parse_signal, parse_span
-from headrace.runs.report import Lines, Listener, Where, ending, watched
-from headrace.runs.results import RunError, RunResult, now, redacted, write
+from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
+from headrace.runs.reporting.results import RunError, RunResult, now, redacted, write
 from headrace.terminal import flush_output, visible
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     if given.end_with_input:
         Thread(target=_end_with_input, daemon=True).start()
-    started_at, listener = now(), watched(Lines(_tell))
+    started_at, listener = now(), watched(LineListener(_tell))
     if given.executor != Executor.LOCAL:
         listener.noted("::endgroup::")  # the task folds what Spark says while it starts
     failure: Exception | None = None

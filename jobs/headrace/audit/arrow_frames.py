@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
-from headrace.pipeline.expectations import View
-from headrace.read.columns import View as ReadersView
-from headrace.read.columns import ViewColumns
-from headrace.read.folding import newest_rows, rows_without
-from headrace.read.rows import tables
+from headrace.pipeline.expectations import ExpectationView
+from headrace.read.views.columns import View as ReadersView
+from headrace.read.views.columns import ViewColumns
+from headrace.read.views.compaction import newest_rows, rows_without
+from headrace.read.views.row_files import tables
 from headrace_snapshots.store import ObjectStore
 
 
@@ -49,22 +49,22 @@ class ArrowFrame:
 def arrow_frame(
     store: ObjectStore,
     columns: ViewColumns,
-    view: View,
+    view: ExpectationView,
     audited: AuditedFiles,
     released: Sequence[ReleasedPanes] = (),
 ) -> ArrowFrame:
     """The rows of ``view`` that an audit looks at, without those that are ``released``. Raises BrokenObjectError."""
     rows = _rows(store, columns, view, audited)
-    if view is View.CURRENT:
+    if view is ExpectationView.CURRENT:
         newest = newest_rows(rows, columns)
         rows = newest.filter(pc.greater(newest.column("epoch"), audited.since))
     if released:
-        panes = pa.concat_tables([_rows(store, each.columns, View.PANES, each.files) for each in released])
+        panes = pa.concat_tables([_rows(store, each.columns, ExpectationView.PANES, each.files) for each in released])
         rows = rows_without(rows, panes, columns.decided)
     return ArrowFrame(rows)
 
 
-def _rows(store: ObjectStore, columns: ViewColumns, view: View, audited: AuditedFiles) -> pa.Table:
+def _rows(store: ObjectStore, columns: ViewColumns, view: ExpectationView, audited: AuditedFiles) -> pa.Table:
     schema = columns.schema(ReadersView(view))
     return pa.concat_tables(
         [schema.empty_table(), *tables(store, audited.files[view], schema, audited.names(view, columns))]

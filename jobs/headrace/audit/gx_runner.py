@@ -19,7 +19,7 @@ logging.getLogger("great_expectations").setLevel(logging.WARNING)  # before the 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from headrace.audit.later import imported_later  # noqa: E402
+from headrace.audit.lazy_import import imported_later  # noqa: E402
 
 with imported_later("altair", "scipy.stats"):  # a third of the import, for a few expectations and a picture
     import great_expectations as gx
@@ -32,9 +32,9 @@ from headrace.audit.arrow_frames import ArrowFrame  # noqa: E402
 from headrace.audit.frames import Frame  # noqa: E402
 from headrace.audit.store import Finding, Row  # noqa: E402
 from headrace.errors import FixConfigError, PipelineError  # noqa: E402
-from headrace.model.expr import Scalar  # noqa: E402
+from headrace.model.expressions.expr import Scalar  # noqa: E402
 from headrace.model.time import instant, render  # noqa: E402
-from headrace.pipeline.expectations import Expectation, View  # noqa: E402
+from headrace.pipeline.expectations import Expectation, ExpectationView  # noqa: E402
 
 logging.getLogger("great_expectations.data_context.types.base").setLevel(logging.WARNING)  # its import says INFO
 
@@ -51,7 +51,7 @@ class ExpectationNotEvaluatedError(FixConfigError):
 
 
 @dataclass(frozen=True)
-class Report:
+class ExpectationReport:
     """What was found on one view, in the order of the expectations, and the data docs as one HTML page."""
 
     findings: tuple[Finding, ...]
@@ -76,7 +76,7 @@ def _translate(expectation: Expectation, position: int) -> Any:
         raise PipelineError(f"the arguments of {expectation.describe()} do not fit: {reason}") from error
 
 
-def check(expectations: Sequence[Expectation], columns: Mapping[View, Sequence[str]]) -> None:
+def check(expectations: Sequence[Expectation], columns: Mapping[ExpectationView, Sequence[str]]) -> None:
     """Raise PipelineError for the first of ``expectations`` that there is not, or whose arguments do not fit it, or
     that names none of the ``columns`` of its view.
     """
@@ -85,7 +85,9 @@ def check(expectations: Sequence[Expectation], columns: Mapping[View, Sequence[s
         expectation.check_columns(columns[expectation.view])
 
 
-def evaluate(view: View, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str] = ()) -> Report:
+def evaluate(
+    view: ExpectationView, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str] = ()
+) -> ExpectationReport:
     """Evaluate ``expectations`` on ``frame``, which is scanned many times: persist it before. Rows that fail one are
     named by the columns ``identity`` of the frame.
 
@@ -101,11 +103,11 @@ def evaluate(view: View, expectations: Sequence[Expectation], frame: Frame, iden
     findings = [_finding(expectations[_position(entry)], entry) for entry in ordered]
     failing = _failing_rows(view, [f.expectation for f in findings if f.has_failing_rows], frame, identity)
     named = tuple(replace(f, failing=next(failing)) if f.has_failing_rows else f for f in findings)
-    return Report(named, _page(result))
+    return ExpectationReport(named, _page(result))
 
 
 def _failing_rows(
-    view: View, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str]
+    view: ExpectationView, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str]
 ) -> Iterator[tuple[Row, ...]]:
     """For each of ``expectations``, which look at rows and failed, the first rows that fail it."""
     if not expectations:
@@ -160,7 +162,7 @@ def _shown(value: Any) -> str | int | float | bool | None:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-def _validate(view: View, expectations: list[Any], frame: Frame, result_format: Mapping[str, Any]) -> Any:
+def _validate(view: ExpectationView, expectations: list[Any], frame: Frame, result_format: Mapping[str, Any]) -> Any:
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     rows: Any = frame

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.pipeline.expectations import View
+from headrace.pipeline.expectations import ExpectationView
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
-    from headrace.kernel.renamed import Names
-    from headrace.read.columns import ViewColumns
+    from headrace.kernel.renamed_columns import Names
+    from headrace.read.views.columns import ViewColumns
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class AuditedFiles:
     what these hide is not what changed. ``epochs``: which one wrote a file, by its path.
     """
 
-    files: Mapping[View, Sequence[DataFile]]
+    files: Mapping[ExpectationView, Sequence[DataFile]]
     since: int
     epochs: Mapping[str, int]
 
-    def names(self, view: View, columns: "ViewColumns") -> "dict[str, Names]":
+    def names(self, view: ExpectationView, columns: "ViewColumns") -> "dict[str, Names]":
         """What the files of ``view`` call its ``columns``, by their paths."""
-        from headrace.read.columns import View as ReadersView  # with Arrow, which parsing DAGs does without
+        from headrace.read.views.columns import View as ReadersView  # with Arrow, which parsing DAGs does without
 
         return {file.path: columns.names(ReadersView(view), self.epochs[file.path]) for file in self.files[view]}
 
@@ -70,5 +70,5 @@ def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> Au
     panes = [(file, each.epoch) for each in records for file in each.files if isinstance(file, DataFile)]
     layers = [layer for layer in head.tables["current"] if layer.last_epoch > since]
     current = [(file, layer.last_epoch) for layer in layers for file in layer.files]
-    files = {View.PANES: [file for file, _ in panes], View.CURRENT: [file for file, _ in current]}
+    files = {ExpectationView.PANES: [file for file, _ in panes], ExpectationView.CURRENT: [file for file, _ in current]}
     return AuditedFiles(files, since, {file.path: epoch for file, epoch in (*panes, *current)})

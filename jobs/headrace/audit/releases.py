@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from headrace.audit.range import AuditedFiles, audited_files
-from headrace.read.columns import ViewColumns
+from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -31,7 +31,7 @@ _READERS = 16
 
 
 @dataclass(frozen=True)
-class Release:
+class AuditRelease:
     """A person's decision, by log entry ``entry``: readers may see what ``snapshot`` has and ``after`` has not."""
 
     entry: int
@@ -47,21 +47,21 @@ class Release:
 class ReleasedPanes:
     """The panes of a released range: their files, and the columns of the definition that wrote them."""
 
-    release: Release
+    release: AuditRelease
     files: AuditedFiles
     columns: ViewColumns
 
 
-def releases_that_hold(catalog: Catalog) -> list[Release]:
+def releases_that_hold(catalog: Catalog) -> list[AuditRelease]:
     """The releases among the last ``MOST_ENTRIES`` of the log that nobody has rolled back below, newest first."""
-    found: list[Release] = []
+    found: list[AuditRelease] = []
     back_to: list[str | None] = []
     for entry in _newest_entries(catalog):
         before, after = entry.moves.get(PUBLISHED, (None, None))
         if ends_releases(entry):
             back_to.append(after)
         elif entry.kind is Kind.RELEASE and after is not None and _is_below_all(catalog, after, back_to):
-            found.append(Release(entry.number, entry.message, before, after))
+            found.append(AuditRelease(entry.number, entry.message, before, after))
     return found
 
 

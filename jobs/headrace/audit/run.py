@@ -14,10 +14,10 @@ from headrace.audit.frames import Frame
 from headrace.audit.releases import ReleasedPanes
 from headrace.audit.store import AuditOutcome, Finding, write_audit
 from headrace.model.time import instant, render
-from headrace.pipeline.expectations import Expectation, View
-from headrace.pipeline.graph import Pipeline
-from headrace.read.columns import View as ReadersView
-from headrace.read.columns import ViewColumns
+from headrace.pipeline.expectations import Expectation, ExpectationView
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.views.columns import View as ReadersView
+from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectStore
 
@@ -38,7 +38,7 @@ def _check(pipeline: Pipeline) -> None:
     from headrace.audit.gx_runner import check
 
     columns = ViewColumns.of(pipeline)
-    check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in View})
+    check(pipeline.expectations, {view: columns.schema(ReadersView(view.value)).names for view in ExpectationView})
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Audited:
     those of released panes, which ``find_released`` finds. ``identity``: the columns by which failing rows are named.
     """
 
-    frame: Callable[[View, Sequence[ReleasedPanes]], Frame]
+    frame: Callable[[ExpectationView, Sequence[ReleasedPanes]], Frame]
     find_released: Callable[[], Sequence[ReleasedPanes]] = tuple
     identity: Sequence[str] = ()
 
@@ -75,9 +75,9 @@ def run_audit(
     has released. A failed expectation is an outcome, no error.
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
-    found: dict[View, tuple[Finding, ...]] = {}
-    rows: dict[View, int] = {}
-    for view in View:
+    found: dict[ExpectationView, tuple[Finding, ...]] = {}
+    rows: dict[ExpectationView, int] = {}
+    for view in ExpectationView:
         expected = [expectation for expectation in expectations if expectation.view == view]
         if not expected:
             continue
@@ -111,7 +111,9 @@ def _held(frame: Frame) -> Iterator[Frame]:
         frame.unpersist()
 
 
-def _without_released(view: View, findings: tuple[Finding, ...], rows: int, audited: Audited) -> tuple[Finding, ...]:
+def _without_released(
+    view: ExpectationView, findings: tuple[Finding, ...], rows: int, audited: Audited
+) -> tuple[Finding, ...]:
     """``findings`` on so many ``rows``, those that failed as they are without the rows that a person has released."""
     failed = [finding.expectation for finding in findings if not finding.success]
     released = audited.released if failed else ()
@@ -131,6 +133,8 @@ def _without_released(view: View, findings: tuple[Finding, ...], rows: int, audi
     )
 
 
-def _as_declared(expectations: Sequence[Expectation], found: Mapping[View, tuple[Finding, ...]]) -> tuple[Finding, ...]:
+def _as_declared(
+    expectations: Sequence[Expectation], found: Mapping[ExpectationView, tuple[Finding, ...]]
+) -> tuple[Finding, ...]:
     remaining = {view: iter(findings) for view, findings in found.items()}
     return tuple(next(remaining[expectation.view]) for expectation in expectations)

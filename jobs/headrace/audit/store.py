@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from headrace.errors import FixConfigError, FixDataError, RestoreError
-from headrace.model.expr import Scalar
-from headrace.pipeline.expectations import Argument, Expectation, View
+from headrace.model.expressions.expr import Scalar
+from headrace.pipeline.expectations import Argument, Expectation, ExpectationView
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
@@ -55,7 +55,7 @@ class Finding:
 
     name: str
     arguments: Mapping[str, Argument]
-    view: View
+    view: ExpectationView
     success: bool
     observed: Scalar = None
     unexpected_count: int | None = None
@@ -106,7 +106,7 @@ class AuditOutcome:
     success: bool
     findings: tuple[Finding, ...]
     finished_at: str
-    rows: Mapping[View, int] = field(default_factory=dict)
+    rows: Mapping[ExpectationView, int] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -189,7 +189,7 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             success=document["success"],
             findings=tuple(_finding(entry) for entry in document["expectations"]),
             finished_at=document["finished_at"],
-            rows={View(view): rows for view, rows in document["rows"].items()},
+            rows={ExpectationView(view): rows for view, rows in document["rows"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error
@@ -197,4 +197,4 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
 
 def _finding(entry: dict[str, Any]) -> Finding:
     shown = {"failing": tuple(entry.get("failing", ())), "released": tuple(entry.get("released", ()))}
-    return Finding(**{**entry, **shown, "view": View(entry["view"])})
+    return Finding(**{**entry, **shown, "view": ExpectationView(entry["view"])})

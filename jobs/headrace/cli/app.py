@@ -16,8 +16,8 @@ from headrace.cli.completion import (
     complete_snapshot,
     show_completion,
 )
+from headrace.cli.display.output import Format, reported
 from headrace.cli.exit_codes import INTERRUPTED, listed
-from headrace.cli.output import Format, reported
 from headrace.cli.parameters import Argument, Option, parameters
 from headrace.pipeline.executors import Executor
 from headrace.terminal import visible

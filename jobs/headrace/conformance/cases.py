@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.model.accumulation import How
 from headrace.model.combiners import Combiner
-from headrace.model.expr import DataType, Schema, columns_of
+from headrace.model.expressions.expr import DataType, Schema, columns_of
 from headrace.model.time import Instant
 from headrace.model.triggers import AfterPunctuation, Trigger
 from headrace.model.windows import Window, WindowFn
@@ -20,7 +20,7 @@ DEFAULT_KEY = "k"
 
 
 @dataclass(frozen=True)
-class Stage:
+class CaseStage:
     """One grouping operator of a case. ``combine`` None means collect."""
 
     where: WindowFn
@@ -57,7 +57,7 @@ class CaseElement:
 
 
 @dataclass(frozen=True)
-class Input:
+class BundleStep:
     """One bundle; ``is_batch``: it is all input, after which the watermark goes to +inf in the same epoch (12.1)."""
 
     elements: tuple[CaseElement, ...]
@@ -134,7 +134,7 @@ class ExpectCombined:
 
 
 Step = (
-    Input
+    BundleStep
     | AdvanceWatermark
     | AdvanceProcessingTime
     | Expect
@@ -156,7 +156,7 @@ class Case:
     """
 
     name: str
-    stages: tuple[Stage, ...]
+    stages: tuple[CaseStage, ...]
     between: Between | None
     steps: tuple[Step, ...]
     initial_watermark: Instant

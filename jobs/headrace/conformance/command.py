@@ -24,7 +24,7 @@ from rich.progress import Progress
 from headrace.conformance.cases import Case, ExpectState
 from headrace.conformance.fields import CaseFormatError
 from headrace.conformance.on_reference import ReferenceExecutor
-from headrace.conformance.replay import Executor, Replay, check
+from headrace.conformance.replay import CaseExecutor, CaseReplay, check
 from headrace.conformance.schema import (
     UnsupportedCaseError,
     is_dialect,
@@ -38,27 +38,27 @@ SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 10.0
 """How often a run that nobody watches in a terminal says how far it is."""
 
-Watch = Callable[[Iterable[Replay], int], Iterable[Replay]]
+Watch = Callable[[Iterable[CaseReplay], int], Iterable[CaseReplay]]
 
 
-def _spark() -> Executor:
+def _spark() -> CaseExecutor:
     require("spark", "the executor spark")
     from headrace.conformance.on_spark import SparkExecutor  # Spark is there only for those who want it
 
     return SparkExecutor()
 
 
-def _local() -> Executor:
+def _local() -> CaseExecutor:
     from headrace.conformance.on_local import LocalExecutor
 
     return LocalExecutor()
 
 
-EXECUTORS: Mapping[str, Callable[[], Executor]] = {"reference": ReferenceExecutor, "local": _local, "spark": _spark}
+EXECUTORS: Mapping[str, Callable[[], CaseExecutor]] = {"reference": ReferenceExecutor, "local": _local, "spark": _spark}
 """How to make an executor, by the name that ``--executor`` gives it."""
 
 
-class Status(StrEnum):
+class CaseStatus(StrEnum):
     """How a case ended."""
 
     PASSED = "passed"
@@ -74,12 +74,12 @@ class CaseResult:
     """
 
     name: str
-    status: Status
+    status: CaseStatus
     reason: str = ""
     required: bool = True
 
 
-def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
+def watched(replays: Iterable[CaseReplay], total: int) -> Iterator[CaseReplay]:
     """``replays`` as they finish; stderr says how many of ``total``: a bar in a terminal (unless results appear there
     too), else a line now and then.
     """
@@ -96,7 +96,7 @@ def watched(replays: Iterable[Replay], total: int) -> Iterator[Replay]:
             said = time.monotonic()
 
 
-def run_file(path: Path, executor: Executor, only: str | None = None) -> list[CaseResult]:
+def run_file(path: Path, executor: CaseExecutor, only: str | None = None) -> list[CaseResult]:
     """Run the cases of ``path`` whose names match the glob ``only`` (None: all); the results in the order of the file.
 
     Raises CaseFormatError if the file is not a file of cases, or none matches.
@@ -105,7 +105,7 @@ def run_file(path: Path, executor: Executor, only: str | None = None) -> list[Ca
 
 
 def results_of(
-    path: Path, executor: Executor, only: str | None = None, watch: Watch = lambda replays, _: replays
+    path: Path, executor: CaseExecutor, only: str | None = None, watch: Watch = lambda replays, _: replays
 ) -> Iterator[CaseResult]:
     """Those of ``run_file``, each as soon as it is there. ``watch`` sees replays as they finish.
 
@@ -150,36 +150,36 @@ def _name(number: int, raw: Any) -> str:
 def _read(name: str, raw: Any, number: int, first: int) -> Case | CaseResult:
     """The case, or its result if it cannot be run at all. ``first`` is the place of the first case of that name."""
     if not isinstance(raw, dict):
-        return CaseResult(name, Status.FAILED, f"a case is an object, not {raw!r}")
+        return CaseResult(name, CaseStatus.FAILED, f"a case is an object, not {raw!r}")
     if first != number:
-        return CaseResult(name, Status.FAILED, f"case number {number} has the name of number {first}; rename one")
+        return CaseResult(name, CaseStatus.FAILED, f"case number {number} has the name of number {first}; rename one")
     try:
         if is_dialect(raw):
-            return CaseResult(name, Status.SKIPPED, "broken_on: normative", required=False)
+            return CaseResult(name, CaseStatus.SKIPPED, "broken_on: normative", required=False)
         return read_case(raw)
     except UnsupportedCaseError as error:
-        return CaseResult(name, Status.SKIPPED, str(error))
+        return CaseResult(name, CaseStatus.SKIPPED, str(error))
     except Exception as error:  # of whatever kind: the other cases run on
         told = str(error) if isinstance(error, FixConfigError) else f"{type(error).__name__}: {error}"
-        return CaseResult(name, Status.FAILED, told)
+        return CaseResult(name, CaseStatus.FAILED, told)
 
 
-def _judge(case: Case, replay: Replay) -> CaseResult:
+def _judge(case: Case, replay: CaseReplay) -> CaseResult:
     if replay.unsupported:
-        return CaseResult(case.name, Status.SKIPPED, replay.unsupported)
+        return CaseResult(case.name, CaseStatus.SKIPPED, replay.unsupported)
     problem = replay.error or _difference(case, replay)
     if case.expect_failure is not None:
         return _judge_expected_failure(case, case.expect_failure, problem)
     unknown = ", ".join(case.unknown_fields)
     notes = [f"the schema has no field {unknown}: not read"] if unknown else []
     if problem:
-        return CaseResult(case.name, Status.FAILED, "\n".join([*notes, problem]))
+        return CaseResult(case.name, CaseStatus.FAILED, "\n".join([*notes, problem]))
     if any(isinstance(step, ExpectState) for step in case.steps):
         notes.append("state steps are not compared")
-    return CaseResult(case.name, Status.PASSED, "\n".join(notes))
+    return CaseResult(case.name, CaseStatus.PASSED, "\n".join(notes))
 
 
-def _difference(case: Case, replay: Replay) -> str | None:
+def _difference(case: Case, replay: CaseReplay) -> str | None:
     try:
         return check(case, replay.outcomes)
     except Exception as error:  # what a case expects may be such that nothing can be compared with it
@@ -188,21 +188,21 @@ def _difference(case: Case, replay: Replay) -> str | None:
 
 def _judge_expected_failure(case: Case, message: str, problem: str | None) -> CaseResult:
     if problem is None:
-        return CaseResult(case.name, Status.FAILED, f"passed, but should fail with: {message}")
+        return CaseResult(case.name, CaseStatus.FAILED, f"passed, but should fail with: {message}")
     if message.lower() not in problem.lower():
-        return CaseResult(case.name, Status.FAILED, f"failed, but not with: {message}\n{problem}")
-    return CaseResult(case.name, Status.PASSED)
+        return CaseResult(case.name, CaseStatus.FAILED, f"failed, but not with: {message}\n{problem}")
+    return CaseResult(case.name, CaseStatus.PASSED)
 
 
 def all_required_passed(results: list[CaseResult]) -> bool:
     """Whether every case passed, those of a dialect left out."""
-    return all(result.status is Status.PASSED for result in results if result.required)
+    return all(result.status is CaseStatus.PASSED for result in results if result.required)
 
 
 def summary(results: list[CaseResult]) -> str:
     """``N passed, N failed, N skipped``."""
-    counts = [sum(result.status is status for result in results) for status in Status]
-    return ", ".join(f"{count} {status}" for count, status in zip(counts, Status, strict=True))
+    counts = [sum(result.status is status for result in results) for status in CaseStatus]
+    return ", ".join(f"{count} {status}" for count, status in zip(counts, CaseStatus, strict=True))
 
 
 def render_text(result: CaseResult) -> str:
@@ -213,7 +213,7 @@ def render_text(result: CaseResult) -> str:
 
 def render_json(results: list[CaseResult]) -> str:
     """One object: ``cases``, the three counts, and the ``summary`` line."""
-    counts = {status.value: sum(result.status is status for result in results) for status in Status}
+    counts = {status.value: sum(result.status is status for result in results) for status in CaseStatus}
     document = {"cases": [asdict(result) for result in results], **counts, "summary": summary(results)}
     return json.dumps(document, indent=2)
 

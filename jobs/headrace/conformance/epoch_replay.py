@@ -1,6 +1,7 @@
 """Replaying cases on executors that run stages of a pipeline in epochs: each step of a case is one epoch of its stages.
 
-``Runner`` is what such an executor is asked for; ``EpochReplay`` says which stages a case configures, and drives it.
+``StageRunner`` is what such an executor is asked for; ``EpochReplay`` says which stages a case configures, and
+drives it.
 """
 
 import json
@@ -14,25 +15,25 @@ from headrace.conformance.cases import (
     AdvanceProcessingTime,
     AdvanceWatermark,
     Between,
+    BundleStep,
     Case,
     CaseElement,
+    CaseStage,
     ExpectAssigned,
     ExpectCombined,
     ExpectMerged,
     ExpectOutputWatermark,
-    Input,
     Step,
 )
-from headrace.conformance.cases import Stage as CaseStage
-from headrace.conformance.replay import Outcome, Replay
+from headrace.conformance.replay import CaseReplay, StepOutcome
 from headrace.model.accumulation import Accumulation, accumulating, discarding
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import DataType, Expr, Schema, col, lit
+from headrace.model.expressions.expr import DataType, Expr, Schema, col, lit
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers import Always
 from headrace.model.windows import GlobalWindows, Window
-from headrace.pipeline.graph import Aggregation, Stage
+from headrace.pipeline.pipeline import Aggregation, Stage
 
 KEY, VALUE, RESULT = "key", "value", "result"
 
@@ -53,7 +54,7 @@ class EpochOutcome(NamedTuple):
     dropped: Mapping[str, int]
 
 
-class Runner(Protocol):
+class StageRunner(Protocol):
     """The stages of a case on an executor."""
 
     def run(
@@ -72,16 +73,16 @@ class Runner(Protocol):
         """The output watermark of each stage."""
 
 
-Start = Callable[[Sequence[Stage]], Runner]
+Start = Callable[[Sequence[Stage]], StageRunner]
 """Makes a runner of fresh stages."""
 
 
-def replay_case(start: Start, case: Case) -> Replay:
+def replay_case(start: Start, case: Case) -> CaseReplay:
     """``case`` on runners that ``start`` makes."""
     try:
-        return Replay(tuple(EpochReplay(start, case).outcomes()))
+        return CaseReplay(tuple(EpochReplay(start, case).outcomes()))
     except Exception as error:  # of whatever kind: the other cases run on
-        return Replay(error=f"{type(error).__name__}: {error}")
+        return CaseReplay(error=f"{type(error).__name__}: {error}")
 
 
 @dataclass
@@ -91,7 +92,7 @@ class EpochReplay:
     start: Start
     case: Case
     stages: list[Stage] = field(init=False)
-    runner: Runner = field(init=False)
+    runner: StageRunner = field(init=False)
     clock: Instant = field(init=False)
     epoch: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -101,18 +102,18 @@ class EpochReplay:
         self.runner = self.start(self.stages)
         self.clock = self.case.initial_processing_time
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[StepOutcome]:
         """What each step did."""
         self._epoch(watermark=self.case.initial_watermark)
         for step in self.case.steps:
             panes = self._perform(step)
             asks = isinstance(step, ExpectOutputWatermark)
             watermarks = self.runner.output_watermarks() if asks else ()
-            yield Outcome(panes, dict(self.dropped), watermarks, _answer(self.start, self.case, step))
+            yield StepOutcome(panes, dict(self.dropped), watermarks, _answer(self.start, self.case, step))
 
     def _perform(self, step: Step) -> tuple[Pane, ...]:
         match step:
-            case Input(elements, is_batch):
+            case BundleStep(elements, is_batch):
                 watermark = MAX_INSTANT if is_batch else MIN_INSTANT
                 return self._epoch([*map(self._element, elements)], watermark, is_batch=is_batch)
             case AdvanceWatermark(to, percentiles):
@@ -151,7 +152,7 @@ class EpochReplay:
 
 
 def _stages(case: Case) -> list[Stage]:
-    elements = [element for step in case.steps if isinstance(step, Input) for element in step.elements]
+    elements = [element for step in case.steps if isinstance(step, BundleStep) for element in step.elements]
     first, *rest = case.stages
     kind = _value_type(first.combine, [element.value for element in elements])
     schema: Schema = {KEY: DataType.STRING, VALUE: kind, **first.schema}
@@ -211,7 +212,7 @@ def _windows(start: Start, case: Case, timestamps: Sequence[Instant]) -> frozens
     """The windows of panes that a bundle of elements at ``timestamps`` gives at once: assigned, and merged."""
     stage = replace(case.stages[0], when=Always(), how=discarding(None), combine=Combiner.COUNT)
     elements = tuple(CaseElement(DEFAULT_KEY, None, at) for at in timestamps)
-    return frozenset(pane.window for pane in _last_panes(start, stage, [Input(elements)]))
+    return frozenset(pane.window for pane in _last_panes(start, stage, [BundleStep(elements)]))
 
 
 def _combined(start: Start, step: ExpectCombined) -> Any:
@@ -225,11 +226,11 @@ def _combined(start: Start, step: ExpectCombined) -> Any:
 
     bundles = [bundle([zero]) + bundle([zero], withdrawn=True), *map(bundle, step.groups)]
     bundles.append(bundle(step.uncombine, withdrawn=True))
-    panes = _last_panes(start, stage, [Input(elements) for elements in bundles if elements])
+    panes = _last_panes(start, stage, [BundleStep(elements) for elements in bundles if elements])
     return panes[-1].values[0]
 
 
-def _last_panes(start: Start, stage: CaseStage, steps: Sequence[Input]) -> tuple[Pane, ...]:
+def _last_panes(start: Start, stage: CaseStage, steps: Sequence[BundleStep]) -> tuple[Pane, ...]:
     case = Case("", (stage,), None, tuple(steps), MIN_INSTANT, Instant(0), strict=False, expect_failure=None)
     *_, last = EpochReplay(start, case).outcomes()
     return last.panes

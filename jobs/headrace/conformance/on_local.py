@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from headrace.conformance.cases import Case
-from headrace.conformance.epoch_replay import Runner, replay_case
+from headrace.conformance.epoch_replay import StageRunner, replay_case
 from headrace.conformance.on_tasks import OnTasks, map_elements
-from headrace.conformance.replay import Replay
+from headrace.conformance.replay import CaseReplay
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.work import Work
-from headrace.pipeline.graph import Pipeline, Stage
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.pipeline.pipeline import Pipeline, Stage
 from headrace.sources.landing import Landing
-from headrace.state.cache import RowsInMemory
+from headrace.state.datafiles.cache import RowsInMemory
 from headrace_snapshots.store.memory import MemoryStore
 
 TASKS = 3
@@ -24,13 +24,13 @@ class LocalExecutor:
     def __init__(self, tasks: int = TASKS) -> None:
         self._tasks = tasks
 
-    def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
+    def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         return (replay_case(self._start, case) for case in cases)
 
-    def _start(self, stages: Sequence[Stage]) -> Runner:
+    def _start(self, stages: Sequence[Stage]) -> StageRunner:
         return OnTasks(self._engine, stages, self._tasks)
 
     def _engine(self, pipeline: Pipeline, attempts: Attempts) -> TasksEngine:
         store = MemoryStore()
-        work = Work.of(pipeline, store, Landing(pipeline, store), RowsInMemory())
+        work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store), RowsInMemory())
         return TasksEngine(work, attempts, Blobs(work, self._tasks, map_elements))

@@ -10,16 +10,16 @@ from headrace.conformance.cases import (
     AdvanceProcessingTime,
     AdvanceWatermark,
     Between,
+    BundleStep,
     Case,
     CaseElement,
+    CaseStage,
     ExpectAssigned,
     ExpectCombined,
     ExpectMerged,
-    Input,
-    Stage,
     Step,
 )
-from headrace.conformance.replay import Outcome, Replay
+from headrace.conformance.replay import CaseReplay, StepOutcome
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT
@@ -30,12 +30,12 @@ from headrace.reference.windows import assign, merge
 class ReferenceExecutor:
     """Runs cases one after another on ``headrace.reference``."""
 
-    def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
+    def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         for case in cases:
             try:
-                yield Replay(tuple(_Run(case).outcomes()))
+                yield CaseReplay(tuple(_Run(case).outcomes()))
             except Exception as error:  # of whatever kind: the other cases run on
-                yield Replay(error=f"{type(error).__name__}: {error}")
+                yield CaseReplay(error=f"{type(error).__name__}: {error}")
 
 
 @dataclass
@@ -50,18 +50,18 @@ class _Run:
         between = [] if self.case.between is None else [_to_element(self.case.between)]
         self.chain = Chain([_grouping(stage) for stage in self.case.stages], between)
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[StepOutcome]:
         initial = self.case
         self.chain.step(watermark=initial.initial_watermark, processing_time=initial.initial_processing_time)
         for step in self.case.steps:
             output = self._perform(step)
             self.dropped.update(drop.cause.value for drop in output.drops)
             watermarks = tuple(self.chain.output_watermarks)
-            yield Outcome(output.panes, dict(self.dropped), watermarks, _answer(self.case, step))
+            yield StepOutcome(output.panes, dict(self.dropped), watermarks, _answer(self.case, step))
 
     def _perform(self, step: Step) -> Output:
         match step:
-            case Input(elements, is_batch):
+            case BundleStep(elements, is_batch):
                 watermark = MAX_INSTANT if is_batch else None
                 return self.chain.step(map(_element, elements), watermark=watermark, is_batch=is_batch)
             case AdvanceWatermark(to, percentiles):
@@ -88,7 +88,7 @@ def _answer(case: Case, step: Step) -> object:
     return None
 
 
-def _grouping(stage: Stage) -> Grouping:
+def _grouping(stage: CaseStage) -> Grouping:
     extract = collect if stage.combine is None else _extract(stage.combine)
     return Grouping(stage.where, stage.when, stage.how, extract, stage.schema)
 

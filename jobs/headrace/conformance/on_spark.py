@@ -7,19 +7,19 @@ what is in a blob is nothing to Spark.
 from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
 
-from headrace.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, Case, Expect, Input
-from headrace.conformance.epoch_replay import Runner, replay_case
+from headrace.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, BundleStep, Case, Expect
+from headrace.conformance.epoch_replay import StageRunner, replay_case
 from headrace.conformance.on_local import LocalExecutor
 from headrace.conformance.on_tasks import OnTasks, map_elements
-from headrace.conformance.replay import Replay
+from headrace.conformance.replay import CaseReplay
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.each import each
+from headrace.distribute.spark.parallel_map import each
 from headrace.distribute.spark.runner import SparkRunner
 from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.work import Work
-from headrace.pipeline.graph import Pipeline, Stage
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.pipeline.pipeline import Pipeline, Stage
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store
 
@@ -33,7 +33,7 @@ class SparkExecutor:
     def __init__(self, spark: SparkSession | None = None) -> None:
         self._borrowed = spark
 
-    def replay(self, cases: Sequence[Case]) -> Iterator[Replay]:
+    def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         spark = self._borrowed or spark_session("headrace conformance", conf={"spark.log.level": "ERROR"})
         try:
             chosen = representatives(cases)
@@ -62,22 +62,22 @@ def _panes(case: Case) -> int:
 
 
 def _epochs(case: Case) -> int:
-    return sum(isinstance(step, Input | AdvanceWatermark | AdvanceProcessingTime) for step in case.steps)
+    return sum(isinstance(step, BundleStep | AdvanceWatermark | AdvanceProcessingTime) for step in case.steps)
 
 
-def _replayed(case: Case) -> Replay:
+def _replayed(case: Case) -> CaseReplay:
     return next(LocalExecutor().replay([case]))
 
 
-def _in_jobs(spark: SparkSession, case: Case) -> Replay:
+def _in_jobs(spark: SparkSession, case: Case) -> CaseReplay:
     with TemporaryDirectory(prefix="headrace-conformance-") as folder:
 
         def engine(pipeline: Pipeline, attempts: Attempts) -> TasksEngine:
             store = open_store(f"file://{folder}")
-            work = Work.of(pipeline, store, Landing(pipeline, store))
+            work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
             return TasksEngine(work, attempts, SparkRunner(spark, work, TASKS, map_elements))
 
-        def start(stages: Sequence[Stage]) -> Runner:
+        def start(stages: Sequence[Stage]) -> StageRunner:
             return OnTasks(engine, stages, TASKS)
 
         return replay_case(start, case)

@@ -15,24 +15,24 @@ import pyarrow as pa
 from headrace.conformance.epoch_replay import EpochOutcome, StageElement
 from headrace.conformance.values import element_rows, stored_panes
 from headrace.distribute.epoch import Attempt, Attempts
-from headrace.distribute.tasks.bundles import bundle
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.found import ShareFound
 from headrace.distribute.tasks.levels import mapped_by
 from headrace.distribute.tasks.map_side import Bundles
-from headrace.distribute.tasks.over_exchange import Rows, numbers_in
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.work import Task, Work
+from headrace.distribute.tasks.shuffle.level_functions import Rows, numbers_in
+from headrace.distribute.tasks.shuffle.shuffle_input import bundle
+from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
+from headrace.distribute.tasks.task_results import ShareFound
 from headrace.kernel.elements import judge
 from headrace.model.combiners import count
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import FixedWindows
-from headrace.pipeline.graph import Pipeline, Stage
 from headrace.pipeline.inputs import OWN
+from headrace.pipeline.pipeline import Pipeline, Stage
 from headrace.pipeline.sources import json
-from headrace.read.columns import View, ViewColumns
-from headrace.read.rows import tables
-from headrace.sources.planning import InputFile
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.row_files import tables
+from headrace.sources.file_planning import LandedFile
 
 MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
 
@@ -46,13 +46,13 @@ class CasePipeline(Pipeline):
         object.__setattr__(self, "stages", tuple(stages))
 
 
-def map_elements(work: Work, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What shares of the elements of a step say: the map side but for files that a source would read."""
     for number in numbers_in(numbers):
         yield from mapped_by(_map_share, work, plan, number).blobs(plan.parts)
 
 
-def _map_share(task: Task) -> tuple[ShareFound, Bundles]:
+def _map_share(task: EpochTask) -> tuple[ShareFound, Bundles]:
     plan, first = task.plan, task.work.stages[0]
     files = [piece.file.path for piece in plan.shares[task.number]]
     elements = [element for path in files for element in pickle.loads(task.work.store.read(path))]  # noqa: S301 (ours)
@@ -109,7 +109,7 @@ class OnTasks:
         passed = {q: max(at, progress.percentiles.get(q, MIN_INSTANT)) for q, at in percentiles.items()}
         self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **passed})
 
-    def _landed(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[InputFile]]:
+    def _landed(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[LandedFile]]:
         """``elements`` in a file for each task."""
         files = []
         for number in range(self._tasks):
@@ -117,5 +117,5 @@ class OnTasks:
             if own:
                 path = f"elements/{epoch:06}-{number}"
                 self._engine.store.write(path, pickle.dumps(own))
-                files.append(InputFile(path, size=1, etag=""))
+                files.append(LandedFile(path, size=1, etag=""))
         return {OWN: files} if files else {}

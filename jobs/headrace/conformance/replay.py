@@ -34,7 +34,7 @@ ABSOLUTE_ERROR = 1e-12
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """What one step did. ``dropped`` counts from the beginning, ``output_watermarks`` has one entry per stage.
 
     ``answer`` is that of an assign or merge step (a set of windows) or of a combine step (a value).
@@ -47,25 +47,25 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Replay:
+class CaseReplay:
     """One replayed case: an outcome for each of its steps, or why there is none.
 
     ``unsupported`` says what the executor does not do, ``error`` what it died of.
     """
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[StepOutcome, ...] = ()
     unsupported: str | None = None
     error: str | None = None
 
 
-class Executor(Protocol):
+class CaseExecutor(Protocol):
     """Something that runs cases. The only value of a pane is the aggregate, or a tuple of what was collected."""
 
-    def replay(self, cases: Sequence[Case]) -> Iterable[Replay]:
+    def replay(self, cases: Sequence[Case]) -> Iterable[CaseReplay]:
         """One replay for each case, in order. What goes wrong in a case is told in its replay."""
 
 
-def check(case: Case, outcomes: Sequence[Outcome]) -> str | None:
+def check(case: Case, outcomes: Sequence[StepOutcome]) -> str | None:
     """What is wrong with ``outcomes``, at the first step where something is; None if they are as the case expects."""
     unclaimed: list[Pane] = []
     for number, (step, outcome) in enumerate(zip(case.steps, outcomes, strict=True), start=1):
@@ -82,7 +82,7 @@ def check(case: Case, outcomes: Sequence[Outcome]) -> str | None:
     return f"{_script(case, len(case.steps) + 1)}\n{problem}" if problem else None
 
 
-def _check_answer(step: Step, outcome: Outcome) -> str | None:
+def _check_answer(step: Step, outcome: StepOutcome) -> str | None:
     match step:
         case ExpectDropped(counts):
             found = {cause: outcome.dropped.get(cause, 0) for cause in counts}

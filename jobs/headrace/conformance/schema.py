@@ -14,8 +14,10 @@ from headrace.conformance.cases import (
     AdvanceProcessingTime,
     AdvanceWatermark,
     Between,
+    BundleStep,
     Case,
     CaseElement,
+    CaseStage,
     Expect,
     ExpectAssigned,
     ExpectCombined,
@@ -23,9 +25,7 @@ from headrace.conformance.cases import (
     ExpectMerged,
     ExpectOutputWatermark,
     ExpectState,
-    Input,
     Json,
-    Stage,
     Step,
 )
 from headrace.conformance.fields import (
@@ -48,7 +48,7 @@ from headrace.conformance.unknown import unknown_fields
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
 from headrace.model.combiners import Combiner
-from headrace.model.expr import col
+from headrace.model.expressions.expr import col
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Duration, Instant, is_finite
 from headrace.model.triggers import (
@@ -139,7 +139,7 @@ def _case(raw: Json) -> Case:
     )
 
 
-def _chained(raw: Any) -> tuple[Stage, ...]:
+def _chained(raw: Any) -> tuple[CaseStage, ...]:
     objects = list_of(an_object, "stage")(raw)
     if len(objects) != 2:
         raise CaseFormatError(f"a pipeline has two stages, not {len(objects)}")
@@ -202,19 +202,19 @@ def read_window(raw: Any) -> Window:
 _WINDOWS = list_of(read_window, "window")
 
 
-def _check_values(stage: Stage, steps: Iterable[Step]) -> None:
+def _check_values(stage: CaseStage, steps: Iterable[Step]) -> None:
     """Whether the combiner of ``stage`` can take every value of the input."""
     if stage.combine not in _NUMERIC:
         return
     for place, step in enumerate(steps, start=1):
-        for element in step.elements if isinstance(step, Input) else ():
+        for element in step.elements if isinstance(step, BundleStep) else ():
             if isinstance(element.value, bool) or not isinstance(element.value, int | float):
                 raise CaseFormatError(f"step {place} (input): {stage.combine} takes numbers, not {element.value!r}")
 
 
 def _check_batch(steps: Iterable[Step]) -> None:
     """Whether a batch, if there is one, comes before all other input."""
-    inputs = [step for step in steps if isinstance(step, Input)]
+    inputs = [step for step in steps if isinstance(step, BundleStep)]
     if any(step.is_batch for step in inputs[1:]):
         raise CaseFormatError("a batch is all input there is: it is the first input of a case, or there is none")
 
@@ -222,7 +222,7 @@ def _check_batch(steps: Iterable[Step]) -> None:
 # --- windows, triggers, what happens to the panes ---------------------------------------------------------------------
 
 
-def _stage(raw: Any) -> Stage:
+def _stage(raw: Any) -> CaseStage:
     where = field(an_object(raw), "window", _where)
     stamp = field(raw, "timestamp_combiner", one_of(*TimestampCombiner, _TRANSFORMED), "END_OF_WINDOW")
     if stamp == _TRANSFORMED:
@@ -238,7 +238,7 @@ def _stage(raw: Any) -> Stage:
         elide_unchanged=field(raw, "elide_unchanged", flag, False),
     )
     combine = field(raw, "combine", lambda name: None if name == "collect" else _combiner(name), None)
-    return Stage(where, field(raw, "trigger", read_trigger), how, combine)
+    return CaseStage(where, field(raw, "trigger", read_trigger), how, combine)
 
 
 _TRANSFORMED = "EARLIEST_TRANSFORMED"
@@ -407,8 +407,8 @@ def _merge(raw: Json) -> Step:
 
 
 _STEPS: Mapping[str, Callable[[Json], Step]] = {
-    "input": lambda raw: Input(field(raw, "elements", list_of(_element, "element"))),
-    "batch": lambda raw: Input(field(raw, "elements", list_of(_element, "element")), is_batch=True),
+    "input": lambda raw: BundleStep(field(raw, "elements", list_of(_element, "element"))),
+    "batch": lambda raw: BundleStep(field(raw, "elements", list_of(_element, "element")), is_batch=True),
     "watermark": _watermark,
     "processing_time": lambda raw: AdvanceProcessingTime(field(raw, "to", _instant)),
     "expect": _expect,

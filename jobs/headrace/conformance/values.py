@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expr import Schema
+from headrace.model.expressions.expr import Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.program import columns as c
-from headrace.read.columns import ViewColumns
+from headrace.read.views.columns import ViewColumns
 
 Row = Mapping[str, Any]
 

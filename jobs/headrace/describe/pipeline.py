@@ -7,14 +7,14 @@ from itertools import pairwise
 from headrace.describe.triggers import aggregate, panes
 from headrace.describe.windows import life, windows
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.expr import Expr, is_decided, render, walk
+from headrace.model.expressions.expr import Expr, is_decided, render, walk
 from headrace.model.time import render_duration
 from headrace.model.triggers import AfterProcessingTime
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
 from headrace.model.windows import GlobalWindows, SlidingWindows
-from headrace.pipeline.graph import Pipeline, Stage
+from headrace.pipeline.column_usage import expressions
 from headrace.pipeline.inputs import EventTime, Input
-from headrace.pipeline.reads import expressions
+from headrace.pipeline.pipeline import Pipeline, Stage
 from headrace.pipeline.trigger_checks import nodes, waits_for_the_end
 
 _HOW = {
@@ -25,24 +25,24 @@ _HOW = {
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """A part of a description: a heading, and lines below it."""
 
     heading: str
     lines: Sequence[str]
 
 
-def describe(pipeline: Pipeline) -> list[Part]:
+def describe(pipeline: Pipeline) -> list[Section]:
     """What ``pipeline`` means, from its inputs to its panes."""
-    parts = [Part(f"input {each.name}", [*_input(each)]) for each in pipeline.inputs]
+    parts = [Section(f"input {each.name}", [*_input(each)]) for each in pipeline.inputs]
     if pipeline.deduplicate is not None:
         horizon = render_duration(pipeline.deduplicate.horizon)
         what = f"by {render(pipeline.deduplicate.id)}; an id is remembered for {horizon} of event time"
-        parts.append(Part("duplicates", [what]))
+        parts.append(Section("duplicates", [what]))
     several = len(pipeline.stages) > 1
     for number, stage in enumerate(pipeline.stages, start=1):
         where = f" of aggregation {number}" if several else ""
-        parts += [Part(f"{part.heading}{where}", part.lines) for part in _stage(pipeline, stage, number)]
+        parts += [Section(f"{part.heading}{where}", part.lines) for part in _stage(pipeline, stage, number)]
     return parts
 
 
@@ -168,16 +168,16 @@ def _idle(event_time: EventTime) -> str | None:
     return None if timeout is None else render_duration(timeout)
 
 
-def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Part]:
+def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
     what = [f"{name} = {aggregate(each)}" for name, each in made.what.items()]
     if made.filter is not None:
         what.append(f"of what passes {render(made.filter)}")
-    yield Part("what", [*what, f"per {_keys(made.key)}"])
+    yield Section("what", [*what, f"per {_keys(made.key)}"])
     watermarks = [each.event_time.watermark for each in pipeline.inputs] if number == 1 else []
-    yield Part("where", [windows(made.where), *life(made.where, made.how, watermarks)])
-    yield Part("when", panes(stage.when))
-    yield Part("how", [*_how(made.how)])
+    yield Section("where", [windows(made.where), *life(made.where, made.how, watermarks)])
+    yield Section("when", panes(stage.when))
+    yield Section("how", [*_how(made.how)])
 
 
 def _keys(key: Mapping[str, Expr]) -> str:

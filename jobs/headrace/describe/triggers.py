@@ -4,7 +4,7 @@ from functools import singledispatch
 
 from headrace.model.combiners import Aggregate
 from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.expr import render
+from headrace.model.expressions.expr import render
 from headrace.model.time import render_duration
 from headrace.model.triggers import (
     AfterAll,

@@ -5,7 +5,7 @@ from functools import singledispatch
 
 from headrace.model.accumulation import How
 from headrace.model.calendar import calendar_window
-from headrace.model.expr import render as render_expr
+from headrace.model.expressions.expr import render as render_expr
 from headrace.model.time import END_OF_CALENDAR, Duration, Instant, instant, render, render_duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, WatermarkStrategy
 from headrace.model.windows import (

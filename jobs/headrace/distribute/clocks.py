@@ -5,16 +5,16 @@ above it. The same wherever it is worked out: in every task of a stage, and wher
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.distribute.intake import Said
+from headrace.distribute.watermark_inputs import InputObservations
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.pipeline.graph import Pipeline
-from headrace.program.firing import Clocks
-from headrace.sources import clock as sources
-from headrace.sources.clock import SourceClock, slowest_of
+from headrace.pipeline.pipeline import Pipeline
+from headrace.program.firing import FiringClocks
+from headrace.sources import source_clock as sources
+from headrace.sources.file_planning import advance
 from headrace.sources.landing import ByInput
-from headrace.sources.planning import advance
-from headrace.sources.progress import Hold, InputProgress, Progress
+from headrace.sources.progress import InputProgress, PipelineProgress, WatermarkHold
+from headrace.sources.source_clock import SourceClock, slowest_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StageClocks:
 
     def advanced(
         self, stage: CompiledStage, processing_time: Instant, watermark: Instant, percentiles: Mapping[float, Instant]
-    ) -> "tuple[Clocks, StageClocks]":
+    ) -> "tuple[FiringClocks, StageClocks]":
         """The step of an epoch to ``watermark``, and the clocks after it, but for the output watermark, which its
         windows decide. Clocks never go back.
         """
@@ -45,7 +45,7 @@ class StageClocks:
             old = self.percentiles.get(q, MIN_INSTANT)
             reached[q] = Instant(max(old, percentiles.get(q, old)))
             passed[q] = (Instant(max(old, self.watermark)), Instant(max(reached[q], after.watermark)))
-        step = Clocks(
+        step = FiringClocks(
             watermark_before=self.watermark,
             watermark_after=after.watermark,
             previous_processing_time=self.processing_time,
@@ -60,13 +60,13 @@ class StageClocks:
 
 
 @dataclass(frozen=True)
-class Moved:
+class WatermarkUpdate:
     """The clocks of the inputs after an epoch, and what they come to together; the ``hold`` that they do not pass."""
 
     inputs: Mapping[str, SourceClock]
-    together: sources.Clocks
+    together: sources.SourceWatermarks
     is_last: bool = False
-    hold: Hold | None = None
+    hold: WatermarkHold | None = None
 
     @property
     def watermark(self) -> Instant:
@@ -79,13 +79,13 @@ class Moved:
 
 def moved(
     clocks: Mapping[str, SourceClock],
-    found: Said,
+    found: InputObservations,
     now: Instant,
     wanted: Iterable[float],
     *,
     is_last: bool,
-    hold: Hold | None = None,
-) -> Moved:
+    hold: WatermarkHold | None = None,
+) -> WatermarkUpdate:
     """The ``clocks`` of all inputs after an epoch at ``now`` in which records said what was ``found``, and that is held
     to ``hold``.
     """
@@ -94,7 +94,7 @@ def moved(
         name: clock.after(found.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name))
         for name, clock in clocks.items()
     }
-    return Moved(after, slowest_of(after, now, percentiles), is_last, hold)
+    return WatermarkUpdate(after, slowest_of(after, now, percentiles), is_last, hold)
 
 
 def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> dict[str, SourceClock]:
@@ -103,7 +103,7 @@ def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> di
 
 
 def stage_clocks(
-    progress: Progress, stages: Sequence[CompiledStage], clocks: Mapping[str, SourceClock]
+    progress: PipelineProgress, stages: Sequence[CompiledStage], clocks: Mapping[str, SourceClock]
 ) -> tuple[StageClocks, ...]:
     """The clocks of ``stages`` as ``progress`` left them, and the ``clocks`` of the inputs."""
     if not progress.output_watermarks:
@@ -119,7 +119,7 @@ def stage_clocks(
 
 
 def inputs_after(
-    pipeline: Pipeline, inputs: Mapping[str, InputProgress], files: ByInput, clocks: Moved
+    pipeline: Pipeline, inputs: Mapping[str, InputProgress], files: ByInput, clocks: WatermarkUpdate
 ) -> dict[str, InputProgress]:
     """How far ``inputs`` have come after an epoch that read ``files`` and moved their clocks."""
     found = {}

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.kernel.delta import Accounting, Fate
+from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.triggers import Signal
 from headrace.sources.landing import ByInput, counted
-from headrace.sources.progress import Progress
+from headrace.sources.progress import PipelineProgress
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class StageOutcome:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedEpoch:
     """One epoch, computed: what it read, where it has come, what it found. ``signals`` are those that it received.
     ``acknowledged``: the levels (of the engine's) all of whose tasks have stored their part. It ``settles``: no epoch
     may come after it soon, so its commit waits for what is being folded.
@@ -54,7 +54,7 @@ class Computed:
     epoch: int
     files: ByInput
     stages: tuple[StageOutcome, ...]
-    progress: Progress
+    progress: PipelineProgress
     timings: Mapping[str, float] = field(default_factory=dict)
     signals: tuple[Signal, ...] = ()
     acknowledged: frozenset[int] = frozenset()
@@ -79,14 +79,14 @@ def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
         "input_files": counted(files),
         "input_bytes": sum(file.size for some in files.values() for file in some),
         "records": sum(fates.values()),
-        "accepted": fates.get(Fate.ACCEPTED, 0),
-        "rejected": fates.get(Fate.REJECTED, 0),
-        "filtered": fates.get(Fate.FILTERED, 0),
-        "in_no_window": fates.get(Fate.NOWHERE, 0),
-        "duplicates": fates.get(Fate.DUPLICATE, 0),
-        "late_dropped": stages[0].accounting.late + fates.get(Fate.FORGOTTEN, 0),
+        "accepted": fates.get(Disposition.ACCEPTED, 0),
+        "rejected": fates.get(Disposition.REJECTED, 0),
+        "filtered": fates.get(Disposition.FILTERED, 0),
+        "in_no_window": fates.get(Disposition.NOWHERE, 0),
+        "duplicates": fates.get(Disposition.DUPLICATE, 0),
+        "late_dropped": stages[0].accounting.late + fates.get(Disposition.FORGOTTEN, 0),
         "late_panes_dropped": sum(stage.accounting.late for stage in stages[1:]),
-        "rejected_panes": sum(stage.accounting.rows.get(Fate.REJECTED, 0) for stage in stages[1:]),
+        "rejected_panes": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in stages[1:]),
         "closed_dropped": sum(stage.closed for stage in stages),
         "retractions_dropped": sum(stage.dropped_retractions for stage in stages),
         "panes": sum(panes.values()),

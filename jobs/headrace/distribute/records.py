@@ -10,24 +10,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.groups import Ints, valid
+from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.time import Instant
-from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import Input
+from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import OnUnreadable
 from headrace.program import columns as c
-from headrace.sources.errors import DividedFileError, UnreadableFileError
-from headrace.sources.judging import judged
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.formats.errors import DividedFileError, UnreadableFileError
+from headrace.sources.formats.reader import is_divisible, read_file
+from headrace.sources.formats.scan import Scanned
+from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.newest import newest_handed_on
-from headrace.sources.planning import InputFile
+from headrace.sources.newest_event_time import newest_handed_on
 from headrace.sources.progress import later_of
-from headrace.sources.reading import is_divisible, read_file
-from headrace.sources.required import required_by
-from headrace.sources.scanned import Scanned
-from headrace.sources.spans import WHOLE_FILE, Span
+from headrace.sources.required_columns import required_by
+from headrace.sources.validation import judged
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""
@@ -38,7 +38,7 @@ class Piece:
     """A file of an input, or the part of it that ``span`` says."""
 
     input: str
-    file: InputFile
+    file: LandedFile
     span: Span = WHOLE_FILE
 
 
@@ -52,7 +52,7 @@ class Records(Protocol):
 
     @property
     def columns(self) -> Mapping[str, pa.Array]:
-        """What ``sources.judging`` gives of them."""
+        """What ``sources.validation`` gives of them."""
 
     @property
     def lacks(self) -> Lacks:

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.records import Records
-from headrace.kernel.delta import Fate
-from headrace.kernel.groups import Ints, valid
+from headrace.kernel.delta import Disposition
+from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import timestamps
 from headrace.kernel.types import TIMESTAMP
-from headrace.kernel.windows import Assigned
+from headrace.kernel.windows.assignment import Assigned
 from headrace.program import columns as c
-from headrace.sources.as_json import as_json
+from headrace.sources.formats.json_text import as_json
 
 
 def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epoch: int) -> pa.RecordBatch | None:
@@ -44,7 +44,7 @@ def late_rows(stage: CompiledStage, records: Records, late: Assigned | None, epo
 def _forgotten(records: Records) -> Ints:
     if c.SEEN not in records.columns:
         return np.zeros(0, np.int64)
-    forgotten = pc.equal(records.columns[c.SEEN], int(Fate.FORGOTTEN)).fill_null(False)
+    forgotten = pc.equal(records.columns[c.SEEN], int(Disposition.FORGOTTEN)).fill_null(False)
     return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & ~records.is_rejected)
 
 

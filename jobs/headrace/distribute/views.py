@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.expressions import column
-from headrace.kernel.groups import Groups, Ints
+from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.grouping import Groups, Ints
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expr import DataType, Expr
+from headrace.model.expressions.expr import DataType, Expr
 from headrace.model.time import MIN_INSTANT
 
 _MOST = 2**63 - 1

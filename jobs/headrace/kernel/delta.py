@@ -9,23 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.aggregates import KEPT_AT, Elements, KeptPart, Part
+from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
 from headrace.kernel.elements import Columns
-from headrace.kernel.folds import extreme, fold
-from headrace.kernel.groups import Ints, to_lists, valid
+from headrace.kernel.group_folds import extreme, fold
+from headrace.kernel.grouping import Ints, to_lists, valid
 from headrace.kernel.keys import grouped, hashes
-from headrace.kernel.slices import InSlices, InWindows, in_windows
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
-from headrace.kernel.windows import Assigned, assigned
+from headrace.kernel.windows.assignment import Assigned, assigned
+from headrace.kernel.windows.slices import InSlices, InWindows, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Sessions
 from headrace.program import columns as c
-from headrace.program.triggers import Fold, Measure
+from headrace.program.triggers import ColumnMerge, Measure
 from headrace.program.triggers.custom import AT, RECORD
 
 
-class Fate(IntEnum):
+class Disposition(IntEnum):
     """What became of a record (of a record in one window).
 
     FORGOTTEN: it is so late that its id would be forgotten already, had it come before (semantics 12.10).
@@ -47,7 +47,7 @@ class Accounting:
     drops (a record in each of its windows); times in granules.
     """
 
-    rows: Mapping[Fate, int] = field(default_factory=dict)
+    rows: Mapping[Disposition, int] = field(default_factory=dict)
     late: int = 0
     late_retractions: int = 0
     max_event_time: Instant | None = None
@@ -58,7 +58,7 @@ class Accounting:
     def of_all(cls, shares: "Iterable[Accounting]") -> "Accounting":
         """Of the whole whose ``shares`` these are."""
         counts = list(shares)
-        rows: dict[Fate, int] = {}
+        rows: dict[Disposition, int] = {}
         for count in counts:
             for fate, number in count.rows.items():
                 rows[fate] = rows.get(fate, 0) + number
@@ -123,18 +123,18 @@ def _fates(judged: Columns) -> NDArray[np.int8]:
     """What became of each record before it has windows."""
     fates = np.zeros(len(judged[c.EVENT_TIME]), np.int8)
     if c.SEEN in judged:
-        fates = judged[c.SEEN].fill_null(int(Fate.ACCEPTED)).to_numpy(zero_copy_only=False).astype(np.int8)
+        fates = judged[c.SEEN].fill_null(int(Disposition.ACCEPTED)).to_numpy(zero_copy_only=False).astype(np.int8)
     out = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
-    fates[out.to_numpy(zero_copy_only=False)] = Fate.FILTERED
+    fates[out.to_numpy(zero_copy_only=False)] = Disposition.FILTERED
     if judged[c.REJECT].null_count < len(fates):
-        fates[valid(judged[c.REJECT])] = Fate.REJECTED
+        fates[valid(judged[c.REJECT])] = Disposition.REJECTED
     return fates
 
 
 def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> InWindows | InSlices:
     times = judged[c.EVENT_TIME]
-    if (fates != Fate.ACCEPTED).any():
-        times = pc.if_else(pa.array(fates == Fate.ACCEPTED), times, None)
+    if (fates != Disposition.ACCEPTED).any():
+        times = pc.if_else(pa.array(fates == Disposition.ACCEPTED), times, None)
     if stage.slides is not None:
         return InSlices.of(stage.slides, times)
     keys = {name: judged[name] for name in stage.keys}
@@ -145,24 +145,28 @@ def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> I
 def _account(
     judged: Columns, fates: NDArray[np.int8], found: InWindows | InSlices, is_late: NDArray[np.bool_]
 ) -> Accounting:
-    rows = {Fate(code): int(count) for code, count in enumerate(np.bincount(fates, minlength=len(Fate))) if count}
+    rows = {
+        Disposition(code): int(count)
+        for code, count in enumerate(np.bincount(fates, minlength=len(Disposition)))
+        if count
+    }
     accepted = found.standing(None)
-    nowhere = rows.pop(Fate.ACCEPTED, 0) - int(accepted.sum())
+    nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted.sum())
     withdrawn = judged[c.SIGN].to_numpy() < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
     came, went = found.number(~withdrawn), found.number(withdrawn)
     numbers = {
-        Fate.ACCEPTED: (came + went) * ~is_late,
-        Fate.LATE: came * is_late,
-        Fate.LATE_RETRACTION: went * is_late,
+        Disposition.ACCEPTED: (came + went) * ~is_late,
+        Disposition.LATE: came * is_late,
+        Disposition.LATE_RETRACTION: went * is_late,
     }
     for fate, number in numbers.items():
         if number.any():
             rows[fate] = int(number[found.windows.is_first].sum())
     if nowhere:
-        rows[Fate.NOWHERE] = nowhere
+        rows[Disposition.NOWHERE] = nowhere
     judged_times = judged[c.EVENT_TIME]
-    if rows.get(Fate.REJECTED):
-        judged_times = judged_times.filter(pa.array(fates != Fate.REJECTED))
+    if rows.get(Disposition.REJECTED):
+        judged_times = judged_times.filter(pa.array(fates != Disposition.REJECTED))
     latest = pc.max(judged_times).as_py()
     low = high = None
     if not is_late.all():
@@ -173,8 +177,8 @@ def _account(
         low, high = Instant(ends["min"]), Instant(ends["max"])
     return Accounting(
         rows=rows,
-        late=int(numbers[Fate.LATE].sum()),
-        late_retractions=int(numbers[Fate.LATE_RETRACTION].sum()),
+        late=int(numbers[Disposition.LATE].sum()),
+        late_retractions=int(numbers[Disposition.LATE_RETRACTION].sum()),
         max_event_time=None if latest is None else Instant(latest),
         min_accepted=low,
         max_accepted=high,
@@ -237,7 +241,7 @@ class _Bundle:
             start, end = self.windows.start[first], self.windows.end[first]
         return {c.WINDOW_START: pa.array(start), c.WINDOW_END: pa.array(end)}
 
-    def _part(self, part: Part) -> pa.Array:
+    def _part(self, part: AccumulatorPart) -> pa.Array:
         at = self._arranged(c.EVENT_TIME)
         if isinstance(part, KeptPart):
             inputs = self.stage.kept_inputs
@@ -257,7 +261,7 @@ class _Bundle:
             value = pa.StructArray.from_arrays([at, record], names=[AT, RECORD])
         else:
             value = self._arranged(self.stage.input_column(measure.input))
-        if measure.fold is not Fold.LIST:
+        if measure.fold is not ColumnMerge.LIST:
             return fold(measure.fold, value, self.groups)
         if self.stage.merging:  # what merges is put in order again
             order = self.groups.order

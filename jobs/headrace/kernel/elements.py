@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.expressions import column
+from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.stage import CompiledStage
-from headrace.model.expr import DataType, Expr, Schema
+from headrace.model.expressions.expr import DataType, Expr, Schema
 from headrace.program import columns as c
 
 Columns = Mapping[str, pa.Array]

@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel import xxh64
-from headrace.kernel.dates import days_of
-from headrace.kernel.decimals import words_of
-from headrace.kernel.groups import Groups, Ints, of_sorted
-from headrace.kernel.octets import Octets, Words, octets
+from headrace.kernel.expressions.dates import days_of
+from headrace.kernel.expressions.decimals import words_of
+from headrace.kernel.expressions.string_bytes import Octets, Words, octets
+from headrace.kernel.grouping import Groups, Ints, of_sorted
 from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL
-from headrace.model.expr import DataType
+from headrace.model.expressions.expr import DataType
 
 Flags = NDArray[np.bool_]
 

@@ -8,20 +8,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.aggregates import KEPT_AT, Accumulator, BagPart, CountPart, KeptPart, Part, compile_aggregates
-from headrace.kernel.groups import Ints
+from headrace.kernel.aggregates import (
+    KEPT_AT,
+    Accumulator,
+    AccumulatorPart,
+    BagPart,
+    CountPart,
+    KeptPart,
+    compile_aggregates,
+)
+from headrace.kernel.expressions.string_bytes import Words
+from headrace.kernel.grouping import Ints
 from headrace.kernel.keys import hashes
-from headrace.kernel.octets import Words
 from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
-from headrace.model.expr import Column, DataType, Expr, to_json
+from headrace.model.expressions.expr import Column, DataType, Expr, to_json
+from headrace.model.expressions.typing import type_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
-from headrace.model.typing import type_of
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
-from headrace.pipeline.graph import Stage
+from headrace.pipeline.pipeline import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
-from headrace.program.firing import Outcome, compile_firing
+from headrace.program.firing import FiringPlan, compile_firing
 from headrace.program.triggers import Node, compile_trigger
 from headrace.program.triggers.custom import AT, RECORD
 
@@ -88,8 +96,9 @@ class CompiledStage:
 
     @cached_property
     def slides(self) -> SlidingWindows | None:
-        """The windows if elements are aggregated by slice before each is in several windows (``kernel.slices``): where
-        these overlap, the order of arrival does not count, and what elements come to is smaller than they are.
+        """The windows if elements are aggregated by slice before each is in several windows
+        (``kernel.windows.slices``): where these overlap, the order of arrival does not count,
+        and what elements come to is smaller than they are.
         """
         where = self.where
         if not isinstance(where, SlidingWindows) or where.size <= where.period or self.is_ordered:
@@ -112,12 +121,12 @@ class CompiledStage:
         return compile_trigger(self.stage.when, self.merging, self.stage.schema)
 
     @cached_property
-    def firing(self) -> Outcome:
+    def firing(self) -> FiringPlan:
         """The program of the windows."""
         return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable)
 
     @cached_property
-    def batch_firing(self) -> Outcome:
+    def batch_firing(self) -> FiringPlan:
         """Their program in a batch, where each is asked once."""
         return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable, is_batch=True)
 
@@ -130,12 +139,12 @@ class CompiledStage:
         )
 
     @cached_property
-    def aggregated(self) -> list[Part]:
+    def aggregated(self) -> list[AccumulatorPart]:
         """The parts that results are made of."""
         return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[AccumulatorPart]:
         """Stored columns of the contents, in order: parts of accumulators, or the last elements that they are made of
         if a window keeps no more.
         """
@@ -181,7 +190,7 @@ class CompiledStage:
     @cached_property
     def lists(self) -> list[str]:
         """Measures that list elements in their order of arrival."""
-        return [measure.name for measure in self.trigger.measures if measure.fold is triggers.Fold.LIST]
+        return [measure.name for measure in self.trigger.measures if measure.fold is triggers.ColumnMerge.LIST]
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -240,7 +249,7 @@ class CompiledStage:
         element = pa.struct([(AT, _LONG), (RECORD, self.record_type)])
         for measure in self.trigger.measures:
             kind = element if measure.type is None else ARROW_TYPES[measure.type]
-            names[measure.name] = pa.list_(kind) if measure.fold is triggers.Fold.LIST else kind
+            names[measure.name] = pa.list_(kind) if measure.fold is triggers.ColumnMerge.LIST else kind
         if self.stamps_elements:
             names |= {c.TIMES: pa.list_(_LONG)} if self.stamps_merged else {c.HELD: _LONG}
         return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.groups import Ints
+from headrace.kernel.grouping import Ints
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expr import DataType, constant_to_json
+from headrace.model.expressions.expr import DataType, constant_to_json
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.combining import combine
-from headrace.kernel.emission import Emission, emit
-from headrace.kernel.firing import Fired, FiringProgram
-from headrace.kernel.groups import Ints
-from headrace.kernel.matching import Sides
-from headrace.kernel.results import beside_live
+from headrace.kernel.firing.emission import Emission, emit
+from headrace.kernel.firing.execution import Fired, FiringProgram
+from headrace.kernel.firing.merged_rows import combine
+from headrace.kernel.firing.pane_values import beside_live
+from headrace.kernel.grouping import Ints
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import hearing, no_rows, together
 from headrace.kernel.types import TIMESTAMP
+from headrace.kernel.windows.matching import Sides
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
+from headrace.program.firing import FiringClocks
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def step(
     stage: CompiledStage,
     state: pa.RecordBatch,
     delta: pa.RecordBatch | None,
-    clocks: Clocks,
+    clocks: FiringClocks,
     epoch: int,
     *,
     output_watermark: Instant = MIN_INSTANT,

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from headrace.model.decimals import PRECISION, SCALE
-from headrace.model.expr import DataType
-from headrace.model.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.decimals import PRECISION, SCALE
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 DATE = pa.date32()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.kernel.groups import Groups, Ints
+from headrace.kernel.grouping import Groups, Ints
 
 Words = NDArray[np.uint64]
 

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+from headrace.model.expressions.time_methods import TimeUnit
 from headrace.model.time import (
     END_OF_CALENDAR,
     GLOBAL_WINDOW_END,
@@ -14,7 +15,6 @@ from headrace.model.time import (
     is_finite,
     to_datetime,
 )
-from headrace.model.time_methods import TimeUnit
 from headrace.model.windows import CalendarUnit, CalendarWindows, Window
 
 _MONDAY = date(1969, 12, 29)

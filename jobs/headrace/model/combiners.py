@@ -11,13 +11,13 @@ from enum import StrEnum
 
 from headrace.errors import PipelineError
 from headrace.model.custom_combiners import CustomCombiner, check_combiner, result_type
-from headrace.model.expr import NUMERIC, DataType, Expr, Schema, render
-from headrace.model.typing import type_of
-from headrace.model.value_types import ListType, PairsType, ValueType
+from headrace.model.expressions.expr import NUMERIC, DataType, Expr, Schema, render
+from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
 
 
 class Combiner(StrEnum):
-    """The combiners of both executors; ``model.aggregations`` says what each one means."""
+    """The combiners of both executors; ``model.expressions.aggregate_methods`` says what each one means."""
 
     COUNT = "count"
     SUM = "sum"

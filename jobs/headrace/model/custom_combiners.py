@@ -7,8 +7,8 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
 from headrace.model.custom import check_fields, check_frozen, user_code
-from headrace.model.expr import DataType
-from headrace.model.value_types import ListType, StoredType, stored_type
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.value_types import ListType, StoredType, stored_type
 
 Accumulator = Mapping[str, Any]
 """A value for each field of ``CustomCombiner.accumulator_types``."""

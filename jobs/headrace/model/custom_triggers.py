@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
 from headrace.model.custom import check_fields, check_frozen, user_code
-from headrace.model.expr import DataType
-from headrace.model.schemas import Columns, data_type
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.schemas import Columns, data_type
 from headrace.model.time import Instant
 from headrace.model.triggers import AfterCount, Trigger
 from headrace.model.windows import Window

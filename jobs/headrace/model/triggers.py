@@ -13,7 +13,8 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import Expr, constant_to_json
+from headrace.model.expressions.coercion import expression
+from headrace.model.expressions.expr import Expr, constant_to_json
 from headrace.model.patterns import (
     MAX_PREDICATES,
     PatternTable,
@@ -24,7 +25,6 @@ from headrace.model.patterns import (
 )
 from headrace.model.time import Duration
 from headrace.model.windows import Window
-from headrace.model.written import expression
 
 
 class Trigger:

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.arguments import Arguments, Length
-from headrace.model.expr import Expr
+from headrace.model.expressions.coercion import Read, read
+from headrace.model.expressions.expr import Expr
 from headrace.model.time import LONGEST_WINDOW, MIN_INSTANT, NEVER, Duration, Instant
-from headrace.model.written import Read, read
 
 LAG_BUCKETS = 100
 """The histogram of lags has a bucket for each of so many parts of the bound, and one for lags beyond it."""

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from headrace.model.arguments import Arguments, Length
-from headrace.model.expr import Expr
+from headrace.model.expressions.coercion import expression
+from headrace.model.expressions.expr import Expr
 from headrace.model.time import GLOBAL_WINDOW_END, LONGEST_WINDOW, MIN_INSTANT, Duration, Instant
-from headrace.model.written import expression
 
 
 class Window(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from headrace.model.time import Duration, Instant
-from headrace.read.progress import StoredProgress
+from headrace.read.snapshots.progress import StoredProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 

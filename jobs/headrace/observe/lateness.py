@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.model.panes import WINDOW_END
 from headrace.model.time import UNITS, Duration, Instant, is_finite
 from headrace.observe.history import EpochFigures
-from headrace.read.rows import tables
+from headrace.read.views.row_files import tables
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest

@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Emission:
+class EmittedPane:
     """A pane, or the retraction of one, and the processing time at which it was emitted."""
 
     at: Instant
@@ -64,7 +64,7 @@ class Picture:
     subtitle: str
     points: Sequence[Point]
     watermark: Sequence[Stroke]
-    emissions: Sequence[Emission]
+    emissions: Sequence[EmittedPane]
     event_times: Window
     processing_times: Window
     shows_ideal: bool = False
@@ -80,7 +80,7 @@ class Box:
     timing: Timing
 
 
-def boxes(points: Sequence[Point], emissions: Sequence[Emission]) -> list[Box]:
+def boxes(points: Sequence[Point], emissions: Sequence[EmittedPane]) -> list[Box]:
     """The rectangles of all panes that are not retractions.
 
     One begins at the last pane of its window, or of a window that was merged into it, or else at the first element.
@@ -245,13 +245,13 @@ class _Canvas:
         marks = [_Spot(x, y, 3, 3) for stroke in picture.watermark for x, y in _along(self._path(stroke))]
         return elements + marks
 
-    def _floor(self, emission: Emission, drawn: Sequence[Box]) -> float:
+    def _floor(self, emission: EmittedPane, drawn: Sequence[Box]) -> float:
         """The lower edge of the rectangle that a pane, or the one that withdraws it, has."""
         window = emission.pane.window
         around = [b for b in drawn if b.window.start <= window.start and window.end <= b.window.end]
         return self.up(next((box.since for box in around if box.until == emission.at), emission.at))
 
-    def _free(self, emission: Emission, width: float, floor: float, taken: Sequence[_Spot]) -> _Spot:
+    def _free(self, emission: EmittedPane, width: float, floor: float, taken: Sequence[_Spot]) -> _Spot:
         """A place below the edge that emitted a pane, as near to its middle as what is taken lets it."""
         left, right = self._sides(emission.pane.window)
         middle, high = (left + right) / 2, self.up(emission.at) - _BELOW_EDGE
@@ -261,7 +261,7 @@ class _Canvas:
         spots = [_Spot(middle + x, high - y, width, _LABEL_HEIGHT) for x, y in shifts]
         return next((spot for spot in spots if not any(map(spot.touches, taken))), spots[0])
 
-    def _withdrawn(self, emission: Emission) -> None:
+    def _withdrawn(self, emission: EmittedPane) -> None:
         left, right = self._sides(emission.pane.window)
         height = self.up(emission.at) - 3.4
         self.axes.plot([left + 1, right - 1], [height] * 2, color=_RED, linewidth=2.2, zorder=5, solid_capstyle="butt")

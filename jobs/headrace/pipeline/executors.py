@@ -15,7 +15,7 @@ class Executor(StrEnum):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExecutorDecision:
     """The executor that a run takes, never AUTO, and why in a line."""
 
     name: Executor

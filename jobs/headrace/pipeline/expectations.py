@@ -12,13 +12,13 @@ from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
-from headrace.model.expr import Scalar
+from headrace.model.expressions.expr import Scalar
 
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 """The arguments that name columns of the view."""
 
 
-class View(StrEnum):
+class ExpectationView(StrEnum):
     """Which rows an expectation is about: the panes of the audited epochs, or the ``current`` rows that they change."""
 
     PANES = "panes"
@@ -38,7 +38,7 @@ class Expectation:
 
     name: str
     arguments: Mapping[str, Argument]
-    view: View = View.CURRENT
+    view: ExpectationView = ExpectationView.CURRENT
 
     def __post_init__(self) -> None:
         try:
@@ -49,7 +49,7 @@ class Expectation:
                 f"as text): {error}"
             ) from error
         object.__setattr__(self, "arguments", kept)
-        object.__setattr__(self, "view", Arguments("expect").choice("view", self.view, View))
+        object.__setattr__(self, "view", Arguments("expect").choice("view", self.view, ExpectationView))
         _check_arguments(Arguments(f"expect {self.name}"), _known(self.name), kept)
 
     def describe(self) -> str:
@@ -67,11 +67,11 @@ class Expectation:
                     )
 
 
-def expect(name: str, view: View | str = View.CURRENT, **arguments: Argument) -> Expectation:
+def expect(name: str, view: ExpectationView | str = ExpectationView.CURRENT, **arguments: Argument) -> Expectation:
     """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out."""
     text = Arguments("expect").text("name", name, "column_values_to_not_be_null")
     full = text if text.startswith("expect_") else f"expect_{text}"
-    return Expectation(full, arguments, Arguments("expect").choice("view", view, View))
+    return Expectation(full, arguments, Arguments("expect").choice("view", view, ExpectationView))
 
 
 @cache

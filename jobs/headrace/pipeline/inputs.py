@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
-from headrace.model.expr import Column, DataType, Expr, Literal, Schema
+from headrace.model.expressions.coercion import Read, read
+from headrace.model.expressions.expr import Column, DataType, Expr, Literal, Schema
+from headrace.model.expressions.typing import type_of
 from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, Duration, Instant
-from headrace.model.typing import type_of
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, WatermarkStrategy
-from headrace.model.written import Read, read
 from headrace.pipeline.sources import FileSource
 
 OWN = "source"

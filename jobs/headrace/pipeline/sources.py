@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
-from headrace.model.expr import DataType
-from headrace.model.schemas import Columns, schema_of
+from headrace.model.expressions.coercion import Read
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.schemas import Columns, schema_of
 from headrace.model.watermarks import WatermarkStrategy
-from headrace.model.written import Read
-from headrace.pipeline.folders import current
+from headrace.pipeline.loading.folders import current
 
 if TYPE_CHECKING:
     from headrace.pipeline.inputs import Input

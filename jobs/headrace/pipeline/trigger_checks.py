@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from headrace.errors import PipelineError
 from headrace.model.combiners import readable_types
 from headrace.model.custom_triggers import CustomTrigger, check_trigger
-from headrace.model.expr import DataType, Expr, Schema
+from headrace.model.expressions.expr import DataType, Expr, Schema
+from headrace.model.expressions.typing import type_of
 from headrace.model.triggers import (
     AfterAll,
     AfterAny,
@@ -20,8 +21,7 @@ from headrace.model.triggers import (
     Repeatedly,
     Trigger,
 )
-from headrace.model.typing import type_of
-from headrace.pipeline.encoding import TRIGGERS
+from headrace.pipeline.identity.encoding import TRIGGERS
 
 VOCABULARY: tuple[type[Trigger], ...] = (*TRIGGERS, CustomTrigger)
 """What may stand in a pipeline: what fingerprints have words for, and triggers of a user's own."""

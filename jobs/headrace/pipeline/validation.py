@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, How
-from headrace.model.expr import DataType, Expr, Schema, is_text
+from headrace.model.expressions.expr import DataType, Expr, Schema, is_text
+from headrace.model.expressions.typing import type_of
 from headrace.model.panes import LATE_COLUMNS, PANE_COLUMNS
 from headrace.model.triggers import Default, Trigger
-from headrace.model.typing import type_of
 from headrace.model.watermarks import Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.windows import (
     CalendarWindows,
@@ -22,12 +22,12 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
-from headrace.pipeline.bounds import check_bounds
 from headrace.pipeline.inputs import OWN, EventTime
+from headrace.pipeline.size_limits import check_bounds
 from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes, waits_for_the_end
 
 if TYPE_CHECKING:
-    from headrace.pipeline.graph import Pipeline, Stage
+    from headrace.pipeline.pipeline import Pipeline, Stage
 
 _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 

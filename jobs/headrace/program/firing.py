@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.expr import DataType, Expr, Literal, coalesce, col, greatest, least
+from headrace.model.expressions.expr import DataType, Expr, Literal, coalesce, col, greatest, least
 from headrace.model.panes import Timing
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
@@ -19,7 +19,7 @@ from headrace.program.triggers import Bundle, Moment, Node, columns, fresh, next
 
 
 @dataclass(frozen=True)
-class Clocks:
+class FiringClocks:
     """The clocks inside one epoch (semantics 12.1), and the processing time of the epoch before. Percentile watermarks
     (9.2) are before and after, and never below the watermark.
     """
@@ -48,7 +48,7 @@ class PaneColumns:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FiringPlan:
     """The program and where its results are: possible panes in order (of the bundle or a deadline, of signals if the
     trigger waits for any, of the watermark step; of a batch the last alone), the new state, whether the row changed at
     all.
@@ -166,7 +166,7 @@ def _moments(node: Node, max_timestamp: Expr, program: Program) -> tuple[Moment,
 
 def compile_firing(
     node: Node, how: How, merging: bool, withdrawable: bool = False, *, is_batch: bool = False
-) -> Outcome:
+) -> FiringPlan:
     """The program for windows of one aggregation; of a batch, if ``is_batch``.
 
     It reads these columns of the row: state columns of an open window (initial values where there is none),
@@ -259,7 +259,7 @@ def compile_firing(
         ),
         c.DUE_TIME: choose(keeps, next_deadline(node, kept, now), NEVER),
     }
-    return Outcome(
+    return FiringPlan(
         program,
         tuple(panes),
         stored,

@@ -9,8 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, children, columns_of, lift
-from headrace.model.typing import type_of
+from headrace.model.expressions.expr import (
+    Binary,
+    Column,
+    DataType,
+    Expr,
+    Function,
+    Literal,
+    Schema,
+    children,
+    columns_of,
+    lift,
+)
+from headrace.model.expressions.typing import type_of
 
 TRUE = Literal(True)
 FALSE = Literal(False)
@@ -19,7 +30,7 @@ FALSE = Literal(False)
 @dataclass(frozen=True, eq=False)
 class Call(Function):
     """A function that no expression can write: the method ``name`` of ``owner``, a user's own object, over Arrow
-    batches of ``args`` (``kernel.custom_triggers``).
+    batches of ``args`` (``kernel.firing.custom_triggers``).
     """
 
     owner: CustomTrigger

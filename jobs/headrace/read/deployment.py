@@ -5,24 +5,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.arguments import Arguments
-from headrace.model.expr import Expr
-from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.registry import UnknownPipelineError
-from headrace.read.at import At, Found, NoSnapshotError, snapshot_at
-from headrace.read.columns import STATE, View, ViewColumns
-from headrace.read.lazy import LazyView
-from headrace.read.sources import OutputFiles, SnapshotRows
-from headrace.sources.looking import children
+from headrace.model.expressions.expr import Expr
+from headrace.pipeline.loading.registry import UnknownPipelineError
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.snapshot_refs import At, NoSnapshotError, ResolvedSnapshot, snapshot_at
+from headrace.read.views.columns import STATE, View, ViewColumns
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.sources import OutputFiles, SnapshotRows
+from headrace.sources.input_diagnostics import children
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.log import has_log
 from headrace_snapshots.refs import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
-    from headrace.read.differences import SnapshotDiff
-    from headrace.read.explanation import Explanation
-    from headrace.read.graph import SnapshotGraph
-    from headrace.read.plan import Plan
+    from headrace.read.definition_plan import Plan
+    from headrace.read.diff.differences import SnapshotDiff
+    from headrace.read.explain.explanation import Explanation
+    from headrace.read.snapshots.graph import SnapshotGraph
 
 Where = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
@@ -131,8 +131,8 @@ class PipelineReader:
         made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
         without it you read the last, as in all other views. Raises StateDefinitionError.
         """
-        from headrace.read.open_windows import OpenWindows  # with the kernel, which other views do without
-        from headrace.read.state import StageState, check_number, definition_of
+        from headrace.read.explain.stage_state import StageState, check_number, definition_of
+        from headrace.read.views.open_windows import OpenWindows  # with the kernel, which other views do without
 
         definition = definition_of(self._catalog, pipeline)
         number = len(definition.stages) if stage is None else stage
@@ -160,8 +160,8 @@ class PipelineReader:
         ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys.
         Raises ExplainError, StateDefinitionError, NoSnapshotError.
         """
-        from headrace.read.explaining import explain  # with the kernel
-        from headrace.read.state import StageState, definition_of
+        from headrace.read.explain.investigation import explain  # with the kernel
+        from headrace.read.explain.stage_state import StageState, definition_of
 
         definition = definition_of(self._catalog, pipeline)
         manifest = snapshot_at(self._catalog, at).manifest
@@ -174,7 +174,7 @@ class PipelineReader:
         """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
         or refuse since it has to be replayed; and which parts have changed. ``str`` says it in words.
         """
-        from headrace.read.plan import plan
+        from headrace.read.definition_plan import plan
 
         return plan(pipeline, snapshot_at(self._catalog, at).manifest)
 
@@ -182,7 +182,7 @@ class PipelineReader:
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
         graph; ``str`` draws it.
         """
-        from headrace.read.graph import snapshot_graph
+        from headrace.read.snapshots.graph import snapshot_graph
 
         return snapshot_graph(self._catalog, limit=Arguments("graph").whole("limit", limit, least=1), before=before)
 
@@ -191,7 +191,7 @@ class PipelineReader:
         change, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
         the first ``limit`` given.
         """
-        from headrace.read.diff import diff
+        from headrace.read.diff.comparison import diff
 
         limit = Arguments("diff").whole("limit", limit, least=0)
         sides = (snapshot_at(self._catalog, at).manifest for at in (before, after))
@@ -210,7 +210,7 @@ class PipelineReader:
         heads = [f"{ref} at {refs[ref]}" for ref in (PUBLISHED, MAIN) if ref in refs]
         return f"<pipeline {self.name}: {', '.join(heads) or 'no snapshot yet'}>"
 
-    def _definition(self, found: Found) -> ViewColumns:
+    def _definition(self, found: ResolvedSnapshot) -> ViewColumns:
         """What says the columns: the snapshot, or the newest one on main for a branch that has none."""
         manifest = found.manifest or snapshot_at(self._catalog, MAIN).manifest
         if manifest is not None:

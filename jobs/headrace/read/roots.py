@@ -1,7 +1,7 @@
 """Roots that are not there: a typing mistake makes none."""
 
 from headrace.errors import FixConfigError
-from headrace.sources.looking import around, exists
+from headrace.sources.input_diagnostics import around, exists
 from headrace_snapshots.store import ObjectStore
 
 

@@ -21,7 +21,7 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 from headrace.errors import IntegerOverflowError
 from headrace.reference.chain import Between, Chain
 from headrace.reference.contents import Contents, Extract, collect, combine, extract_with, read
-from headrace.reference.elements import Drop, DropCause, Element, Output
+from headrace.reference.elements import DropCause, DroppedElement, Element, Output
 from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.intake import Rejected
 from headrace.reference.operator import Grouping, Operator
@@ -38,8 +38,8 @@ __all__ = [
     "Between",
     "Chain",
     "Contents",
-    "Drop",
     "DropCause",
+    "DroppedElement",
     "Element",
     "Epoch",
     "EpochResult",

@@ -14,10 +14,10 @@ from typing import Any
 from headrace.model.combiners import Aggregate, Combiner, Outer
 from headrace.model.custom import user_code
 from headrace.model.custom_combiners import CustomCombiner
-from headrace.model.decimals import rounded
-from headrace.model.expr import DataType, Schema
+from headrace.model.expressions.decimals import rounded
+from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.value_types import ValueType
 from headrace.model.time import Instant
-from headrace.model.value_types import ValueType
 from headrace.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
 
 Weighted = tuple[Any, int]

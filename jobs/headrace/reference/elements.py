@@ -37,7 +37,7 @@ class DropCause(StrEnum):
 
 
 @dataclass(frozen=True)
-class Drop:
+class DroppedElement:
     """An element that was dropped from one of its windows (5.2), or before it had any (None; 12.10)."""
 
     element: Element
@@ -50,4 +50,4 @@ class Output:
     """What a step gave, in order of emission."""
 
     panes: tuple[Pane, ...] = ()
-    drops: tuple[Drop, ...] = ()
+    drops: tuple[DroppedElement, ...] = ()

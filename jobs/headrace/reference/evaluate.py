@@ -1,4 +1,4 @@
-"""Expressions over one record: what every node of ``headrace.model.expr`` means, with SQL's NULL (None).
+"""Expressions over one record: what every node of ``headrace.model.expressions.expr`` means, with SQL's NULL (None).
 
 Values are Python's: int for 64-bit integers, float, str, bool, date, bytes, Decimal, and Instants (microseconds) for
 timestamps; the schema tells timestamps from integers where it matters.
@@ -14,14 +14,14 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.errors import OPERANDS, DateOverflowError, DecimalOverflowError, IntegerOverflowError
-from headrace.model import decimals
 from headrace.model.calendar import local_time, truncated
-from headrace.model.decimals import ONE, of_billionths, rounded
-from headrace.model.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
-from headrace.model.regex import compile_regex
+from headrace.model.expressions import decimals
+from headrace.model.expressions.decimals import ONE, of_billionths, rounded
+from headrace.model.expressions.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.expressions.regex import compile_regex
+from headrace.model.expressions.time_methods import TimeUnit
+from headrace.model.expressions.typing import type_of
 from headrace.model.time import Instant, instant, is_finite
-from headrace.model.time_methods import TimeUnit
-from headrace.model.typing import type_of
 
 Record = Mapping[str, Any]
 

@@ -6,10 +6,10 @@ Every accepted record moves the watermark of its split, also if it is filtered, 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace.model.expr import Expr
+from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.graph import Pipeline
-from headrace.reference.elements import Drop, DropCause, Element
+from headrace.pipeline.pipeline import Pipeline
+from headrace.reference.elements import DropCause, DroppedElement, Element
 from headrace.reference.evaluate import Record, evaluate
 from headrace.reference.source_clock import SourceClock
 from headrace.reference.stages import Entrance
@@ -35,7 +35,7 @@ class Taken:
     """
 
     elements: list[Element] = field(default_factory=list)
-    drops: list[Drop] = field(default_factory=list)
+    drops: list[DroppedElement] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     ahead: list[Record] = field(default_factory=list)
 
@@ -101,7 +101,7 @@ class Intake:
         if cause is None:
             into.elements.append(element)
         else:
-            into.drops.append(Drop(element, None, cause))
+            into.drops.append(DroppedElement(element, None, cause))
 
     def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Taken) -> None:
         if not reader.clock.observe(raw, processing_time):

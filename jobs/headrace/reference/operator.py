@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.expr import Schema
+from headrace.model.expressions.expr import Schema
 from headrace.model.panes import Pane, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.windows import Window, WindowFn
 from headrace.reference import windows as windowing
 from headrace.reference.contents import Contents, Extract
-from headrace.reference.elements import Drop, DropCause, Element, Key, Output
+from headrace.reference.elements import DropCause, DroppedElement, Element, Key, Output
 from headrace.reference.evaluate import same
-from headrace.reference.trigger_node import Arrival, Clocks, Moment, Node
+from headrace.reference.trigger_node import Arrival, FiringClocks, Moment, Node
 from headrace.reference.triggers import start
 
 Place = tuple[Key, Window]
@@ -79,7 +79,7 @@ class Operator:
 
     def __init__(self, grouping: Grouping) -> None:
         self.grouping = grouping
-        self.clocks = Clocks()
+        self.clocks = FiringClocks()
         self.output_watermark = MIN_INSTANT
         self._keys: dict[Key, _PerKey] = {}
 
@@ -118,11 +118,11 @@ class Operator:
 
     # --- bundle (3.1) -------------------------------------------------------------------------------------------------
 
-    def _add(self, elements: Iterable[Element]) -> tuple[list[Place], list[Drop]]:
+    def _add(self, elements: Iterable[Element]) -> tuple[list[Place], list[DroppedElement]]:
         """Drop, merge and add; returns the touched open windows in order of evaluation."""
         accepted: dict[Key, list[tuple[Element, Window]]] = {}
         touched: set[Place] = set()
-        drops: list[Drop] = []
+        drops: list[DroppedElement] = []
         for element in elements:
             self._check_retraction(element)
             for window in self.grouping.assign(element):
@@ -280,7 +280,7 @@ class Operator:
         self._keys = {key: per_key for key, per_key in self._keys.items() if per_key.open or per_key.closed}
         return panes
 
-    def _crossed(self, window: Window, state: _Open, before: Clocks) -> bool:
+    def _crossed(self, window: Window, state: _Open, before: FiringClocks) -> bool:
         """Whether a watermark that the trigger looks at has passed the end of ``window`` in this step."""
         end, now = window.max_timestamp, self.clocks
         if before.watermark <= end < now.watermark:
@@ -375,5 +375,5 @@ def _order(place: Place) -> tuple[Instant, Instant, Key]:
     return window.end, window.start, key
 
 
-def _drop(element: Element, window: Window, cause: DropCause) -> Drop:
-    return Drop(element, window, DropCause.RETRACTION if element.is_retraction else cause)
+def _drop(element: Element, window: Window, cause: DropCause) -> DroppedElement:
+    return DroppedElement(element, window, DropCause.RETRACTION if element.is_retraction else cause)

@@ -10,10 +10,10 @@ from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import AfterPercentileWatermark, Signal, Trigger
 from headrace.model.windows import Window
-from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import OWN
+from headrace.pipeline.pipeline import Pipeline
 from headrace.reference.chain import Chain
-from headrace.reference.elements import Drop, Element
+from headrace.reference.elements import DroppedElement, Element
 from headrace.reference.evaluate import Record
 from headrace.reference.intake import Intake, Rejected, Taken
 from headrace.reference.stages import Entrance, pane_record
@@ -47,7 +47,7 @@ class EpochResult:
     """
 
     panes: tuple[Pane, ...]
-    drops: tuple[Drop, ...]
+    drops: tuple[DroppedElement, ...]
     rejected: tuple[Rejected, ...]
     watermark: Instant
     output_watermarks: tuple[Instant, ...] = ()

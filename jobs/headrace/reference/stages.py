@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.model.expr import DataType, Schema
+from headrace.model.expressions.expr import DataType, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
 from headrace.model.time import Instant, is_finite
-from headrace.pipeline.graph import Stage
+from headrace.pipeline.pipeline import Stage
 from headrace.reference.contents import extract_with, read
 from headrace.reference.elements import Element
 from headrace.reference.evaluate import Record, evaluate

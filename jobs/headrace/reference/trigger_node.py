@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.model.expr import Schema
+from headrace.model.expressions.expr import Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Window
 
 
 @dataclass(frozen=True)
-class Clocks:
+class FiringClocks:
     """The watermark, the percentile watermarks and the processing-time clock of an operator."""
 
     watermark: Instant = MIN_INSTANT
@@ -27,7 +27,7 @@ class Clocks:
 class Moment:
     """What a trigger may look at: the clocks, the window that it is in, and the types of what elements hold."""
 
-    clocks: Clocks
+    clocks: FiringClocks
     window: Window
     schema: Schema
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.calendar import calendar_window
-from headrace.model.expr import Expr, Schema
+from headrace.model.expressions.expr import Expr, Schema
 from headrace.model.time import Instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,

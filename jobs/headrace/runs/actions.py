@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from headrace.pipeline.graph import Pipeline
-from headrace.runs.backfill import backfill
+from headrace.pipeline.pipeline import Pipeline
+from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.recover import recover
-from headrace.runs.report import Listener
-from headrace.runs.results import Action, RunResult
+from headrace.runs.reporting.listener import Listener
+from headrace.runs.reporting.results import Action, RunResult
 
 
 class Perform(Protocol):

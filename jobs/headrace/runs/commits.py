@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from headrace.distribute.epoch import Attempt, Attempts, Computed
+from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch
 from headrace.errors import RetryError
-from headrace.pipeline.code import code_of
-from headrace.pipeline.fingerprint import definition, fingerprint
-from headrace.read.plan import columns_after
-from headrace.read.progress import StoredProgress, progress_to_json
+from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.loading.code_digests import code_of
+from headrace.read.definition_plan import columns_after
+from headrace.read.snapshots.progress import StoredProgress, progress_to_json
+from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
-from headrace.runs.folds import Folds
-from headrace.state.written import Written
+from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.files import DataFile, InputFile, Layer
@@ -103,7 +103,7 @@ class Committer:
         self._folds = Folds(engine, self.columns)
         self._begin_fold()
 
-    def submit(self, computed: Computed) -> None:
+    def submit(self, computed: ComputedEpoch) -> None:
         """Queue an epoch. Raises the failure of an earlier one."""
         self._slots.acquire()
         try:
@@ -112,7 +112,7 @@ class Committer:
             self._slots.release()  # nobody else will
             raise
 
-    def _queue(self, computed: Computed) -> None:
+    def _queue(self, computed: ComputedEpoch) -> None:
         self._raise_failure()
         snapshot = SnapshotId(self.claim.generation, computed.epoch)
         self._tell(Due())
@@ -143,7 +143,7 @@ class Committer:
             effects = self._coordinator.receive(event)
             self._to_commit |= {effect.snapshot for effect in effects if isinstance(effect, CommitSnapshot)}
 
-    def _run(self, snapshot: SnapshotId, computed: Computed) -> None:
+    def _run(self, snapshot: SnapshotId, computed: ComputedEpoch) -> None:
         try:
             if self._failure is None:
                 self._commit_if_whole(snapshot, computed)
@@ -153,7 +153,7 @@ class Committer:
         finally:
             self._slots.release()
 
-    def _commit_if_whole(self, snapshot: SnapshotId, computed: Computed) -> None:
+    def _commit_if_whole(self, snapshot: SnapshotId, computed: ComputedEpoch) -> None:
         if snapshot not in self._to_commit:
             missing = sorted({*range(self.engine.levels)} - computed.acknowledged)
             reason = f"level {missing[0]} of its tasks is not complete" if missing else "it is not the next one"
@@ -162,7 +162,7 @@ class Committer:
         self._commit(computed)
         self._tell(Committed(snapshot))
 
-    def _commit(self, computed: Computed) -> None:
+    def _commit(self, computed: ComputedEpoch) -> None:
         catalog = self.catalog
         started = time.monotonic()
         parent = self.head
@@ -203,7 +203,7 @@ class Committer:
             self._begin_fold()
         self.on_commit(manifest)
 
-    def _signals_of(self, parent: Manifest | None, computed: Computed) -> str | None:
+    def _signals_of(self, parent: Manifest | None, computed: ComputedEpoch) -> str | None:
         """Whose signals any epoch was given last."""
         if computed.signals:
             return self.request
@@ -215,7 +215,7 @@ class Committer:
         self._counted = self.engine.store.requests.snapshot()
         return {kind: count + written.requests.get(kind, 0) for kind, count in made.items()}
 
-    def _current_layers(self, parent: Manifest | None, computed: Computed, written: Written) -> tuple[Layer, ...]:
+    def _current_layers(self, parent: Manifest | None, computed: ComputedEpoch, written: Written) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]
         layers = self._folds.adopted(layers, wait=computed.settles)
         return (*layers, _layer(written.panes, computed.epoch, computed.epoch)) if written.panes else layers
@@ -225,7 +225,7 @@ class Committer:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
             self._folds.begin(self.head.tables["current"], prefix)
 
-    def _logs(self, parent: Manifest | None, computed: Computed, written: Written) -> Mapping[str, FileLog]:
+    def _logs(self, parent: Manifest | None, computed: ComputedEpoch, written: Written) -> Mapping[str, FileLog]:
         logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
         logs |= {name: self.catalog.cut(logs[name], self._floor) for name in OUTPUT}
         inputs = tuple(

@@ -16,37 +16,44 @@ from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit
 from headrace.errors import FixConfigError
 from headrace.model.time import instant, render
 from headrace.model.triggers import Signal
-from headrace.pipeline.code import changed_code
-from headrace.pipeline.executors import Choice, Executor
-from headrace.pipeline.fingerprint import fingerprint
-from headrace.pipeline.graph import Pipeline
-from headrace.read.changes import Action, named
-from headrace.read.damage import ways_out
-from headrace.read.plan import Plan, columns_after, plan
-from headrace.read.progress import StoredProgress, progress_of, unread_files
-from headrace.read.relanded import AGAIN, left_out
+from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.loading.code_digests import changed_code
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.definition_changes import Action, named
+from headrace.read.definition_plan import Plan, columns_after, plan
 from headrace.read.roots import check_root
-from headrace.read.rows import check_files
-from headrace.read.underneath import damage_under
+from headrace.read.snapshots.damage import ways_out
+from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
+from headrace.read.snapshots.publish_check import damage_under
+from headrace.read.snapshots.reprocessed_copies import AGAIN, left_out
+from headrace.read.views.row_files import check_files
+from headrace.runs.backfill.backfill_plan import MainsReading, Rereading, reread
+from headrace.runs.backfill.replay import Replay, begun, next_number, open_replay
 from headrace.runs.commits import Committer, attempts_of
-from headrace.runs.executors.choice import Work, check_installed, choose, input_bytes, work_of_audit, work_of_run
+from headrace.runs.executors.choice import (
+    WorkEstimate,
+    check_installed,
+    choose,
+    input_bytes,
+    work_of_audit,
+    work_of_run,
+)
 from headrace.runs.executors.interface import Engine, ExecutorSide
 from headrace.runs.modes import Mode
-from headrace.runs.noticed import noticed
 from headrace.runs.options import RunOptions, RunOptionsError
-from headrace.runs.publish import publish_range, reference
-from headrace.runs.replay import Replay, begun, next_number, open_replay
-from headrace.runs.report import Listener, Watched, number_of, watched
-from headrace.runs.rereading import MainsReading, Rereading, reread
-from headrace.runs.restoring import restore
-from headrace.runs.results import RunResult
-from headrace.runs.results import now as timestamp
-from headrace.runs.tally import Tally
+from headrace.runs.publishing.publish import publish_range, reference
+from headrace.runs.reporting.data_warnings import noticed
+from headrace.runs.reporting.listener import Listener, Watched, number_of, watched
+from headrace.runs.reporting.results import RunResult
+from headrace.runs.reporting.results import now as timestamp
+from headrace.runs.reporting.tally import Tally
+from headrace.runs.restore import restore
+from headrace.sources.file_planning import Offsets
+from headrace.sources.input_diagnostics import instead_of_input
 from headrace.sources.landing import ByInput, Landing, counted
-from headrace.sources.looking import instead_of_input
-from headrace.sources.places import check_places
-from headrace.sources.planning import Offsets
-from headrace.sources.progress import Hold, Progress
+from headrace.sources.landing_places import check_places
+from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.errors import MissingSnapshotError
@@ -147,7 +154,7 @@ class _Run:
         self._again: MainsReading | None = None
         self._looked: tuple[str | None, ByInput] | None = None
         self._replay: Replay | None = None
-        self.choice: Choice | None = None
+        self.choice: ExecutorDecision | None = None
         self._side: ExecutorSide | None = None
 
     @property
@@ -155,7 +162,7 @@ class _Run:
         """The one that is taken, or as long as there is no choice, that is asked for."""
         return self.options.executor or self.pipeline.executor if self.choice is None else self.choice.name
 
-    def _choose(self, work: Callable[[], Work]) -> None:
+    def _choose(self, work: Callable[[], WorkEstimate]) -> None:
         """Settle which executor the run takes, once."""
         if self.choice is None:
             is_open = self.executor is Executor.AUTO
@@ -173,12 +180,14 @@ class _Run:
 
     def _new_side(self) -> ExecutorSide:
         if self.executor is Executor.LOCAL:
-            from headrace.runs.executors.on_local import OnLocal
+            from headrace.runs.executors.on_local import LocalExecution
 
-            return OnLocal(self.pipeline, self.store, self.landing)
-        from headrace.runs.executors.on_spark import OnSpark  # Spark is imported only by those who run on it
+            return LocalExecution(self.pipeline, self.store, self.landing)
+        from headrace.runs.executors.on_spark import SparkExecution  # Spark is imported only by those who run on it
 
-        return OnSpark(self.pipeline, self.store, self.landing, self.options.run_id, self.listener, self.borrowed)
+        return SparkExecution(
+            self.pipeline, self.store, self.landing, self.options.run_id, self.listener, self.borrowed
+        )
 
     def warn(self, warning: str) -> None:
         """Tell ``warning`` now, and again in the result."""
@@ -228,8 +237,8 @@ class _Run:
             publish_range(self.catalog, outcome)
         return self.result(outcome)
 
-    def _progress(self, manifest: Manifest | None) -> Progress:
-        return Progress() if manifest is None else progress_of(self.catalog, manifest)
+    def _progress(self, manifest: Manifest | None) -> PipelineProgress:
+        return PipelineProgress() if manifest is None else progress_of(self.catalog, manifest)
 
     def _begun(self, replay: Replay, snapshot: str | None) -> Manifest | None:
         return begun(self.catalog, self.options.branch, snapshot, replay, fingerprint(self.pipeline))
@@ -242,7 +251,7 @@ class _Run:
             self._replay = open_replay(self.catalog, self.options, self.landing)
             begun = self._begun(self._replay, snapshot)
             left = self._replay.bytes_left(begun)
-            self._choose(lambda: Work.after(begun, left))
+            self._choose(lambda: WorkEstimate.after(begun, left))
             return self._replay.epoch(next_number(begun), self._progress(begun)) is not None
         try:
             manifest = None if snapshot is None else self.checked(self.catalog.manifest(snapshot))
@@ -252,14 +261,14 @@ class _Run:
             return True  # restoring names what is broken, and falls back
         files = self._new_files(manifest, self.options.full_sweep)
         self._looked = (snapshot, files)
-        self._choose(lambda: Work.after(manifest, input_bytes(files)))
+        self._choose(lambda: WorkEstimate.after(manifest, input_bytes(files)))
         self._warn_of_nothing(files, progress)
         found = bool(files or self._unheard(manifest)) or progress.is_due(instant(self.now()), self._hold)
         if found and self.options.mode is Mode.BATCH:
             self._check_batch(snapshot)
         return found
 
-    def _warn_of_nothing(self, files: ByInput, progress: Progress) -> None:
+    def _warn_of_nothing(self, files: ByInput, progress: PipelineProgress) -> None:
         """Name inputs that never had a file. Raises MissingRootError if there is neither input nor a root."""
         if not files and not self.options.create:
             check_root(self.store)
@@ -375,7 +384,7 @@ class _Run:
 
     def _restore(self, engine: Engine, head: Manifest | None) -> None:
         if head is None:
-            engine.restore(-1, Progress(), {})
+            engine.restore(-1, PipelineProgress(), {})
             return
         found = plan(self.pipeline, head)
         if found.changes:
@@ -390,7 +399,7 @@ class _Run:
         self._again = None if snapshot is None else MainsReading.of(self.catalog, self.pipeline, snapshot)
 
     @property
-    def _hold(self) -> Hold | None:
+    def _hold(self) -> WatermarkHold | None:
         """What input is held to that was never read: where main is, if main goes on beside this branch."""
         is_beside = self.options.as_read_by is not None and self.options.branch != MAIN
         return self._again.hold if is_beside and self._again is not None else None

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.process import check_goes_on, process
-from headrace.runs.report import Listener
-from headrace.runs.results import RunResult
+from headrace.runs.reporting.listener import Listener
+from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.patches import patches_given_up, told
 from headrace_snapshots.protocol import Kind

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileSource
-from headrace.sources.planning import (
+from headrace.sources.file_planning import (
     MAX_READS,
     ChangedFileError,
     ChangingFileError,
-    InputFile,
+    LandedFile,
     Offsets,
     content,
     discover,
@@ -24,7 +24,7 @@ from headrace.sources.planning import (
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.store import ObjectStore
 
-ByInput = Mapping[str, Sequence[InputFile]]
+ByInput = Mapping[str, Sequence[LandedFile]]
 """Files by the name of their input; no entry where there are none."""
 
 Read = TypeVar("Read")
@@ -54,7 +54,7 @@ class Landing:
 
     def new_files(
         self, offsets: Mapping[str, Offsets], swept: Iterable[stored.InputFile] | None = None
-    ) -> dict[str, list[InputFile]]:
+    ) -> dict[str, list[LandedFile]]:
         """What has landed since ``offsets``.
 
         ``swept`` are all files that were ever read: then stragglers are found as well, where nobody looks any more.
@@ -62,10 +62,10 @@ class Landing:
         known: dict[str, list[str]] = {}
         for file in swept or ():
             known.setdefault(file.input, []).append(file.path)
-        found: dict[str, list[InputFile]] = {}
+        found: dict[str, list[LandedFile]] = {}
         for name, place in self.places.items():
             behind = offsets.get(name, Offsets())
-            stragglers: list[InputFile] = []
+            stragglers: list[LandedFile] = []
             if swept is not None:
                 stragglers = full_sweep(place.store, place.prefix, behind, known.get(name, ()), place.source)
             files = [*stragglers, *discover(place.store, place.prefix, behind, place.source)]
@@ -75,10 +75,10 @@ class Landing:
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
-    ) -> tuple[dict[str, list[InputFile]], dict[str, list[InputFile]]]:
+    ) -> tuple[dict[str, list[LandedFile]], dict[str, list[LandedFile]]]:
         """The first of ``files`` of each input that make an epoch, taken in, and the rest. None: as the source says."""
-        taken: dict[str, list[InputFile]] = {}
-        rest: dict[str, list[InputFile]] = {}
+        taken: dict[str, list[LandedFile]] = {}
+        rest: dict[str, list[LandedFile]] = {}
         for name, waiting in files.items():
             source = self.places[name].source
             batch = next_batch(waiting, max_files or source.max_files, max_bytes or source.max_bytes)
@@ -87,7 +87,7 @@ class Landing:
                 rest[name] = list(waiting[len(batch) :])
         return self.taken(taken), rest
 
-    def taken(self, files: ByInput) -> dict[str, list[InputFile]]:
+    def taken(self, files: ByInput) -> dict[str, list[LandedFile]]:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
         return {name: [taken_in(self.places[name].store, file) for file in some] for name, some in files.items()}
 
@@ -112,7 +112,7 @@ class Landing:
                 files = now
         raise ChangingFileError([*changing])
 
-    def content(self, name: str, file: InputFile) -> bytes:
+    def content(self, name: str, file: LandedFile) -> bytes:
         """What a file of the input ``name`` held when it was taken in. Raises VanishedFileError, ChangedFileError."""
         return content(self.places[name].store, file)
 
@@ -122,7 +122,7 @@ class Landing:
 
         def is_there(was: stored.InputFile) -> bool:
             now = there.get((was.input, was.path))
-            then = InputFile(was.path, was.size, was.etag, was.digest)
+            then = LandedFile(was.path, was.size, was.etag, was.digest)
             return now is not None and is_unchanged(self.places[was.input].store, then, now)
 
         return [file.path for file in read if not is_there(file)]

@@ -1,6 +1,6 @@
 """How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, its own clocks.
 
-Stored in the manifest, for people as well as machines (``headrace.read.progress`` reads it there).
+Stored in the manifest, for people as well as machines (``headrace.read.snapshots.progress`` reads it there).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from headrace.model.time import (
     render,
 )
 from headrace.model.watermarks import Split
-from headrace.sources.planning import InputFile, Offsets
+from headrace.sources.file_planning import LandedFile, Offsets
 from headrace_snapshots.format.codec import Fields, MalformedError
 
 N = TypeVar("N", int, float)
@@ -44,7 +44,7 @@ class InputProgress:
         }
 
     @classmethod
-    def from_json(cls, fields: Fields, recent: Iterable[InputFile]) -> "InputProgress":
+    def from_json(cls, fields: Fields, recent: Iterable[LandedFile]) -> "InputProgress":
         """The inverse of ``to_json``, given the ``recent`` files of its offsets. Raises MalformedError."""
         return cls(
             offsets=Offsets.from_json(fields.fields("offsets"), recent),
@@ -77,7 +77,7 @@ class InputHold:
 
 
 @dataclass(frozen=True)
-class Hold:
+class WatermarkHold:
     """Watermarks that an epoch does not pass, whatever its records say: that of the source, the output watermarks of
     the stages, those of the inputs. Of stages and inputs that are not named the watermark of the source is the limit.
 
@@ -106,7 +106,7 @@ class Hold:
         }
 
     @classmethod
-    def from_json(cls, fields: Fields) -> "Hold":
+    def from_json(cls, fields: Fields) -> "WatermarkHold":
         """The watermarks of a stored progress, or of what one was held to. Raises MalformedError."""
         return cls(
             _instant(fields, "watermark"),
@@ -198,7 +198,7 @@ class EpochClocks:
 
     ``min_event_time`` and ``max_event_time`` are those of the elements that the epoch accepted, None if there were
     none; ``ahead`` and ``lacking`` are of the epoch too. ``newest`` is the latest event time of elements of any epoch,
-    those too far ahead of the clock left out, and ``newest_read`` that of all records (``sources.newest``); ``behind``
+    those too far ahead of the clock left out, and ``newest_read`` that of all records; ``behind``
     counts the epoch's elements by how far they lay behind the newest of the epochs before it, in granules rounded up to
     two digits. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
@@ -211,7 +211,7 @@ class EpochClocks:
     min_event_time: Instant | None = None
     max_event_time: Instant | None = None
     held_back_by: HeldBack | None = None
-    held_to: Hold | None = None
+    held_to: WatermarkHold | None = None
     ahead: tuple[Ahead, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     newest: Instant | None = None
@@ -220,12 +220,12 @@ class EpochClocks:
 
 
 @dataclass(frozen=True)
-class Progress(EpochClocks):
+class PipelineProgress(EpochClocks):
     """What a pipeline goes on from: its clocks, and its inputs by name."""
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
 
-    def is_due(self, processing_time: Instant, hold: Hold | None = None) -> bool:
+    def is_due(self, processing_time: Instant, hold: WatermarkHold | None = None) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input. ``hold``: what the
         epoch would be held to. Another one than held the last lets watermarks go on.
         """
@@ -267,7 +267,7 @@ class Progress(EpochClocks):
         }
 
     @classmethod
-    def from_json(cls, fields: Fields, recent: Mapping[str, Iterable[InputFile]]) -> "Progress":
+    def from_json(cls, fields: Fields, recent: Mapping[str, Iterable[LandedFile]]) -> "PipelineProgress":
         """The inverse of ``to_json``, given the ``recent`` files of the offsets by input. Raises MalformedError."""
 
         def read(inputs: Fields, name: str) -> InputProgress:
@@ -277,7 +277,7 @@ class Progress(EpochClocks):
 
 
 def clocks_from_json(fields: Fields) -> dict[str, Any]:
-    """The fields of EpochClocks, as ``Progress.to_json`` wrote them. Raises MalformedError."""
+    """The fields of EpochClocks, as ``PipelineProgress.to_json`` wrote them. Raises MalformedError."""
     held_back = fields.json("held_back_by") is not None
     return {
         "watermark": _instant(fields, "watermark"),
@@ -297,7 +297,7 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
             else MAX_INSTANT  # nobody knows: it was not recorded
         ),
         "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
-        "held_to": None if (held_to := fields.optional_fields("held_to")) is None else Hold.from_json(held_to),
+        "held_to": None if (held_to := fields.optional_fields("held_to")) is None else WatermarkHold.from_json(held_to),
     }
 
 

@@ -13,18 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.delta import Fate
+from headrace.kernel.delta import Disposition
 from headrace.kernel.elements import takes_part
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.state import distinct, rows_of, together
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expr import DataType, Schema
+from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.typing import type_of
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.model.typing import type_of
 from headrace.pipeline.inputs import Deduplicate
 from headrace.program import columns as c
-from headrace.state.layering import StateLayer
-from headrace.state.runs import in_turn
+from headrace.state.datafiles.sorted_file import in_turn
+from headrace.state.open_layer import StateLayer
 
 _AT = "at"
 
@@ -63,7 +63,7 @@ class RememberedIds:
         first = both.first_rows[both.of_each]
         is_first = first == np.arange(len(first))
         again[counts] = ~is_first[known.num_rows :]
-        fates = np.where(beyond, int(Fate.FORGOTTEN), int(Fate.DUPLICATE)).astype(np.int8)
+        fates = np.where(beyond, int(Disposition.FORGOTTEN), int(Disposition.DUPLICATE)).astype(np.int8)
         return pa.array(fates, mask=~(beyond | again))
 
     def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:

@@ -12,10 +12,10 @@ from headrace.kernel.state import Hashes, distinct, hashes_of, lookup, newest, r
 from headrace.model.time import NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
-from headrace.state.groups import Part
-from headrace.state.layering import StateLayer
-from headrace.state.runs import Run, in_turn
+from headrace.program.firing import FiringClocks
+from headrace.state.datafiles.sorted_file import SortedFile, in_turn
+from headrace.state.key_groups import KeyGroupRange
+from headrace.state.open_layer import StateLayer
 
 FEW = 64
 """Rows of a run that are looked at for the earliest hold at first."""
@@ -29,11 +29,11 @@ class Layers:
     layers: tuple[StateLayer, ...] = ()
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SortedFile]:
         """Those of all layers: of several rows of one (key, window) that of the last run counts."""
         return [run for layer in self.layers for run in layer.runs]
 
-    def lookup(self, touched: Hashes, clocks: Clocks, signals: Sequence[Signal] = ()) -> pa.RecordBatch:
+    def lookup(self, touched: Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> pa.RecordBatch:
         """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
@@ -43,7 +43,7 @@ class Layers:
             wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in in_turn(self.runs)]
         return lookup(self.stage, (run.rows for run in in_turn(self.runs)), distinct(wanted))
 
-    def most_found(self, clocks: Clocks, signals: Sequence[Signal] = ()) -> int:
+    def most_found(self, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> int:
         """An upper bound of how many rows ``lookup`` would find besides those of keys that are touched."""
         if self._heard(signals):
             return sum(layer.row_count for layer in self.layers)
@@ -52,7 +52,7 @@ class Layers:
     def _heard(self, signals: Sequence[Signal]) -> list[Signal]:
         return [signal for signal in signals if signal.name in self.stage.trigger.signals]
 
-    def within(self, part: Part) -> "Layers":
+    def within(self, part: KeyGroupRange) -> "Layers":
         """The rows of a part of the keys."""
         cut = (tuple(run.cut(part) for run in in_turn(layer.runs)) for layer in self.layers)
         filled = (tuple(run for run in runs if run.rows.num_rows) for runs in cut)
@@ -86,7 +86,7 @@ class Layers:
         """
         return changes if self.layers else there(changes)
 
-    def grown(self, runs: Sequence[Run], epoch: int) -> "Layers":
+    def grown(self, runs: Sequence[SortedFile], epoch: int) -> "Layers":
         """With a layer on top of ``runs``, what ``epoch`` changed and is ``kept``."""
         filled = tuple(run for run in runs if run.rows.num_rows)
         if not filled:
@@ -103,7 +103,7 @@ def _latest_end(rows: pa.RecordBatch) -> int | None:
     return latest
 
 
-def _by_hold(runs: Sequence[Run], watermark: Instant) -> Iterator[tuple[int, Hashes]]:
+def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[int, Hashes]]:
     """The hashes of rows whose hold is before ``watermark``, the earliest first: a few, among which are all whose hold
     is before a bound, and then, since newer rows may supersede all of them, ever more up to the next bound.
     """

@@ -1,6 +1,6 @@
 """The tables of a snapshot that hold state."""
 
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 
 IDS = "ids"
 """Ids by which duplicates are told."""

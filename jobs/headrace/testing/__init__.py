@@ -17,34 +17,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.testing.comparing import assert_current, assert_late, assert_panes, assert_rejected
-    from headrace.testing.deployment import Deployment
+    from headrace.testing.comparison import assert_current, assert_late, assert_panes, assert_rejected
+    from headrace.testing.deployment import TemporaryDeployment
     from headrace.testing.errors import UnitTestError
-    from headrace.testing.loading import load
-    from headrace.testing.results import Outcome, Pane, Panes, Result
-    from headrace.testing.running import run
+    from headrace.testing.pipeline_run import run
+    from headrace.testing.results import PaneRow, Panes, Result, StepResults
     from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
     from headrace.testing.times import at
+    from headrace.testing.yaml.loading import load
 
 _MODULES = {
-    "comparing": ("assert_current", "assert_late", "assert_panes", "assert_rejected"),
-    "deployment": ("Deployment",),
+    "comparison": ("assert_current", "assert_late", "assert_panes", "assert_rejected"),
+    "deployment": ("TemporaryDeployment",),
     "errors": ("UnitTestError",),
-    "loading": ("load",),
-    "results": ("Outcome", "Pane", "Panes", "Result"),
-    "running": ("run",),
+    "yaml.loading": ("load",),
+    "results": ("StepResults", "PaneRow", "Panes", "Result"),
+    "pipeline_run": ("run",),
     "steps": ("Step", "end", "processing_time", "rows", "signal", "together", "watermark"),
     "times": ("at",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "Deployment",
-    "Outcome",
-    "Pane",
+    "PaneRow",
     "Panes",
     "Result",
     "Step",
+    "StepResults",
+    "TemporaryDeployment",
     "UnitTestError",
     "assert_current",
     "assert_late",

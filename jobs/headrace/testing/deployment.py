@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.model.arguments import Arguments
-from headrace.model.expr import Expr
+from headrace.model.expressions.expr import Expr
 from headrace.model.time import to_datetime
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.graph import Pipeline
 from headrace.pipeline.inputs import OWN, Input
+from headrace.pipeline.pipeline import Pipeline
 from headrace.testing.errors import UnitTestError
 from headrace.testing.files import written
 from headrace.testing.results import Row
@@ -19,7 +19,7 @@ from headrace.testing.steps import Record
 from headrace.testing.times import moment
 
 
-class Deployment:
+class TemporaryDeployment:
     """Land files, run pipelines, read what they found, below ``folder``; ``root`` is its URI, as commands take it."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Deployment:
         added_empty: bool = False,
     ) -> Any:
         """Run ``pipeline`` over what has landed, audit it, and publish it if the audit succeeds: a RunResult
-        (``headrace.runs.results``).
+        (``headrace.runs.reporting.results``).
 
         ``executor`` is "local", or "spark", which needs a JVM. ``at`` is the processing time, that of the machine if
         left out; ``signals`` are written as ``headrace run --signal`` takes them. ``batch``: all input is one epoch,
@@ -98,8 +98,8 @@ class Deployment:
         ``at``, ``where`` and ``columns`` are those of ``headrace.open(root)["delays"].current(...)``, which reads
         more than fits into memory.
         """
-        from headrace.read.columns import View, ViewColumns
         from headrace.read.deployment import PipelineReader
+        from headrace.read.views.columns import View, ViewColumns
         from headrace_snapshots.catalog import Catalog
         from headrace_snapshots.store import open_store
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.model.arguments import shown
-from headrace.model.expr import DataType, Schema, constant_to_json
-from headrace.pipeline.graph import Pipeline
+from headrace.model.expressions.expr import DataType, Schema, constant_to_json
 from headrace.pipeline.inputs import Input
+from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileFormat
-from headrace.read.arrow import schema_of
-from headrace.sources.reading import read_file
-from headrace.sources.required import required_by
+from headrace.read.views.arrow_types import schema_of
+from headrace.sources.formats.reader import read_file
+from headrace.sources.required_columns import required_by
 from headrace.testing.errors import UnitTestError
 from headrace.testing.steps import Record
 from headrace.testing.times import moment, spelled

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from headrace.testing.deployment import Deployment
+    from headrace.testing.deployment import TemporaryDeployment
 
 _OWN = ("headrace", "headrace_snapshots")
 
 
 @pytest.fixture
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> "Deployment":
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> "TemporaryDeployment":
     """A deployment of the test's own, in a temporary folder: land files, run pipelines, read what they found."""
-    from headrace.testing.deployment import Deployment
+    from headrace.testing.deployment import TemporaryDeployment
 
-    return Deployment(tmp_path_factory.mktemp("deployment"))
+    return TemporaryDeployment(tmp_path_factory.mktemp("deployment"))
 
 
 @pytest.hookimpl(tryfirst=True)

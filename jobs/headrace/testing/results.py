@@ -22,7 +22,7 @@ class TimeSpan(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Pane:
+class PaneRow:
     """One result of one (key, window), or the retraction of one (``is_retraction``).
 
     ``step`` is the number of the step that gave it, ``time`` its event time. ``pane["flights"]`` and ``row`` have all
@@ -70,19 +70,19 @@ def shown(value: Any) -> str:
     return text_of(value) if isinstance(value, datetime) else repr(value)
 
 
-class Panes(Sequence[Pane]):
+class Panes(Sequence[PaneRow]):
     """Panes in order. ``only`` gives some of their columns as plain dicts, to compare with."""
 
-    def __init__(self, panes: Iterable[Pane]) -> None:
+    def __init__(self, panes: Iterable[PaneRow]) -> None:
         self._panes = tuple(panes)
 
     @overload
-    def __getitem__(self, index: int) -> Pane: ...
+    def __getitem__(self, index: int) -> PaneRow: ...
 
     @overload
     def __getitem__(self, index: slice) -> "Panes": ...
 
-    def __getitem__(self, index: int | slice) -> "Pane | Panes":
+    def __getitem__(self, index: int | slice) -> "PaneRow | Panes":
         return Panes(self._panes[index]) if isinstance(index, slice) else self._panes[index]
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class Panes(Sequence[Pane]):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepResults:
     """What one step gave, or several.
 
     ``panes`` are in order: by step, key and window, and those of a window as they were emitted. ``current`` is what
@@ -126,23 +126,23 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Result(Outcome):
+class Result(StepResults):
     """What a whole test gave, and each of its ``steps``."""
 
-    steps: tuple[Outcome, ...] = ()
+    steps: tuple[StepResults, ...] = ()
 
 
-def current_of(panes: Iterable[Pane]) -> Panes:
+def current_of(panes: Iterable[PaneRow]) -> Panes:
     """The newest of ``panes`` for each key and window, unless it is a retraction; by window and key."""
-    newest: dict[tuple[Any, ...], Pane] = {}
+    newest: dict[tuple[Any, ...], PaneRow] = {}
     for pane in panes:
         newest[(*pane.key.values(), pane.window)] = pane
     left = [pane for pane in newest.values() if not pane.is_retraction]
     return Panes(sorted(left, key=lambda pane: (_first(pane.window.start), *pane.key.values(), _last(pane.window.end))))
 
 
-def in_order(panes: Iterable[Pane]) -> list[Pane]:
-    """Panes of one step as ``Outcome.panes`` has them; those of a window are in order already."""
+def in_order(panes: Iterable[PaneRow]) -> list[PaneRow]:
+    """Panes of one step as ``StepResults.panes`` has them; those of a window are in order already."""
     return sorted(panes, key=lambda p: (*p.key.values(), _first(p.window.start), _last(p.window.end)))
 
 

@@ -17,8 +17,8 @@ __all__ = [
     "Detection",
     "Processes",
     "Property",
-    "Report",
     "Settings",
+    "SimulationReport",
     "StableProperty",
     "behaviour",
     "detect",
@@ -32,7 +32,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Report:
+class SimulationReport:
     """What happened, in numbers, and which properties held."""
 
     totals: Mapping[str, int]
@@ -51,8 +51,8 @@ def run_totals(settings: Settings) -> Mapping[str, int]:
     return totals(world)
 
 
-def simulate(settings: Settings) -> Report:
+def simulate(settings: Settings) -> SimulationReport:
     """One run, checked. The same settings give the same report."""
     world = World(settings)
     world.run()
-    return Report(totals(world), properties(world))
+    return SimulationReport(totals(world), properties(world))

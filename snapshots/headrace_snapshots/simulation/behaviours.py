@@ -7,7 +7,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from headrace_snapshots.protocol.graph import Graph
-from headrace_snapshots.simulation.processes import GlobalState, Step
+from headrace_snapshots.simulation.processes import GlobalState, ProcessStep
 
 _NONE: Final = frozenset[int]()
 
@@ -27,17 +27,17 @@ class DiffusingComputation:
         """All work is the first process's."""
         return self.work if process == 0 else 0
 
-    def act(self, process: int, state: int, random: Random) -> Step | None:
+    def act(self, process: int, state: int, random: Random) -> ProcessStep | None:
         """Do one unit, and send a share of the rest."""
         if not state:
             return None
         outputs = self.graph.outputs[process]
         share = random.randint(0, state - 1) if outputs else 0
-        return Step(state - 1 - share, ((random.choice(outputs), share),) if share else ())
+        return ProcessStep(state - 1 - share, ((random.choice(outputs), share),) if share else ())
 
-    def receive(self, process: int, state: int, channel: int, message: int) -> Step:
+    def receive(self, process: int, state: int, channel: int, message: int) -> ProcessStep:
         """There is more to do."""
-        return Step(state + message)
+        return ProcessStep(state + message)
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
         """All processes if the computation has terminated, else none."""
@@ -85,7 +85,7 @@ class WaitForGraph:
         """All run."""
         return Waiting(None, (), self.requests)
 
-    def act(self, process: int, state: Waiting, random: Random) -> Step | None:
+    def act(self, process: int, state: Waiting, random: Random) -> ProcessStep | None:
         """Request something of a neighbour, and wait."""
         if state.on is not None or not state.left:
             return None
@@ -95,16 +95,16 @@ class WaitForGraph:
         if not ways:
             return None
         way = random.choice(ways)
-        return Step(state._replace(on=way, left=state.left - 1), ((way, Say.REQUEST),))
+        return ProcessStep(state._replace(on=way, left=state.left - 1), ((way, Say.REQUEST),))
 
-    def receive(self, process: int, state: Waiting, channel: int, message: Say) -> Step:
+    def receive(self, process: int, state: Waiting, channel: int, message: Say) -> ProcessStep:
         """Go on and grant what was asked meanwhile; or grant a request, or keep it while waiting."""
         if message is Say.GRANT:
             grants = tuple((self._back(asked), Say.GRANT) for asked in state.asked)
-            return Step(state._replace(on=None, asked=()), grants)
+            return ProcessStep(state._replace(on=None, asked=()), grants)
         if state.on is None:
-            return Step(state, ((self._back(channel), Say.GRANT),))
-        return Step(state._replace(asked=(*state.asked, channel)))
+            return ProcessStep(state, ((self._back(channel), Say.GRANT),))
+        return ProcessStep(state._replace(asked=(*state.asked, channel)))
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
         """The processes that are deadlocked: all but those that run, and those that wait for one that is not."""
@@ -149,18 +149,18 @@ class TokenPassing:
         """The first process has it."""
         return self.passes if process == 0 else None
 
-    def act(self, process: int, state: int | None, random: Random) -> Step | None:
+    def act(self, process: int, state: int | None, random: Random) -> ProcessStep | None:
         """Pass it on, or lose it."""
         outputs = self.graph.outputs[process]
         if state is None or not state or not outputs:
             return None
         if self.passes - state == self.after:
-            return Step(None)
-        return Step(None, ((random.choice(outputs), state - 1),))
+            return ProcessStep(None)
+        return ProcessStep(None, ((random.choice(outputs), state - 1),))
 
-    def receive(self, process: int, state: int | None, channel: int, message: int) -> Step:
+    def receive(self, process: int, state: int | None, channel: int, message: int) -> ProcessStep:
         """Take it."""
-        return Step(message)
+        return ProcessStep(message)
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
         """All processes if the token is lost, else none."""

@@ -19,9 +19,9 @@ from headrace_snapshots.protocol.barriers import (
 from headrace_snapshots.protocol.coordinator import Acknowledged, Declined
 from headrace_snapshots.simulation.settings import Assumption, Settings
 from headrace_snapshots.simulation.timeline import Timeline
-from headrace_snapshots.simulation.workload import Part, Sent, TaskState, Workload
+from headrace_snapshots.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
 
-Message = Sent | SnapshotId
+Message = SentRecord | SnapshotId
 
 
 class Dataflow:
@@ -38,7 +38,7 @@ class Dataflow:
         timeline: Timeline,
         random: Random,
         *,
-        hear: Callable[[int, Acknowledged | Declined, Part | None], None],
+        hear: Callable[[int, Acknowledged | Declined, SnapshotPart | None], None],
         unknown: Collection[int] = (),
     ) -> None:
         self._settings, self._timeline, self._workload, self._hear = settings, timeline, workload, hear
@@ -58,7 +58,7 @@ class Dataflow:
         self._last_arrival = [timeline.now for _ in channels]
         self._ready: list[deque[int]] = [deque() for _ in tasks]
         self._held: list[list[tuple[int, Message]]] = [[] for _ in tasks]
-        self._parts: list[dict[SnapshotId, Part]] = [{} for _ in tasks]
+        self._parts: list[dict[SnapshotId, SnapshotPart]] = [{} for _ in tasks]
         self._busy_until = [timeline.now for _ in tasks]
         self._is_waking = [False for _ in tasks]
         self._pausing: set[int] = set()
@@ -66,7 +66,7 @@ class Dataflow:
         self.barriers = 0
         self.progress_at = timeline.now
 
-    def begin(self, snapshot: SnapshotId | None = None, parts: Sequence[Part] = ()) -> None:
+    def begin(self, snapshot: SnapshotId | None = None, parts: Sequence[SnapshotPart] = ()) -> None:
         """Go on from ``snapshot``, with nothing in the channels but what it logged (None: from the beginning)."""
         self.restored = snapshot
         self.roles = [self._role(task) for task in range(self._graph.tasks)]
@@ -125,7 +125,7 @@ class Dataflow:
         if way := self._workload.process(task, self.states[task], record, laps):
             channel, laps = way
             self._under_way += 1
-            self._send(channel, Sent(self._sent[channel], record, laps))
+            self._send(channel, SentRecord(self._sent[channel], record, laps))
             self._sent[channel] += 1
 
     def _send(self, channel: int, message: Message) -> None:
@@ -156,7 +156,7 @@ class Dataflow:
             if not queue or channel in role.blocked:
                 continue
             message = queue.popleft()
-            if isinstance(message, Sent):
+            if isinstance(message, SentRecord):
                 effects = role.receive(Record(channel))
                 if effects is DELIVERED:
                     self._deliver(task, channel, message)
@@ -186,9 +186,9 @@ class Dataflow:
     def _do_with(self, task: int, effect: TaskEffect, channel: int, message: Message) -> bool:
         """Do what ``effect`` says of the message at hand, if it does."""
         match effect:
-            case barriers.Deliver() if isinstance(message, Sent):
+            case barriers.Deliver() if isinstance(message, SentRecord):
                 self._deliver(task, channel, message)
-            case barriers.Log(snapshot) if isinstance(message, Sent):
+            case barriers.Log(snapshot) if isinstance(message, SentRecord):
                 self._parts[task][snapshot].log.setdefault(channel, []).append(message)
             case barriers.Hold():
                 self._held[task].append((channel, message))
@@ -215,15 +215,15 @@ class Dataflow:
             case barriers.Discard(snapshot):
                 self._parts[task].pop(snapshot, None)
 
-    def _deliver(self, task: int, channel: int, sent: Sent) -> None:
+    def _deliver(self, task: int, channel: int, sent: SentRecord) -> None:
         self._received[channel] += 1
         self._under_way -= 1
         self._process(task, sent.record, sent.laps)
 
-    def _part(self, task: int) -> Part:
+    def _part(self, task: int) -> SnapshotPart:
         received = {channel: self._received[channel] for channel in self._graph.inputs[task]}
         sent = {channel: self._sent[channel] for channel in self._graph.outputs[task]}
-        return Part(TaskState(**vars(self.states[task])), received, sent)
+        return SnapshotPart(TaskState(**vars(self.states[task])), received, sent)
 
     def _forward(self, task: int, snapshot: SnapshotId) -> None:
         for channel in self._graph.outputs[task]:
@@ -240,7 +240,7 @@ class Dataflow:
             self._pausing.discard(task)
             self._timeline.after(0, self._emit, task)
 
-    def _stored(self, task: int, snapshot: SnapshotId, part: Part) -> None:
+    def _stored(self, task: int, snapshot: SnapshotId, part: SnapshotPart) -> None:
         if self.alive[task]:
             self._hear(task, Acknowledged(task, snapshot), part)
 
@@ -253,7 +253,7 @@ class Dataflow:
         is_start = task in self._starts
         return Task(RULES[self._settings.protocol], inputs, back_edges, is_start=is_start, restored=self.restored)
 
-    def _restore(self, task: int, part: Part) -> None:
+    def _restore(self, task: int, part: SnapshotPart) -> None:
         self.states[task] = TaskState(**vars(part.state))
         for channel, number in part.sent.items():
             self._sent[channel] = number

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headrace_snapshots.protocol.graph import Graph
 from headrace_snapshots.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
-from headrace_snapshots.simulation.processes import Behaviour, Event, GlobalState, Processes, Snapshot
+from headrace_snapshots.simulation.processes import Event, GlobalState, ProcessBehaviour, Processes, RecordedSnapshot
 from headrace_snapshots.simulation.properties import SHOWN, Property
 
 
@@ -29,7 +29,7 @@ BEHAVIOURS: Final[Mapping[StableProperty, type]] = {
 """Whose property it is."""
 
 
-def behaviour(kind: StableProperty, graph: Graph, work: int) -> Behaviour:
+def behaviour(kind: StableProperty, graph: Graph, work: int) -> ProcessBehaviour:
     """Processes over ``graph`` with that property, with about so much to do for each of them; the token is lost after
     half of its way.
     """
@@ -86,7 +86,7 @@ def detect(processes: Processes) -> Detection:
 class _Judged:
     """A snapshot, and of which processes the property held."""
 
-    snapshot: Snapshot
+    snapshot: RecordedSnapshot
     start: frozenset[int]
     recorded: frozenset[int]
     end: frozenset[int]
@@ -106,7 +106,7 @@ class _Judged:
             yield f"{self._name} did not find it of processes {missed[:SHOWN]}, of which it held at its beginning"
 
 
-def _judged(behaviour: Behaviour, snapshot: Snapshot) -> _Judged:
+def _judged(behaviour: ProcessBehaviour, snapshot: RecordedSnapshot) -> _Judged:
     states = (snapshot.start, snapshot.recorded, snapshot.end)
     return _Judged(snapshot, *map(behaviour.holds_of, states))
 
@@ -119,7 +119,7 @@ class _ImpossibleError(Exception):
     """An event does not fit where it is."""
 
 
-def _unreachable(snapshot: Snapshot) -> Iterator[str]:
+def _unreachable(snapshot: RecordedSnapshot) -> Iterator[str]:
     """The events before their processes recorded, then the others: a run from start to end through the recorded state
     (Chandy and Lamport, theorem 1).
     """

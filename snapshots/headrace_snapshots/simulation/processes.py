@@ -38,14 +38,14 @@ class GlobalState(NamedTuple):
     channels: tuple[tuple[Any, ...], ...]
 
 
-class Step(NamedTuple):
+class ProcessStep(NamedTuple):
     """What a process does in an event: its state behind it, and messages with the channels on which they go out."""
 
     state: Hashable
     sent: tuple[tuple[int, Hashable], ...] = ()
 
 
-class Behaviour(Protocol):
+class ProcessBehaviour(Protocol):
     """What processes do, and a stable property of it. States and messages are immutable values."""
 
     @property
@@ -55,10 +55,10 @@ class Behaviour(Protocol):
     def first(self, process: int) -> Hashable:
         """The state in which a process begins."""
 
-    def act(self, process: int, state: Any, random: Random) -> Step | None:
+    def act(self, process: int, state: Any, random: Random) -> ProcessStep | None:
         """What it does by itself; None: nothing, until it receives a message."""
 
-    def receive(self, process: int, state: Any, channel: int, message: Any) -> Step:
+    def receive(self, process: int, state: Any, channel: int, message: Any) -> ProcessStep:
         """What it does with a message."""
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
@@ -71,11 +71,11 @@ class Event(NamedTuple):
     process: int
     before: Any
     received: tuple[int, Any] | None
-    step: Step
+    step: ProcessStep
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RecordedSnapshot:
     """``recorded``, and the global states at ``start`` and ``end``, which ``events`` lie between.
 
     ``recorded_at`` says of each process how many of these events came before it recorded its state. ``begun_at``: how
@@ -113,10 +113,10 @@ class Processes:
     first out (``is_fifo``) show why they must be.
     """
 
-    def __init__(self, behaviour: Behaviour, seed: int, every: int, *, is_fifo: bool = True) -> None:
+    def __init__(self, behaviour: ProcessBehaviour, seed: int, every: int, *, is_fifo: bool = True) -> None:
         self.behaviour, self.graph = behaviour, behaviour.graph
         self.events: list[Event] = []
-        self.snapshots: list[Snapshot] = []
+        self.snapshots: list[RecordedSnapshot] = []
         self.begun = 0
         self._random, self._every, self._is_fifo = Random(seed), every, is_fifo
         self._states: list[Any] = [behaviour.first(process) for process in range(self.graph.tasks)]
@@ -166,7 +166,7 @@ class Processes:
 
     # Events
 
-    def _happen(self, process: int, received: tuple[int, Any] | None, step: Step) -> None:
+    def _happen(self, process: int, received: tuple[int, Any] | None, step: ProcessStep) -> None:
         self.events.append(Event(process, self._states[process], received, step))
         self._states[process] = step.state
         for channel, message in step.sent:
@@ -223,11 +223,11 @@ class Processes:
                     self.snapshots.append(self._complete(self._beginnings[snapshot]))
                     self._tell(coordinator.Committed(snapshot))
 
-    def _complete(self, beginning: _Beginning) -> Snapshot:
+    def _complete(self, beginning: _Beginning) -> RecordedSnapshot:
         parts: Mapping[int, _Part] = beginning.parts
         logs = (parts[to].log.get(channel, ()) for channel, (_, to) in enumerate(self.graph.channels))
         recorded = GlobalState(tuple(parts[p].state for p in range(self.graph.tasks)), tuple(map(tuple, logs)))
-        return Snapshot(
+        return RecordedSnapshot(
             begun_at=beginning.at,
             start=beginning.state,
             recorded=recorded,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace_snapshots.protocol.barriers import Protocol, SnapshotId, TakesAt
-from headrace_snapshots.simulation.workload import Part
+from headrace_snapshots.simulation.workload import SnapshotPart
 from headrace_snapshots.simulation.world import World
 
 
@@ -105,7 +105,7 @@ def _some(numbers: Sequence[int]) -> str:
     return f"{numbers[:SHOWN]}{' and more' if len(numbers) > SHOWN else ''}"
 
 
-def logged(parts: Sequence[Part]) -> int:
+def logged(parts: Sequence[SnapshotPart]) -> int:
     """How many records a snapshot holds beside the states."""
     return sum(len(records) for part in parts for records in part.log.values())
 

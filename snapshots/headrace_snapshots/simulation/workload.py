@@ -16,7 +16,7 @@ from headrace_snapshots.protocol.graph import Graph
 _MASK = (1 << 64) - 1
 
 
-class Sent(NamedTuple):
+class SentRecord(NamedTuple):
     """A record in a channel: its number there, which record it is, and how often it went over a back-edge."""
 
     number: int
@@ -34,13 +34,13 @@ class TaskState:
 
 
 @dataclass
-class Part:
+class SnapshotPart:
     """A task's part of a snapshot: its state, the records received and sent by channel, and the logged ones."""
 
     state: TaskState
     received: Mapping[int, int]
     sent: Mapping[int, int]
-    log: dict[int, list[Sent]] = field(default_factory=dict)
+    log: dict[int, list[SentRecord]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Workload:
         outputs = [each for each in outputs if each not in counting]
         return (outputs[mixed % len(outputs)], laps) if outputs else None
 
-    def finish(self, parts: Sequence[Part] | None = None) -> list[tuple[int, int]]:
+    def finish(self, parts: Sequence[SnapshotPart] | None = None) -> list[tuple[int, int]]:
         """Counts and sums of all tasks when the work is done from ``parts`` (None: from the beginning) on.
 
         Done one record after the other, without channels, time or snapshots.
@@ -110,6 +110,6 @@ class Workload:
                 waiting.append((self.graph.channels[channel][1], record, laps))
         return [(state.count, state.total) for state in states]
 
-    def _arriving(self, part: Part) -> Iterable[tuple[int, int, int]]:
+    def _arriving(self, part: SnapshotPart) -> Iterable[tuple[int, int, int]]:
         for channel, logged in part.log.items():
             yield from ((self.graph.channels[channel][1], sent.record, sent.laps) for sent in logged)

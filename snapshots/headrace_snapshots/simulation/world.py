@@ -12,7 +12,7 @@ from headrace_snapshots.simulation.control import Control
 from headrace_snapshots.simulation.dataflow import Dataflow
 from headrace_snapshots.simulation.settings import Assumption, Settings
 from headrace_snapshots.simulation.timeline import Timeline
-from headrace_snapshots.simulation.workload import Part, TaskState, Workload
+from headrace_snapshots.simulation.workload import SnapshotPart, TaskState, Workload
 
 _PATIENCE = 20
 """A run ends when nothing has come of it for so many timeouts."""
@@ -25,12 +25,12 @@ class World:
         self.settings, self.graph, self.rules = settings, settings.graph, RULES[settings.protocol]
         self.workload = Workload(settings.graph, settings.graph.back_edges, settings.records)
         self.timeline = Timeline()
-        self.complete: dict[SnapshotId, list[Part]] = {}
+        self.complete: dict[SnapshotId, list[SnapshotPart]] = {}
         self.counts: dict[str, int] = defaultdict(int)
         self.finished_at: int | None = None
         self._random = Random(settings.seed)
         self._control = Control(settings, self.timeline, self._random)
-        self._stored: dict[SnapshotId, dict[int, Part]] = defaultdict(dict)
+        self._stored: dict[SnapshotId, dict[int, SnapshotPart]] = defaultdict(dict)
         self._generation = 0
         self._coordinators = {0: self._coordinator()}
         self._completed_at = 0
@@ -77,7 +77,9 @@ class World:
 
     # What is said, and may be lost
 
-    def _hear(self, task: int, event: coordinator.Acknowledged | coordinator.Declined, part: Part | None) -> None:
+    def _hear(
+        self, task: int, event: coordinator.Acknowledged | coordinator.Declined, part: SnapshotPart | None
+    ) -> None:
         """A task has stored its part, or declines."""
         if part is not None:
             self._stored[event.snapshot][task] = part

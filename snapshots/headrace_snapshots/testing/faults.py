@@ -45,13 +45,13 @@ class LandLate:
 
 
 @dataclass(frozen=True)
-class Hold:
+class HoldRequest:
     """The operation waits until ``wait`` returns, then happens."""
 
     wait: Callable[[], object]
 
 
-Plan = Callable[[Operation], Fault | LandLate | Hold | None]
+Plan = Callable[[Operation], Fault | LandLate | HoldRequest | None]
 
 
 class FaultyStore:
@@ -107,7 +107,7 @@ class FaultyStore:
         fault = self._plan(operation)
         if fault is None:
             return request()
-        if isinstance(fault, Hold):
+        if isinstance(fault, HoldRequest):
             fault.wait()
             return request()
         if fault is Fault.FAIL:
@@ -148,12 +148,12 @@ def hold_first(kind: str, part: str, wait: Callable[[], object]) -> Plan:
     lock = threading.Lock()
     held = False
 
-    def plan(operation: Operation) -> Hold | None:
+    def plan(operation: Operation) -> HoldRequest | None:
         nonlocal held
         with lock:
             if held or operation.kind != kind or part not in operation.path:
                 return None
             held = True
-        return Hold(wait)
+        return HoldRequest(wait)
 
     return plan

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.distribute.tasks.beside import Stop
-from headrace.distribute.tasks.exchange import Heard, hear
-from headrace.distribute.tasks.fold import FoldPlan
+from headrace.distribute.tasks.background.compaction import FoldPlan
+from headrace.distribute.tasks.background.merge import MergePlan
+from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.levels import levels_below
-from headrace.distribute.tasks.merge import MergePlan
-from headrace.distribute.tasks.over_exchange import MapLevel, fold_level, level_below, map_level, merge_level
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, hear
+from headrace.distribute.tasks.shuffle.level_functions import MapLevel, fold_level, level_below, map_level, merge_level
+from headrace.distribute.tasks.task_environment import TaskEnvironment
 
 
 @dataclass(frozen=True)
 class Blobs:
     """Runs ``number`` tasks of ``work`` at each level; those of the first are ``mapped``."""
 
-    work: Work
+    work: TaskEnvironment
     number: int
     mapped: MapLevel = map_level
     is_elsewhere = False
@@ -32,7 +32,7 @@ class Blobs:
         """As many, whatever there is to do."""
         return self.number
 
-    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
 
         def share(number: int) -> list[pa.RecordBatch]:
@@ -48,12 +48,12 @@ class Blobs:
                 said = list(threads.map(part, by_part(row for rows in said for row in rows)))
         return hear((row for rows in said for row in rows), plan.parts)
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say."""
         del stop  # cases end with what they began
         return hear(merge_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say."""
         del stop
         return hear(fold_level(self.work, plan, numbers(0, plan.parts)), plan.parts)

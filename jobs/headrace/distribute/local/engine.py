@@ -7,11 +7,11 @@ from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.runner import Threads, cores
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.settings import stated_tasks
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.errors import FixConfigError
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
-from headrace.state.cache import RowCache
+from headrace.state.datafiles.cache import RowCache
 from headrace_snapshots.store import ObjectStore
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ class LocalEngine(TasksEngine):
                 f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
                 "run it with --executor spark"
             )
-        work = Work.of(pipeline, store, landing, cache)
+        work = TaskEnvironment.of(pipeline, store, landing, cache)
         super().__init__(work, attempts, Threads(work, stated_tasks() or cores()))
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from headrace.distribute.tasks.beside import Stop
-from headrace.distribute.tasks.exchange import Heard
-from headrace.distribute.tasks.fold import FoldPlan, fold_task
-from headrace.distribute.tasks.found import Message
+from headrace.distribute.tasks.background.compaction import FoldPlan, fold_task
+from headrace.distribute.tasks.background.merge import MergePlan, merge_task
+from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.levels import levels_below, part_task, share_task
-from headrace.distribute.tasks.merge import MergePlan, merge_task
 from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.task_results import Message
 
 TASK_BYTES = 2**22
 """Work on fewer bytes is not shared."""
@@ -33,7 +33,7 @@ def cores() -> int:
 class Threads:
     """Runs the tasks of ``work``, up to ``most`` beside each other."""
 
-    work: Work
+    work: TaskEnvironment
     most: int
     is_elsewhere = False
 
@@ -41,7 +41,7 @@ class Threads:
         """As many as have enough to do."""
         return min(self.most, 1 + size // TASK_BYTES)
 
-    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
         said = self._together(partial(share_task, self.work, plan), range(len(plan.shares)))
         for level in range(levels_below(self.work)):
@@ -49,11 +49,11 @@ class Threads:
             said = self._together(part, range(plan.parts))
         return [each.heard(0) for each in said]
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
         return [merge_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, one after another, as those of a merge."""
         return [fold_task(self.work, plan, part, stop).heard(0) for part in range(plan.parts)]
 
@@ -65,5 +65,5 @@ class Threads:
             return list(threads.map(run, tasks))
 
 
-def _part(work: Work, plan: EpochPlan, level: int, said: Sequence[Message], part: int) -> Message:
+def _part(work: TaskEnvironment, plan: EpochPlan, level: int, said: Sequence[Message], part: int) -> Message:
     return part_task(work, plan, level, part, [each.heard(part) for each in said])

@@ -18,7 +18,7 @@ import headrace
 import headrace_snapshots
 from headrace.distribute.spark.jvm import is_local
 from headrace.distribute.spark.types import SparkSession
-from headrace.distribute.tasks.beside import Stop
+from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.settings import stated_tasks
 
 P = ParamSpec("P")

@@ -8,9 +8,9 @@ from headrace.distribute.spark.application import bring_packages, in_background_
 from headrace.distribute.spark.runner import SparkRunner
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.work import Work
+from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.errors import FixConfigError
-from headrace.pipeline.graph import Pipeline
+from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore
 
@@ -30,7 +30,7 @@ class SparkEngine(TasksEngine):
             if uri.startswith("memory://"):
                 raise FixConfigError(f"tasks cannot reach {uri}: use a root that starts with file:// or s3://")
         bring_packages(spark)
-        work = Work.of(pipeline, store, landing)
+        work = TaskEnvironment.of(pipeline, store, landing)
         super().__init__(work, attempts, SparkRunner(spark, work, tasks_of(spark)))
         self._spark = spark
 

@@ -24,8 +24,8 @@ from headrace.errors import (
     HeadraceError,
     RetryError,
 )
-from headrace.sources.errors import UnreadableFileError
-from headrace.sources.planning import VanishedFileError
+from headrace.sources.file_planning import VanishedFileError
+from headrace.sources.formats.errors import UnreadableFileError
 
 SparkFailure = (PySparkException, Py4JError, ConnectionError)
 """What ``except`` should name around a Spark action; connections fail where the JVM is gone."""

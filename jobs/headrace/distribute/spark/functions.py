@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from pyspark.sql import functions as f
 
-from headrace.distribute.spark.travelling import travels
+from headrace.distribute.spark.module_pickling import travels
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkColumn
 from headrace.errors import FixConfigError
-from headrace.pipeline.folders import imported
+from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.sources import SparkFunction
 
 

@@ -14,15 +14,17 @@ from headrace.distribute.spark.application import in_background_pool, interrupte
 from headrace.distribute.spark.errors import spark_errors
 from headrace.distribute.spark.functions import applied
 from headrace.distribute.spark.session import EXCHANGE
-from headrace.distribute.spark.shipping import Sent
+from headrace.distribute.spark.task_payload import TaskPayload
 from headrace.distribute.spark.types import SPARK_TYPES, DataFrame, SparkSession
-from headrace.distribute.tasks.beside import Stop
-from headrace.distribute.tasks.exchange import SCHEMA, Heard, hear
-from headrace.distribute.tasks.fold import FoldPlan
+from headrace.distribute.tasks.background.compaction import FoldPlan
+from headrace.distribute.tasks.background.merge import MergePlan
+from headrace.distribute.tasks.background.thread import Stop
 from headrace.distribute.tasks.levels import levels_below
 from headrace.distribute.tasks.map_side import read_rows
-from headrace.distribute.tasks.merge import MergePlan
-from headrace.distribute.tasks.over_exchange import (
+from headrace.distribute.tasks.panes import leaving_schema, read_panes
+from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.shuffle.exchange import SCHEMA, ReceivedMessage, hear
+from headrace.distribute.tasks.shuffle.level_functions import (
     MapLevel,
     Rows,
     fold_level,
@@ -33,11 +35,9 @@ from headrace.distribute.tasks.over_exchange import (
     numbers_in,
     rows_level,
 )
-from headrace.distribute.tasks.panes import leaving_schema, read_panes
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.shipped import PLACE
-from headrace.distribute.tasks.work import Task, Work
-from headrace.model.expr import DataType
+from headrace.distribute.tasks.shuffle.row_locations import PLACE
+from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
+from headrace.model.expressions.expr import DataType
 from headrace.pipeline.inputs import Input
 
 _ROW = from_arrow_schema(SCHEMA)
@@ -50,12 +50,12 @@ class SparkRunner:
 
     is_elsewhere = True
 
-    def __init__(self, spark: SparkSession, work: Work, tasks: int, mapped: MapLevel = map_level) -> None:
+    def __init__(self, spark: SparkSession, work: TaskEnvironment, tasks: int, mapped: MapLevel = map_level) -> None:
         self._spark = spark
         self._work = work
         for name, value in EXCHANGE.items():  # a session that was brought may have others
             spark.conf.set(name, value)
-        self._sent = Sent.of(spark, work)
+        self._sent = TaskPayload.of(spark, work)
         self._tasks = tasks
         self._map_level = mapped
 
@@ -64,7 +64,7 @@ class SparkRunner:
         del size
         return self._tasks
 
-    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
         with spark_errors():
             rows = self._mapped(plan) if plan.first_stage == 0 else self._panes(plan)
@@ -93,20 +93,20 @@ class SparkRunner:
             rows = rows.union(self._through(applied(transform, panes), map_made, plan, "", _TASKS))
         return rows
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[Heard]:
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, which share the cores fairly with the epoch being computed."""
         with spark_errors(), interrupted(self._spark, stop):
             return in_background_pool(self._spark, self._merged)(plan)
 
-    def _merged(self, plan: MergePlan) -> Sequence[Heard]:
+    def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
         return _heard(self._through(self._numbers(plan.parts), merge_level, plan), plan.parts)
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
         with spark_errors(), interrupted(self._spark, stop):
             return in_background_pool(self._spark, self._folded)(plan)
 
-    def _folded(self, plan: FoldPlan) -> Sequence[Heard]:
+    def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
         return _heard(self._through(self._numbers(plan.parts), fold_level, plan), plan.parts)
 
     def _numbers(self, count: int) -> DataFrame:
@@ -116,19 +116,19 @@ class SparkRunner:
         return rows.mapInArrow(self._sent.calling(run, *given), _ROW)
 
 
-def read_input(work: Work, plan: EpochPlan, name: str, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def read_input(work: TaskEnvironment, plan: EpochPlan, name: str, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """The records of an input in the shares whose ``numbers`` the first column has, as rows of Spark's."""
     for number in numbers_in(numbers):
-        yield from read_rows(Task(plan, work, number), name)
+        yield from read_rows(EpochTask(plan, work, number), name)
 
 
-def read_elements(work: Work, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def read_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """The panes in the files whose ``numbers`` the first column has."""
     for number in numbers_in(numbers):
-        yield from read_panes(Task(plan, work, number))
+        yield from read_panes(EpochTask(plan, work, number))
 
 
-def map_made(work: Work, plan: EpochPlan, name: str, base: int, batches: Rows) -> Iterator[pa.RecordBatch]:
+def map_made(work: TaskEnvironment, plan: EpochPlan, name: str, base: int, batches: Rows) -> Iterator[pa.RecordBatch]:
     """What is said of a partition of rows that a user's own code made."""
     context = TaskContext.get()
     assert context is not None
@@ -140,6 +140,6 @@ def _row_type(given: Input) -> StructType:
     return StructType([StructField(name, SPARK_TYPES[kind]) for name, kind in columns.items()])
 
 
-def _heard(rows: DataFrame, tasks: int) -> Sequence[Heard]:
+def _heard(rows: DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
     table: Any = rows.toArrow()
     return hear(table.to_batches(), tasks)

@@ -10,28 +10,35 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from headrace.distribute.clocks import StageClocks, inputs_after, source_clocks, stage_clocks
-from headrace.distribute.epoch import Attempts, Computed
-from headrace.distribute.intake import check
-from headrace.distribute.tasks.beside import Stop
-from headrace.distribute.tasks.exchange import Heard
-from headrace.distribute.tasks.fold import FoldPlan
-from headrace.distribute.tasks.found import Above, DisagreementError, Folded, Passed, StageFound, summed
+from headrace.distribute.epoch import Attempts, ComputedEpoch
+from headrace.distribute.tasks.background.compaction import FoldPlan
+from headrace.distribute.tasks.background.merges import Merger, Merges
+from headrace.distribute.tasks.background.thread import Stop
+from headrace.distribute.tasks.epoch_outcome import EpochOutcome
 from headrace.distribute.tasks.levels import levels_below
-from headrace.distribute.tasks.merges import Merger, Merges
-from headrace.distribute.tasks.outcome import Outcome
 from headrace.distribute.tasks.plan import EpochPlan, shares, undivided
-from headrace.distribute.tasks.work import Work
-from headrace.kernel.renamed import Names
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.task_results import (
+    DisagreementError,
+    Folded,
+    StageFound,
+    TaskResult,
+    UpstreamResults,
+    summed,
+)
+from headrace.distribute.watermark_inputs import check
+from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.renaming import Formerly
-from headrace.sources.errors import DividedFileError
+from headrace.pipeline.identity.renaming import Formerly
+from headrace.sources.formats.errors import DividedFileError
 from headrace.sources.landing import ByInput
-from headrace.sources.newest import newest_read
-from headrace.sources.progress import Hold, InputProgress, Progress, later_of
-from headrace.state.migrating import StateNames, migrated
+from headrace.sources.newest_event_time import newest_read
+from headrace.sources.progress import InputProgress, PipelineProgress, WatermarkHold, later_of
+from headrace.state.datafiles.epoch_files import Written
+from headrace.state.migration import StateNames, migrated
 from headrace.state.tables import IDS, state_tables
-from headrace.state.written import Written
 from headrace_snapshots.format.files import DataFile, Layer
 
 MAX_RUNS = 3
@@ -41,18 +48,18 @@ FOLD_BYTES = 2**24
 """What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
 
 
-class Runner(Merger, Protocol):
+class TaskRunner(Merger, Protocol):
     """Where tasks run; merges and folds run beside epochs, in threads of their own."""
 
-    def epoch(self, plan: EpochPlan) -> Sequence[Heard]:
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[Heard]:
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say. Raises an error soon after ``stop`` was set."""
 
 
 @dataclass(frozen=True)
-class TasksComputed(Computed):
+class TasksComputed(ComputedEpoch):
     """An epoch whose files are stored."""
 
     written: Written = field(kw_only=True)
@@ -61,7 +68,7 @@ class TasksComputed(Computed):
 class TasksEngine:
     """The state of one pipeline between epochs, held by files; ``attempts`` gives each epoch a name."""
 
-    def __init__(self, work: Work, attempts: Attempts, runner: Runner) -> None:
+    def __init__(self, work: TaskEnvironment, attempts: Attempts, runner: TaskRunner) -> None:
         self.work, self.attempts, self.runner = work, attempts, runner
         self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
         self.inputs = {each.name: InputProgress() for each in self.pipeline.inputs}
@@ -69,7 +76,7 @@ class TasksEngine:
         self.merges = Merges(runner)
         self.tables: dict[str, tuple[Layer, ...]] = dict.fromkeys(self._table_names(), ())
         self.renamed: tuple[Formerly, ...] = ()
-        self.progress = Progress()
+        self.progress = PipelineProgress()
         self.epoch = -1
 
     @property
@@ -83,7 +90,7 @@ class TasksEngine:
     def restore(
         self,
         epoch: int,
-        progress: Progress,
+        progress: PipelineProgress,
         tables: Mapping[str, Sequence[Layer]],
         renamed: Sequence[Formerly] = (),
     ) -> None:
@@ -118,7 +125,7 @@ class TasksEngine:
         is_last: bool = False,
         signals: Sequence[Signal] = (),
         settles: bool = True,
-        hold: Hold | None = None,
+        hold: WatermarkHold | None = None,
         recorded: bool = False,
     ) -> TasksComputed:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
@@ -135,7 +142,7 @@ class TasksEngine:
         self._migrate(attempt.prefix)
         self.merges.begin(attempt.prefix, self.tables, self.clocks[0].watermark)
 
-        def read(files: ByInput) -> Outcome:
+        def read(files: ByInput) -> EpochOutcome:
             size = sum(file.size for some in files.values() for file in some)
             plan = EpochPlan(
                 prefix=attempt.prefix,
@@ -171,13 +178,13 @@ class TasksEngine:
             written=self._written(outcome),
         )
 
-    def _outcome(self, plan: EpochPlan) -> Outcome:
+    def _outcome(self, plan: EpochPlan) -> EpochOutcome:
         """What ``plan`` comes to; every file is read as a whole if a piece of one cannot be."""
         try:
-            return Outcome(plan, self.work, self._levels(plan))
+            return EpochOutcome(plan, self.work, self._levels(plan))
         except DividedFileError:
             plan = undivided(plan)
-            return Outcome(plan, self.work, self._levels(plan))
+            return EpochOutcome(plan, self.work, self._levels(plan))
 
     def _migrate(self, prefix: str) -> None:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become
@@ -193,15 +200,15 @@ class TasksEngine:
     def _stored_bytes(self) -> int:
         return sum(file.bytes for layers in self.tables.values() for layer in layers for file in layer.files)
 
-    def _written(self, outcome: Outcome) -> Written:
+    def _written(self, outcome: EpochOutcome) -> Written:
         requests = self.merges.requests()
         if self.runner.is_elsewhere:
             requests = summed([requests, outcome.requests()])
         return Written(self.tables, outcome.panes, outcome.late, outcome.rejected, requests)
 
-    def _levels(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
+    def _levels(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
         """What the tasks of each level passed on, of all jobs of the epoch."""
-        levels: tuple[tuple[Passed, ...], ...] = ()
+        levels: tuple[tuple[TaskResult, ...], ...] = ()
         for stages in self.work.jobs():
             if stages.start:
                 panes = [each.found.elements for each in levels[-1] if isinstance(each.found, StageFound)]
@@ -210,9 +217,9 @@ class TasksEngine:
             levels = (*levels, *self._run(plan))
         return levels
 
-    def _run(self, plan: EpochPlan) -> tuple[tuple[Passed, ...], ...]:
+    def _run(self, plan: EpochPlan) -> tuple[tuple[TaskResult, ...], ...]:
         for run in range(1, MAX_RUNS + 1):
-            above = Above.of(self.runner.epoch(plan))
+            above = UpstreamResults.of(self.runner.epoch(plan))
             error = None if above.error is None else above.error.error()
             if error is None:
                 return above.history(0)
@@ -220,11 +227,11 @@ class TasksEngine:
                 raise error
         raise AssertionError("unreachable")
 
-    def _come_to(self, files: ByInput, outcome: Outcome) -> Progress:
+    def _come_to(self, files: ByInput, outcome: EpochOutcome) -> PipelineProgress:
         self.inputs = inputs_after(self.pipeline, self.inputs, files, outcome.moved)
         accounting, together = outcome.outcomes()[0].accounting, outcome.moved.together
         due_event, due_time = outcome.due
-        return Progress(
+        return PipelineProgress(
             inputs=self.inputs,
             watermark=self.clocks[0].watermark,
             processing_time=self.clocks[0].processing_time,
@@ -256,7 +263,7 @@ class TasksEngine:
         files = tuple(file for layer in layers for file in layer.files)
         size = sum(file.bytes for file in files)
         plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names)
-        above = Above.of(self.runner.fold(plan, stop))
+        above = UpstreamResults.of(self.runner.fold(plan, stop))
         if above.error is not None:
             raise above.error.error()
         return tuple(file for each in above.passed if isinstance(each.found, Folded) for file in each.found.files)

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pyarrow as pa
 
 from headrace.distribute.side_outputs import late_rows
-from headrace.distribute.tasks.bundles import bundle
-from headrace.distribute.tasks.found import Above, IdsFound, Stored
 from headrace.distribute.tasks.map_side import Bundles
-from headrace.distribute.tasks.shipped import ShippedRecords
+from headrace.distribute.tasks.shuffle.row_locations import ShippedRecords
+from headrace.distribute.tasks.shuffle.shuffle_input import bundle
 from headrace.distribute.tasks.tables import files_of, open_table, put_table
-from headrace.distribute.tasks.work import Task
+from headrace.distribute.tasks.task_environment import EpochTask
+from headrace.distribute.tasks.task_results import IdsFound, Stored, UpstreamResults
 from headrace.program import columns as c
 from headrace.state.ids import RememberedIds
 from headrace.state.tables import IDS
 
 
-def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tuple[IdsFound, Bundles]:
+def tell_duplicates(task: EpochTask, above: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[IdsFound, Bundles]:
     """What becomes of ``rows``, the records of a part of the ids, and those that count for each part of the keys."""
     plan, work = task.plan, task.work
     first, deduplicate = work.stages[0], work.pipeline.deduplicate
@@ -40,6 +40,6 @@ def tell_duplicates(task: Task, above: Above, rows: list[pa.RecordBatch]) -> tup
     )
 
 
-def _remembered(task: Task, known: RememberedIds, judged: dict[str, pa.Array]) -> Stored:
+def _remembered(task: EpochTask, known: RememberedIds, judged: dict[str, pa.Array]) -> Stored:
     rows = known.new(judged, task.plan.epoch)
     return Stored(files_of(put_table(task, IDS, [rows])), known.expiry(rows)) if rows.num_rows else Stored()

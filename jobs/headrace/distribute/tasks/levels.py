@@ -8,25 +8,25 @@ from functools import partial
 
 import pyarrow as pa
 
-from headrace.distribute.tasks.exchange import Heard
-from headrace.distribute.tasks.found import Above, Found, Message, PanesFound, Passed, attempted
 from headrace.distribute.tasks.ids import tell_duplicates
 from headrace.distribute.tasks.map_side import Bundles, map_rows, map_share
 from headrace.distribute.tasks.panes import map_panes
 from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage
 from headrace.distribute.tasks.stages import step_part
-from headrace.distribute.tasks.work import Task, Work
+from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
+from headrace.distribute.tasks.task_results import Found, Message, PanesFound, TaskResult, UpstreamResults, attempted
 
 Ran = tuple[Found | None, Bundles]
 
 
-def levels_below(work: Work, first_stage: int = 0) -> int:
+def levels_below(work: TaskEnvironment, first_stage: int = 0) -> int:
     """How many levels a job that begins with that stage has below the first."""
     stages = next(stages for stages in work.jobs() if stages.start == first_stage)
     return len(stages) + _tells_ids(work, first_stage)
 
 
-def _tells_ids(work: Work, first_stage: int) -> bool:
+def _tells_ids(work: TaskEnvironment, first_stage: int) -> bool:
     return first_stage == 0 and work.pipeline.deduplicate is not None
 
 
@@ -37,39 +37,43 @@ def tasks_above(plan: EpochPlan, level: int) -> int:
     return 1 if plan.first_stage else len(plan.shares)
 
 
-def parts_below(work: Work, plan: EpochPlan, level: int) -> int:
+def parts_below(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
     """How many parts the level number ``level`` below the map side speaks to."""
     return 1 if level == levels_below(work, plan.first_stage) - 1 else plan.parts
 
 
-def share_task(work: Work, plan: EpochPlan, number: int) -> Message:
+def share_task(work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
     """What share ``number`` of the input says."""
     return mapped_by(map_share, work, plan, number)
 
 
-def mapped_by(run: Callable[[Task], Ran], work: Work, plan: EpochPlan, number: int) -> Message:
+def mapped_by(run: Callable[[EpochTask], Ran], work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
     """What share ``number`` of the input says, of which ``run`` gives what ``map_share`` would."""
-    task = Task(plan, work, number)
+    task = EpochTask(plan, work, number)
     return _message(task, None, partial(run, task))
 
 
-def rows_task(work: Work, plan: EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]) -> Message:
+def rows_task(
+    work: TaskEnvironment, plan: EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]
+) -> Message:
     """What task ``number`` says of ``rows``, which a user's own code made of records of input ``name`` (or of panes, if
     the plan begins with another stage than the first).
     """
-    task = Task(plan, work, number)
+    task = EpochTask(plan, work, number)
     run: Callable[[], Ran] = partial(map_panes, task, rows) if plan.first_stage else partial(map_rows, task, name, rows)
     return _message(task, None, run)
 
 
-def nothing_task(work: Work, plan: EpochPlan) -> Message:
+def nothing_task(work: TaskEnvironment, plan: EpochPlan) -> Message:
     """Says that there is an epoch to do to stages whose elements go through a user's own code, and may be none."""
-    return _message(Task(plan, work, 0), None, lambda: (PanesFound(), {}))
+    return _message(EpochTask(plan, work, 0), None, lambda: (PanesFound(), {}))
 
 
-def part_task(work: Work, plan: EpochPlan, level: int, part: int, heard: Sequence[Heard]) -> Message:
+def part_task(
+    work: TaskEnvironment, plan: EpochPlan, level: int, part: int, heard: Sequence[ReceivedMessage]
+) -> Message:
     """What ``part`` of the level number ``level`` below the map side says of what it ``heard``."""
-    task, above = Task(plan, work, part), Above.of(heard)
+    task, above = EpochTask(plan, work, part), UpstreamResults.of(heard)
     bundles = [each.rows for each in heard if each.rows is not None]
     tells_ids = _tells_ids(work, plan.first_stage)
 
@@ -81,7 +85,7 @@ def part_task(work: Work, plan: EpochPlan, level: int, part: int, heard: Sequenc
     return _message(task, above, run)
 
 
-def _message(task: Task, above: Above | None, run: Callable[[], Ran]) -> Message:
+def _message(task: EpochTask, above: UpstreamResults | None, run: Callable[[], Ran]) -> Message:
     """What a task says; ``run`` is what it does. Raises RetryError: another attempt may end otherwise; any other typed
     error is said.
     """
@@ -93,5 +97,5 @@ def _message(task: Task, above: Above | None, run: Callable[[], Ran]) -> Message
         ran, error = attempted(run)
         found, bundles = ran or (None, {})
     heard, history = (b"", ()) if above is None else (above.heard, above.history(task.number))
-    passed = Passed(found, heard, history, error, task.work.requests_since(before))
+    passed = TaskResult(found, heard, history, error, task.work.requests_since(before))
     return Message(task.number, passed, bundles)

@@ -10,27 +10,27 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headrace.distribute.intake import Heard, Said, said
 from headrace.distribute.records import FileRecords, read_one, read_records
 from headrace.distribute.side_outputs import late_rows, rejected_rows
-from headrace.distribute.tasks.bundles import bundle, by_part
-from headrace.distribute.tasks.found import ShareFound
-from headrace.distribute.tasks.shipped import PLACE, ShippedRecords, in_arrival_order, places, travelling
-from headrace.distribute.tasks.work import Task
+from headrace.distribute.tasks.shuffle.row_locations import PLACE, ShippedRecords, in_arrival_order, places, travelling
+from headrace.distribute.tasks.shuffle.shuffle_input import bundle, by_part
+from headrace.distribute.tasks.task_environment import EpochTask
+from headrace.distribute.tasks.task_results import ShareFound
+from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, said
 from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import Columns, takes_part
 from headrace.kernel.types import ARROW_TYPES
-from headrace.model.expr import Schema
+from headrace.model.expressions.expr import Schema
 from headrace.program import columns as c
-from headrace.sources.errors import DividedFileError
-from headrace.sources.judging import judged
+from headrace.sources.formats.errors import DividedFileError
+from headrace.sources.formats.scan import Scanned
 from headrace.sources.progress import later_of
-from headrace.sources.scanned import Scanned
+from headrace.sources.validation import judged
 
 Bundles = Mapping[int, pa.RecordBatch]
 
 
-def map_share(task: Task) -> tuple[ShareFound, Bundles]:
+def map_share(task: EpochTask) -> tuple[ShareFound, Bundles]:
     """What a share gives, and rows for each part of the level below: of the ids where duplicates are told, else of the
     keys. Raises UnreadableFileError where a source says FAIL.
     """
@@ -39,13 +39,13 @@ def map_share(task: Task) -> tuple[ShareFound, Bundles]:
     share = read_records(work.pipeline, work.stages[0], work.landing, pieces, plan.processing_time)
     records = share.records
     if records is None:
-        return ShareFound(Said(newest_read=share.handed_on)), {}
+        return ShareFound(InputObservations(newest_read=share.handed_on)), {}
     found, bundles = _mapped(task, records, records.columns, lambda: places(records, task.number))
     newest = later_of(found.said.newest_read, share.handed_on)
     return replace(found, said=replace(found.said, newest_read=newest)), bundles
 
 
-def read_rows(task: Task, name: str) -> Iterator[pa.RecordBatch]:
+def read_rows(task: EpochTask, name: str) -> Iterator[pa.RecordBatch]:
     """The records of input ``name`` in a share, for a user's own Spark code: those that parse, with their ``PLACE``."""
     work = task.work
     given = next(each for each in work.pipeline.inputs if each.name == name)
@@ -64,7 +64,7 @@ def read_rows(task: Task, name: str) -> Iterator[pa.RecordBatch]:
         yield rows.filter(found.unparsed.is_null())
 
 
-def map_rows(task: Task, name: str, batches: Iterable[pa.RecordBatch]) -> tuple[ShareFound, Bundles]:
+def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> tuple[ShareFound, Bundles]:
     """What ``batches`` give, which a user's own code made of records of input ``name``."""
     plan, work = task.plan, task.work
     given = next(each for each in work.pipeline.inputs if each.name == name)
@@ -86,11 +86,11 @@ def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
 
 
 def _mapped(
-    task: Task, records: FileRecords | ShippedRecords, judged: Columns, place: Callable[[], Columns]
+    task: EpochTask, records: FileRecords | ShippedRecords, judged: Columns, place: Callable[[], Columns]
 ) -> tuple[ShareFound, Bundles]:
     plan, work = task.plan, task.work
     first = work.stages[0]
-    heard = Heard(plan.clocks, plan.processing_time, frozenset(first.trigger.percentiles), plan.newest)
+    heard = ObservationContext(plan.clocks, plan.processing_time, frozenset(first.trigger.percentiles), plan.newest)
     found = said(work.pipeline, records, heard)
     rejected = task.put("rejected", rejected_rows(records, plan.epoch))
     if work.pipeline.deduplicate is not None:

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.distribute.side_outputs import dead_panes
-from headrace.distribute.tasks.bundles import bundle
-from headrace.distribute.tasks.found import PanesFound
 from headrace.distribute.tasks.map_side import Bundles, typed
-from headrace.distribute.tasks.work import Task
+from headrace.distribute.tasks.shuffle.shuffle_input import bundle
+from headrace.distribute.tasks.task_environment import EpochTask
+from headrace.distribute.tasks.task_results import PanesFound
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
@@ -43,13 +43,13 @@ def leaving_schema(stage: CompiledStage) -> pa.Schema:
     return pa.schema([*columns.items(), (c.EVENT_TIME, long), (c.SIGN, long), *places.items()])
 
 
-def read_panes(task: Task) -> Iterator[pa.RecordBatch]:
+def read_panes(task: EpochTask) -> Iterator[pa.RecordBatch]:
     """The panes in file number ``task.number`` of those that the plan names."""
     data = verify(task.work.store, task.plan.elements[task.number])
     yield from pq.read_table(pa.BufferReader(data), use_threads=False).combine_chunks().to_batches()
 
 
-def map_panes(task: Task, batches: Iterable[pa.RecordBatch]) -> tuple[PanesFound, Bundles]:
+def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[PanesFound, Bundles]:
     """``batches``, which a user's own code made of panes, as elements of the first stage of the plan."""
     plan, work, number = task.plan, task.work, task.plan.first_stage
     stage = work.stages[number]

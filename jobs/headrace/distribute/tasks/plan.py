@@ -8,15 +8,15 @@ from headrace.distribute.clocks import StageClocks
 from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.graph import Pipeline
-from headrace.sources.clock import SourceClock
+from headrace.pipeline.pipeline import Pipeline
+from headrace.sources.formats.spans import WHOLE_FILE, Span
 from headrace.sources.landing import ByInput
-from headrace.sources.progress import Hold
-from headrace.sources.spans import WHOLE_FILE, Span
+from headrace.sources.progress import WatermarkHold
+from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.format.files import DataFile, Layer
 
 if TYPE_CHECKING:
-    from headrace.distribute.tasks.found import Passed
+    from headrace.distribute.tasks.task_results import TaskResult
 
 Share = tuple[Piece, ...]
 """Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
@@ -51,9 +51,9 @@ class EpochPlan:
     newest: Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
-    hold: Hold | None = None
+    hold: WatermarkHold | None = None
     first_stage: int = 0
-    above: "tuple[Passed, ...]" = ()
+    above: "tuple[TaskResult, ...]" = ()
     elements: tuple[DataFile, ...] = ()
 
     @property

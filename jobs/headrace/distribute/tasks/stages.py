@@ -11,24 +11,33 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.distribute.clocks import StageClocks, moved
-from headrace.distribute.intake import together
 from headrace.distribute.side_outputs import dead_panes
-from headrace.distribute.tasks.bundles import Bundle, bundle, deltas_of
-from headrace.distribute.tasks.found import Above, Files, IdsFound, Passed, ShareFound, StageFound, Stored, summed
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.panes import leaving
 from headrace.distribute.tasks.plan import EpochPlan
+from headrace.distribute.tasks.shuffle.shuffle_input import ShuffleInput, bundle, deltas_of
 from headrace.distribute.tasks.tables import files_of, gone_from, open_table, put_table
-from headrace.distribute.tasks.work import Task, Work
+from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
+from headrace.distribute.tasks.task_results import (
+    Files,
+    IdsFound,
+    ShareFound,
+    StageFound,
+    Stored,
+    TaskResult,
+    UpstreamResults,
+    summed,
+)
+from headrace.distribute.watermark_inputs import together
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import distinct
 from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order, step
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
-from headrace.state.files import Putting
-from headrace.state.groups import parts
+from headrace.program.firing import FiringClocks
+from headrace.state.datafiles.files import ParquetWriter
+from headrace.state.key_groups import parts
 from headrace.state.layers import Layers
 from headrace.state.tables import state_tables
 
@@ -50,7 +59,9 @@ def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") 
     return watermark
 
 
-def entering(plan: EpochPlan, work: Work, number: int, above: tuple[Passed, ...]) -> tuple[Clocks, StageClocks]:
+def entering(
+    plan: EpochPlan, work: TaskEnvironment, number: int, above: tuple[TaskResult, ...]
+) -> tuple[FiringClocks, StageClocks]:
     """The step of stage ``number`` in this epoch, and its clocks after it, by what the level ``above`` found."""
     stage, before = work.stages[number], plan.stages[number]
     if number and number == plan.first_stage:
@@ -67,7 +78,7 @@ def entering(plan: EpochPlan, work: Work, number: int, above: tuple[Passed, ...]
     return before.advanced(stage, plan.processing_time, Instant(min([*outputs, *limit])), {})
 
 
-def _shares(above: tuple[Passed, ...]) -> tuple[Passed, ...]:
+def _shares(above: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
     """What the map side passed on: the level above, or the one above that which tells duplicates."""
     return above[0].history[0] if isinstance(above[0].found, IdsFound) else above
 
@@ -76,7 +87,7 @@ def _shares(above: tuple[Passed, ...]) -> tuple[Passed, ...]:
 class _Part:
     """One part of a stage in an epoch."""
 
-    task: Task
+    task: EpochTask
     number: int
 
     @property
@@ -84,7 +95,7 @@ class _Part:
         return self.task.plan
 
     @property
-    def work(self) -> Work:
+    def work(self) -> TaskEnvironment:
         return self.task.work
 
     @property
@@ -99,13 +110,13 @@ class _Part:
     def is_last(self) -> bool:
         return self.number == len(self.work.stages) - 1
 
-    def run(self, above: Above, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:
+    def run(self, above: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:
         plan, stage = self.plan, self.stage
         clocks, after = entering(plan, self.work, self.number, above.passed)
         deltas = deltas_of(stage, rows, plan.stages[self.number].watermark, self.task.behind(self.number))
         layers = Layers(stage, open_table(self.task, self.table, stage.state_schema))
         left = Layers(stage, layers.layers[gone_from(plan.tables[self.table], after.watermark) :])
-        came = _CameTo(self.task.putting("panes"))
+        came = _StageOutput(self.task.putting("panes"))
         changes = (left.kept(result.changes) for result in self._results(layers, deltas, clocks, came))
         stored = put_table(self.task, self.table, changes)
         now = left.grown([each.run for each in stored], plan.epoch)
@@ -129,7 +140,7 @@ class _Part:
         return found, below.parts
 
     def _results(
-        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: Clocks, came: "_CameTo"
+        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks, came: "_StageOutput"
     ) -> Iterator[StageResult]:
         """The step of the part, slice by slice; what is not state is added to what it ``came`` to."""
         for own, delta in self._slices(layers, deltas, clocks):
@@ -147,7 +158,7 @@ class _Part:
             yield result
 
     def _slices(
-        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: Clocks
+        self, layers: Layers, deltas: Sequence[pa.RecordBatch], clocks: FiringClocks
     ) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
         rows = sum(delta.num_rows for delta in deltas) + layers.most_found(clocks, self.plan.signals)
         slices = parts(self.plan.parts)[self.task.number].cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
@@ -158,7 +169,7 @@ class _Part:
             cut = [delta.slice(span.start, span.stop - span.start) for delta, span in zip(deltas, spans, strict=True)]
             yield layers.within(own), _whole([rows for rows in cut if rows.num_rows])
 
-    def _step(self, layers: Layers, delta: pa.RecordBatch | None, clocks: Clocks) -> StageResult | None:
+    def _step(self, layers: Layers, delta: pa.RecordBatch | None, clocks: FiringClocks) -> StageResult | None:
         plan, stage = self.plan, self.stage
         touched = np.zeros(0, np.uint64) if delta is None else distinct([delta.column(c.HASH).to_numpy()])
         state = layers.lookup(touched, clocks, plan.signals)
@@ -173,10 +184,10 @@ class _Part:
             is_batch=plan.is_batch,
         )
 
-    def _below(self, emitted: Sequence[Emitted]) -> tuple[Bundle, Files]:
+    def _below(self, emitted: Sequence[Emitted]) -> tuple[ShuffleInput, Files]:
         """The panes as elements of the stage below, and where those that have no key there are stored."""
         if not emitted:
-            return Bundle(), NO_FILES
+            return ShuffleInput(), NO_FILES
         plan, number = self.plan, self.number + 1
         stage = self.work.stages[number]
         panes = in_emitted_order(emitted)
@@ -195,12 +206,12 @@ class _Part:
 
 
 @dataclass
-class _CameTo:
+class _StageOutput:
     """What the slices of a part came to so far, besides state: panes, which are stored as they come, or what goes on to
     the stage below, itself or through a user's own code.
     """
 
-    panes: Putting
+    panes: ParquetWriter
     counted: list[Counts] = field(default_factory=list)
     changed: int = 0
     emitted: list[Emitted] = field(default_factory=list)
@@ -218,6 +229,8 @@ def _whole(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
     return pa.concat_batches(pieces)
 
 
-def step_part(task: Task, number: int, above: Above, rows: list[pa.RecordBatch]) -> tuple[StageFound, Bundles]:
+def step_part(
+    task: EpochTask, number: int, above: UpstreamResults, rows: list[pa.RecordBatch]
+) -> tuple[StageFound, Bundles]:
     """One epoch of a part of stage ``number``, to which the level above said ``above`` and sent ``rows``."""
     return _Part(task, number).run(above, rows)

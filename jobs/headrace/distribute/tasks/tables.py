@@ -4,31 +4,31 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from headrace.distribute.tasks.found import Files
-from headrace.distribute.tasks.work import Task, Work, file_name
+from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment, file_name
+from headrace.distribute.tasks.task_results import Files
 from headrace.model.time import Instant
-from headrace.state.groups import parts
-from headrace.state.layering import StateLayer
-from headrace.state.stored import open_rows
-from headrace.state.storing import StoredRun, put_runs
+from headrace.state.datafiles.writer import StoredRun, put_runs
+from headrace.state.key_groups import parts
+from headrace.state.layer_reader import open_rows
+from headrace.state.open_layer import StateLayer
 from headrace_snapshots.format.files import Layer
 
 
 def open_layers(
-    work: Work, layers: Sequence[Layer], schema: pa.Schema, part: int, number: int
+    work: TaskEnvironment, layers: Sequence[Layer], schema: pa.Schema, part: int, number: int
 ) -> tuple[StateLayer, ...]:
     """Stored ``layers``, oldest first, as far as ``part`` of the keys goes, out of so many."""
     own = parts(number)[part]
     return tuple(open_rows(work.rows, work.store, schema, layer, own) for layer in layers)
 
 
-def open_table(task: Task, table: str, schema: pa.Schema) -> tuple[StateLayer, ...]:
+def open_table(task: EpochTask, table: str, schema: pa.Schema) -> tuple[StateLayer, ...]:
     """The layers of ``table``, oldest first, as far as the task's part of the keys goes."""
     return open_layers(task.work, task.plan.tables[table], schema, task.number, task.plan.parts)
 
 
 def put_pieces(
-    work: Work, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]
+    work: TaskEnvironment, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]
 ) -> tuple[StoredRun, ...]:
     """Store rows of a ``part`` that come in the order of their hashes."""
     return tuple(put_runs(work.store, work.rows, file_name(prefix, table, part), pieces))
@@ -39,7 +39,7 @@ def files_of(runs: Iterable[StoredRun]) -> Files:
     return tuple(run.file for run in runs)
 
 
-def put_table(task: Task, table: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
+def put_table(task: EpochTask, table: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
     """Store rows that come in the order of their hashes."""
     return put_pieces(task.work, task.plan.prefix, table, task.number, pieces)
 

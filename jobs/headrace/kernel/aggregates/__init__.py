@@ -3,17 +3,17 @@
 from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
 from headrace.kernel.aggregates.bags import BagPart
 from headrace.kernel.aggregates.kept import KEPT_AT, KeptPart, unpacked
-from headrace.kernel.aggregates.parts import Elements, Part
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sums import CountPart
 
 __all__ = [
     "KEPT_AT",
     "Accumulator",
+    "AccumulatorPart",
     "BagPart",
     "CountPart",
     "Elements",
     "KeptPart",
-    "Part",
     "compile_aggregates",
     "unpacked",
 ]

@@ -17,7 +17,7 @@ from headrace.kernel.aggregates.distinct_sketch import DistinctSketchPart, estim
 from headrace.kernel.aggregates.extremes import ExtremePart, TimedPart, TopPart
 from headrace.kernel.aggregates.integers import Bools, Floats
 from headrace.kernel.aggregates.pairs import pairs
-from headrace.kernel.aggregates.parts import Part
+from headrace.kernel.aggregates.parts import AccumulatorPart
 from headrace.kernel.aggregates.quantile_sketch import QuantileSketchPart, quantile
 from headrace.kernel.aggregates.ranks import nearest_rank
 from headrace.kernel.aggregates.sums import (
@@ -30,11 +30,11 @@ from headrace.kernel.aggregates.sums import (
     decimal_sum,
     settled,
 )
-from headrace.kernel.groups import Ints, to_lists
+from headrace.kernel.grouping import Ints, to_lists
 from headrace.kernel.types import ARROW_TYPES, arrow_type
 from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expr import DataType, Schema
-from headrace.model.value_types import PairsType
+from headrace.model.expressions.expr import DataType, Schema
+from headrace.model.expressions.value_types import PairsType
 
 Columns = Mapping[str, pa.Array]
 
@@ -43,7 +43,7 @@ Columns = Mapping[str, pa.Array]
 class Accumulator:
     """The stored parts of one aggregate, and its result over them, by name."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[AccumulatorPart, ...]
     result: Callable[[Columns], pa.Array]
 
 
@@ -98,7 +98,7 @@ class _Compiler:
         return CountPart.of(f"{self.prefix}_count", self.input)
 
     @property
-    def _total(self) -> tuple[Part, Callable[[pa.Array], Floats]]:
+    def _total(self) -> tuple[AccumulatorPart, Callable[[pa.Array], Floats]]:
         """A sum, and how it is read as floats."""
         name = f"{self.prefix}_sum"
         if self.kind is DataType.INT:
@@ -213,7 +213,7 @@ class _Compiler:
         raise AssertionError(aggregate.combiner)
 
 
-def _of(part: Part, result: Callable[[pa.Array], pa.Array]) -> Accumulator:
+def _of(part: AccumulatorPart, result: Callable[[pa.Array], pa.Array]) -> Accumulator:
     return Accumulator((part,), lambda parts: result(parts[part.name]))
 
 

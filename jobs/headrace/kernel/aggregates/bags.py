@@ -10,17 +10,17 @@ import pyarrow as pa
 
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import changes, coded, in_order
-from headrace.kernel.aggregates.parts import Elements, Part
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sums import add
-from headrace.kernel.groups import Groups, Ints, of_ids, of_lists, to_lists
-from headrace.model.expr import Expr
+from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.model.expressions.expr import Expr
 
 VALUE, TIMES = "value", "times"
 """Fields of an entry."""
 
 
 @dataclass(frozen=True)
-class BagPart(Part):
+class BagPart(AccumulatorPart):
     """Distinct values in order, with how often each is there: never 0, and less than that of a value that is withdrawn
     before it came. ``is_timed``: a value goes with its event time.
     """

@@ -7,13 +7,13 @@ from functools import reduce
 import pyarrow as pa
 
 from headrace.kernel.aggregates.bags import Bag
-from headrace.kernel.aggregates.parts import Elements, Part
-from headrace.kernel.groups import Groups, to_lists
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
+from headrace.kernel.grouping import Groups, to_lists
 from headrace.kernel.types import TIMESTAMP, own_arrow_type
 from headrace.model.custom import check_fields, user_code
 from headrace.model.custom_combiners import Accumulator, CustomCombiner, accumulator_types, result_type
-from headrace.model.expr import DataType, Expr
-from headrace.model.value_types import ListType
+from headrace.model.expressions.expr import DataType, Expr
+from headrace.model.expressions.value_types import ListType
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def stored_type(combiner: CustomCombiner) -> pa.StructType:
 
 
 @dataclass(frozen=True)
-class CustomPart(Part):
+class CustomPart(AccumulatorPart):
     """A user's own accumulator. It takes values back if the combiner does."""
 
     calls: CombinerBatches

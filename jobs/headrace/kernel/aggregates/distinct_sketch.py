@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import Bools, changes, in_order
-from headrace.kernel.aggregates.parts import Elements, Part
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sums import add
-from headrace.kernel.groups import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
 from headrace.kernel.keys import whole_hashes
-from headrace.model.expr import Expr
+from headrace.model.expressions.expr import Expr
 
 HASHES = 512
 """Of up to so many values the hashes are stored, and the count is exact."""
@@ -27,7 +27,7 @@ _REST_BITS = 63 - 12
 
 
 @dataclass(frozen=True)
-class DistinctSketchPart(Part):
+class DistinctSketchPart(AccumulatorPart):
     """A sorted list for each group: hashes of 63 bits; or, of more than ``HASHES`` values, the registers of HLL that
     are not 0, as negative numbers: ``~(register * 64 + rank)``.
     """

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.aggregates.ordering import LAST, coded, sorted_codes
-from headrace.kernel.aggregates.parts import Elements, Part, nullable
-from headrace.kernel.groups import Groups, Ints, to_lists
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, nullable
+from headrace.kernel.grouping import Groups, Ints, to_lists
 
 
 @dataclass(frozen=True)
-class ExtremePart(Part):
+class ExtremePart(AccumulatorPart):
     """The largest value, or the smallest."""
 
     is_largest: bool
@@ -33,7 +33,7 @@ def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class TimedPart(Part):
+class TimedPart(AccumulatorPart):
     """The value of the latest event time, or of the earliest; of several the largest or smallest."""
 
     is_latest: bool
@@ -60,7 +60,7 @@ def _extreme(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
 
 
 @dataclass(frozen=True)
-class TopPart(Part):
+class TopPart(AccumulatorPart):
     """The k largest values, descending."""
 
     k: int

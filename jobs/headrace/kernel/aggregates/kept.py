@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import PipelineError
-from headrace.kernel.aggregates.parts import Elements, Part
-from headrace.kernel.groups import Groups, of_lists, to_lists
-from headrace.model.expr import Expr
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
+from headrace.kernel.grouping import Groups, of_lists, to_lists
+from headrace.model.expressions.expr import Expr
 
 KEPT_AT = "_at"
 """Field of what is kept of an element: its event time, if an aggregate reads it."""
 
 
 @dataclass(frozen=True)
-class KeptPart(Part):
+class KeptPart(AccumulatorPart):
     """The last ``number`` elements: a list of structs of what aggregates read."""
 
     number: int
@@ -39,7 +39,7 @@ class KeptPart(Part):
         return to_lists(elements.take(pa.array(rows)), last, empty_is_null=True)
 
 
-def unpacked(kept: pa.Array, parts: Iterable[Part], field_of: Callable[[Expr], str]) -> dict[str, pa.Array]:
+def unpacked(kept: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callable[[Expr], str]) -> dict[str, pa.Array]:
     """The parts that the elements of a ``KeptPart`` make, by name; ``field_of`` says where an input is kept."""
     elements, groups = of_lists(kept)
     has_times = elements.type.get_field_index(KEPT_AT) >= 0

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.aggregates.parts import Elements, Part
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sums import add
-from headrace.kernel.groups import Groups, Ints
-from headrace.model.expr import Expr
+from headrace.kernel.grouping import Groups, Ints
+from headrace.model.expressions.expr import Expr
 
 _TYPE = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64())])
 
 
 @dataclass(frozen=True)
-class MomentsPart(Part):
+class MomentsPart(AccumulatorPart):
     """What a variance is made of, where no value can be withdrawn."""
 
     @classmethod

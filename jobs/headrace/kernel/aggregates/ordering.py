@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.aggregates.integers import small
-from headrace.kernel.dates import days_of, to_dates
-from headrace.kernel.decimals import of_billionths
-from headrace.kernel.groups import Groups, Ints
+from headrace.kernel.expressions.dates import days_of, to_dates
+from headrace.kernel.expressions.decimals import of_billionths
+from headrace.kernel.grouping import Groups, Ints
 from headrace.kernel.types import DATE, DECIMAL
 
 Bools = NDArray[np.bool_]

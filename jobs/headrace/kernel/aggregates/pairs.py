@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.kernel.aggregates.bags import Bag
-from headrace.kernel.groups import Groups, to_lists
+from headrace.kernel.grouping import Groups, to_lists
 from headrace.model.combiners import Outer
 
 

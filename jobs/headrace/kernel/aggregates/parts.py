@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.groups import Groups, Ints, valid
-from headrace.model.expr import Expr
+from headrace.kernel.grouping import Groups, Ints, valid
+from headrace.model.expressions.expr import Expr
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Part(ABC):
+class AccumulatorPart(ABC):
     """One stored column of an accumulator; ``input`` None counts elements instead of values. ``condenses``: of many
     elements it is smaller than they are.
     """

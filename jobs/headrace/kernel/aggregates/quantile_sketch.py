@@ -15,10 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.kernel.aggregates.ordering import coded, in_order
-from headrace.kernel.aggregates.parts import Elements, Part
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
 from headrace.kernel.aggregates.ranks import nearest_rank
-from headrace.kernel.groups import Groups, Ints, of_ids, of_lists, to_lists
-from headrace.model.expr import Expr
+from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.model.expressions.expr import Expr
 
 CAPACITY = 600
 
@@ -27,7 +27,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class QuantileSketchPart(Part):
+class QuantileSketchPart(AccumulatorPart):
     """The sketch as a list of values with their levels, by level, then value."""
 
     @classmethod

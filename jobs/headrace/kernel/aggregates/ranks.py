@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from headrace.kernel.groups import Groups, Ints
+from headrace.kernel.grouping import Groups, Ints
 
 
 def nearest_rank(weights: Ints, groups: Groups, q: float) -> Ints:

@@ -6,19 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel import decimals
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.aggregates.parts import Elements, Part, nullable
-from headrace.kernel.groups import Groups, Ints
-from headrace.model.expr import Expr
+from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, nullable
+from headrace.kernel.expressions import decimals
+from headrace.kernel.grouping import Groups, Ints
+from headrace.model.expressions.expr import Expr
 
 _LONG, _DOUBLE = pa.int64(), pa.float64()
 _NOT_FINITE = {"nan": np.nan, "above": np.inf, "below": -np.inf}
 
 
 @dataclass(frozen=True)
-class CountPart(Part):
+class CountPart(AccumulatorPart):
     """How many elements, or values, there are."""
 
     @classmethod
@@ -39,7 +39,7 @@ class CountPart(Part):
 
 
 @dataclass(frozen=True)
-class IntegerSumPart(Part):
+class IntegerSumPart(AccumulatorPart):
     """The sum of integers, exact also where it leaves 64 bits; of their squares if ``squared``."""
 
     squared: bool = False
@@ -73,7 +73,7 @@ class IntegerSumPart(Part):
 
 
 @dataclass(frozen=True)
-class DecimalSumPart(Part):
+class DecimalSumPart(AccumulatorPart):
     """The sum of decimals, exact also where it leaves 38 digits."""
 
     @classmethod
@@ -109,7 +109,7 @@ def decimal_mean(part: pa.Array, number: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class FloatSumPart(Part):
+class FloatSumPart(AccumulatorPart):
     """The sum of floats, in the order of rows."""
 
     @classmethod
@@ -125,7 +125,7 @@ class FloatSumPart(Part):
 
 
 @dataclass(frozen=True)
-class SettledSumPart(Part):
+class SettledSumPart(AccumulatorPart):
     """A sum of floats that can be withdrawn. Those that are not finite cannot be taken back from a sum, which would be
     NaN for good: it has the finite ones, and the others are counted.
     """

@@ -5,7 +5,7 @@ A new trigger is one class and one line in ``compile_trigger``.
 
 from headrace.errors import PipelineError
 from headrace.model.custom_triggers import CustomTrigger
-from headrace.model.expr import Column, Expr, Function, Literal, Schema, coalesce, least
+from headrace.model.expressions.expr import Column, Expr, Function, Literal, Schema, coalesce, least
 from headrace.model.time import NEVER
 from headrace.model.triggers import (
     AfterAll,
@@ -53,8 +53,8 @@ from headrace.program.triggers.leaves import (
 )
 from headrace.program.triggers.node import (
     Bundle,
+    ColumnMerge,
     Field,
-    Fold,
     Measure,
     Moment,
     Node,
@@ -66,8 +66,8 @@ from headrace.program.triggers.node import (
 
 __all__ = [
     "Bundle",
+    "ColumnMerge",
     "Field",
-    "Fold",
     "Measure",
     "Moment",
     "Node",

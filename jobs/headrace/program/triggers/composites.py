@@ -1,8 +1,8 @@
 """Triggers made of other triggers."""
 
-from headrace.model.expr import DataType, Expr
+from headrace.model.expressions.expr import DataType, Expr
 from headrace.program.lets import FALSE, Program, all_of, any_of, choose, negate
-from headrace.program.triggers.node import Bundle, Field, Fold, Moment, Node, State
+from headrace.program.triggers.node import Bundle, ColumnMerge, Field, Moment, Node, State
 
 
 class RepeatedlyNode(Node):
@@ -31,7 +31,7 @@ class EarlyLateNode(Node):
         super().__init__(path, tuple(n for n in (early, late) if n is not None))
         self.early, self.late, self.merging = early, late, merging
         self._late_phase = f"{path}_late_phase"
-        self.own = (Field(self._late_phase, DataType.BOOL, FALSE, Fold.ALL),)
+        self.own = (Field(self._late_phase, DataType.BOOL, FALSE, ColumnMerge.ALL),)
 
     def finished(self, state: State) -> Expr:
         return FALSE if self.late else state[self._late_phase]
@@ -82,7 +82,7 @@ class _FinishingNode(Node):
     def __init__(self, path: str, children: tuple[Node, ...]) -> None:
         super().__init__(path, children)
         self._done = f"{path}_done"
-        self.own = (Field(self._done, DataType.BOOL, FALSE, Fold.ANY),)
+        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY),)
 
     def finished(self, state: State) -> Expr:
         return state[self._done]

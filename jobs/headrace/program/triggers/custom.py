@@ -3,10 +3,10 @@
 from decimal import Decimal
 
 from headrace.model.custom_triggers import CustomTrigger, state_types
-from headrace.model.expr import Column, DataType, Expr, Function, Literal, coalesce, lit
+from headrace.model.expressions.expr import Column, DataType, Expr, Function, Literal, coalesce, lit
 from headrace.program import columns as c
 from headrace.program.lets import FALSE, Call, Program, any_of, choose, is_literal
-from headrace.program.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, Sources, State
+from headrace.program.triggers.node import Bundle, ColumnMerge, Field, Measure, Moment, Node, Sources, State
 
 AT, RECORD = "at", "record"
 """Fields of an element in a list of elements."""
@@ -33,12 +33,12 @@ class CustomNode(Node):
         values = [*initial, FALSE, _literal(trigger.deadline(empty), DataType.INT)]
         # of several windows on_merge makes one; the folds are for a window that is merged with nothing
         self._fields = {
-            name: Field(f"{path}_{name}", _stored(kind), value, Fold.MIN, is_deadline=name == DEADLINE)
+            name: Field(f"{path}_{name}", _stored(kind), value, ColumnMerge.MIN, is_deadline=name == DEADLINE)
             for name, kind, value in zip(names, kinds, values, strict=True)
         }
         self.own = tuple(self._fields.values())
         self.own_signals = tuple(sorted({*trigger.signals}))
-        self.own_measures = (Measure(self._elements, None, None, Fold.LIST),)
+        self.own_measures = (Measure(self._elements, None, None, ColumnMerge.LIST),)
         if trigger.merges:
             progress = {name: field.name for name, field in self._fields.items() if name != DEADLINE}
             self.own_sources = (Sources(self._sources, progress),)

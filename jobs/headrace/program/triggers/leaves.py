@@ -3,10 +3,21 @@
 from decimal import Decimal
 
 from headrace.model.combiners import Aggregate, Combiner, readable_types
-from headrace.model.expr import Column, DataType, Expr, Function, Literal, Scalar, Schema, coalesce, greatest, least
+from headrace.model.expressions.expr import (
+    Column,
+    DataType,
+    Expr,
+    Function,
+    Literal,
+    Scalar,
+    Schema,
+    coalesce,
+    greatest,
+    least,
+)
 from headrace.model.triggers import AfterPattern, AfterProcessingTime, DataDriven
 from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, settled, substitute
-from headrace.program.triggers.node import Bundle, Field, Fold, Measure, Moment, Node, State
+from headrace.program.triggers.node import Bundle, ColumnMerge, Field, Measure, Moment, Node, State
 
 NO_DEADLINE = Literal(None, DataType.INT)
 
@@ -51,7 +62,7 @@ class WatermarkNode(Node):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._done = f"{path}_done"
-        self.own = (Field(self._done, DataType.BOOL, FALSE, Fold.ALL),)
+        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),)
 
     def finished(self, state: State) -> Expr:
         return state[self._done]
@@ -89,7 +100,7 @@ class GatheringNode(Node):
         super().__init__(path)
         self._done = f"{path}_done"
         self._progress = progress
-        self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, Fold.ANY))
+        self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY))
 
     def finished(self, state: State) -> Expr:
         return state[self._done]
@@ -112,11 +123,11 @@ class ThresholdNode(GatheringNode):
 
     def __init__(self, path: str, threshold: int, weight: Expr | None = None) -> None:
         self._total, self._added = f"{path}_total", f"{path}_added"
-        super().__init__(path, Field(self._total, DataType.INT, Literal(0), Fold.SUM))
+        super().__init__(path, Field(self._total, DataType.INT, Literal(0), ColumnMerge.SUM))
         self._threshold = Literal(threshold)
         self._weighs = weight is not None
         if weight is not None:
-            self.own_measures = (Measure(self._added, DataType.INT, weight, Fold.SUM),)
+            self.own_measures = (Measure(self._added, DataType.INT, weight, ColumnMerge.SUM),)
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         added = coalesce(Column(self._added), 0) if self._weighs else bundle.count
@@ -150,25 +161,25 @@ class DataNode(GatheringNode):
         """``aggregate`` over the totals that it needs, which are noted."""
         value = aggregate.input
         if value is None:
-            return self._total(f"{path}_count", DataType.INT, None, Fold.SUM)
+            return self._total(f"{path}_count", DataType.INT, None, ColumnMerge.SUM)
         known = Function("if", (value.is_null(), Literal(0), Literal(1)))
         kind = aggregate.input_type(schema)
         match aggregate.combiner:
             case Combiner.COUNT:
-                return self._total(f"{path}_count", DataType.INT, known, Fold.SUM)
+                return self._total(f"{path}_count", DataType.INT, known, ColumnMerge.SUM)
             case Combiner.SUM:
-                return self._total(f"{path}_sum", kind, value, Fold.SUM)
+                return self._total(f"{path}_sum", kind, value, ColumnMerge.SUM)
             case Combiner.MEAN:
-                total = self._total(f"{path}_sum", kind, value, Fold.SUM)
-                return total / self._total(f"{path}_count", DataType.INT, known, Fold.SUM)
+                total = self._total(f"{path}_sum", kind, value, ColumnMerge.SUM)
+                return total / self._total(f"{path}_count", DataType.INT, known, ColumnMerge.SUM)
             case Combiner.MIN:
-                return self._total(f"{path}_min", kind, value, Fold.MIN)
+                return self._total(f"{path}_min", kind, value, ColumnMerge.MIN)
             case Combiner.MAX:
-                return self._total(f"{path}_max", kind, value, Fold.MAX)
+                return self._total(f"{path}_max", kind, value, ColumnMerge.MAX)
         raise AssertionError(aggregate.combiner)
 
-    def _total(self, name: str, kind: DataType, weight: Expr | None, fold: Fold) -> Column:
-        zero = Literal(_ZEROS[kind], kind) if fold is Fold.SUM else Literal(None, kind)
+    def _total(self, name: str, kind: DataType, weight: Expr | None, fold: ColumnMerge) -> Column:
+        zero = Literal(_ZEROS[kind], kind) if fold is ColumnMerge.SUM else Literal(None, kind)
         self._totals.append((Field(name, kind, zero, fold), weight))
         return Column(name)
 
@@ -178,9 +189,9 @@ class DataNode(GatheringNode):
             old = state[total.name]
             added = bundle.count if weight is None else Column(_added(total))
             match total.fold:
-                case Fold.MIN:
+                case ColumnMerge.MIN:
                     grown: Expr = least(old, added)
-                case Fold.MAX:
+                case ColumnMerge.MAX:
                     grown = greatest(old, added)
                 case _:
                     grown = old + coalesce(added, total.initial)
@@ -201,13 +212,13 @@ class PatternNode(GatheringNode):
 
     def __init__(self, path: str, trigger: AfterPattern) -> None:
         self._at, self._codes = f"{path}_at", f"{path}_codes"
-        super().__init__(path, Field(self._at, DataType.INT, Literal(0), Fold.MIN))
+        super().__init__(path, Field(self._at, DataType.INT, Literal(0), ColumnMerge.MIN))
         self._table = trigger.table
         code: Expr = Literal(0)
         for bit, letter in enumerate(self._table.letters):
             satisfied = coalesce(trigger.predicates[letter], False)
             code = code + Function("if", (satisfied, Literal(1 << bit), Literal(0)))
-        self.own_measures = (Measure(self._codes, DataType.INT, code, Fold.LIST),)
+        self.own_measures = (Measure(self._codes, DataType.INT, code, ColumnMerge.LIST),)
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._at]
@@ -227,7 +238,7 @@ class SignalNode(GatheringNode):
 
     def __init__(self, path: str, name: str) -> None:
         self._came = f"{path}_came"
-        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, Fold.ANY))
+        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, ColumnMerge.ANY))
         self._name = name
         self.own_signals = (name,)
 
@@ -247,8 +258,8 @@ class ProcessingTimeNode(Node):
         self._deadline = f"{path}_deadline"
         self._done = f"{path}_done"
         self.own = (
-            Field(self._deadline, DataType.INT, NO_DEADLINE, Fold.MIN, is_deadline=True),
-            Field(self._done, DataType.BOOL, FALSE, Fold.ALL),
+            Field(self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MIN, is_deadline=True),
+            Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),
         )
 
     def finished(self, state: State) -> Expr:

@@ -1,8 +1,8 @@
 """What trigger nodes have in common: their state as columns, and what an evaluation may look at.
 
 A node's state is a few columns and each of its rules a column expression (the table of semantics 4.2). Merging is 12.8:
-every state column folds over all merged open windows at once (``Fold``), then ``after_merge`` walks from the root down
-and resets what the table says. Nodes never look at each other's columns.
+every state column folds over all merged open windows at once (``ColumnMerge``), then ``after_merge`` walks from the
+root down and resets what the table says. Nodes never look at each other's columns.
 """
 
 from abc import ABC, abstractmethod
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headrace.model.expr import Column, DataType, Expr, Literal
+from headrace.model.expressions.expr import Column, DataType, Expr, Literal
 from headrace.program.lets import FALSE, Program, all_of, choose
 
 State = Mapping[str, Expr]
 
 
-class Fold(StrEnum):
+class ColumnMerge(StrEnum):
     """How a state column of several merged windows becomes one (LIST is only of measures)."""
 
     SUM = "sum"
@@ -34,7 +34,7 @@ class Field:
     name: str
     type: DataType
     initial: Literal
-    fold: Fold
+    fold: ColumnMerge
     is_deadline: bool = False
 
 
@@ -48,7 +48,7 @@ class Measure:
     name: str
     type: DataType | None
     input: Expr | None
-    fold: Fold
+    fold: ColumnMerge
 
 
 @dataclass(frozen=True)

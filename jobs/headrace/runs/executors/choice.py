@@ -10,13 +10,13 @@ from typing import Final
 
 from headrace.audit.range import audited_files, unseen
 from headrace.extras import require
-from headrace.pipeline.executors import Choice, Executor
-from headrace.pipeline.graph import Pipeline
-from headrace.read.progress import progress_of, unread_files
-from headrace.runs.results import Action
+from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import progress_of, unread_files
+from headrace.runs.reporting.results import Action
 from headrace.sizes import shown, size_in
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import Progress
+from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
@@ -42,14 +42,14 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkEstimate:
     """What a run has before it, in bytes: files that it is to read, state that it goes on from."""
 
     input: int
     state: int = 0
 
     @classmethod
-    def after(cls, head: Manifest | None, input_bytes: int) -> "Work":
+    def after(cls, head: Manifest | None, input_bytes: int) -> "WorkEstimate":
         """The work of going on from ``head``."""
         if head is None:
             return cls(input_bytes)
@@ -58,7 +58,9 @@ class Work:
         return cls(input_bytes, state)
 
 
-def choose(pipeline: Pipeline, asked: Executor | None, work: Callable[[], Work], because: str = "") -> Choice:
+def choose(
+    pipeline: Pipeline, asked: Executor | None, work: Callable[[], WorkEstimate], because: str = ""
+) -> ExecutorDecision:
     """What a run takes that is ``asked`` to (None: nobody has), ``because`` of what whoever asks says.
 
     ``work`` is called only if it counts. Raises SizeError.
@@ -66,7 +68,7 @@ def choose(pipeline: Pipeline, asked: Executor | None, work: Callable[[], Work],
     executor = asked or pipeline.executor
     if executor is Executor.AUTO:
         return fitting(pipeline, work(), Bounds.stated())
-    return Choice(executor, because or ("the pipeline's own" if asked is None else "asked for"))
+    return ExecutorDecision(executor, because or ("the pipeline's own" if asked is None else "asked for"))
 
 
 def check_installed(pipeline: Pipeline, executor: Executor) -> None:
@@ -79,17 +81,19 @@ def check_installed(pipeline: Pipeline, executor: Executor) -> None:
         require("quality", f"the audit of pipeline {pipeline.name} (expectations: {count})")
 
 
-def fitting(pipeline: Pipeline, work: Work, bounds: Bounds) -> Choice:
+def fitting(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorDecision:
     """What AUTO takes for ``work`` of ``pipeline``."""
     if functions := pipeline.spark_functions:
-        return Choice(Executor.SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
+        return ExecutorDecision(Executor.SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
     for size, bound, what, variable in (
         (work.input, bounds.input, "new input", INPUT),
         (work.state, bounds.state, "state", STATE),
     ):
         if size > bound:
-            return Choice(Executor.SPARK, f"auto: {shown(size)} of {what} are more than {shown(bound)} ({variable})")
-    return Choice(
+            return ExecutorDecision(
+                Executor.SPARK, f"auto: {shown(size)} of {what} are more than {shown(bound)} ({variable})"
+            )
+    return ExecutorDecision(
         Executor.LOCAL,
         f"auto: {shown(work.input)} of new input and {shown(work.state)} of state need no Spark; "
         f"up to {shown(bounds.input)} and {shown(bounds.state)} do not",
@@ -98,7 +102,7 @@ def fitting(pipeline: Pipeline, work: Work, bounds: Bounds) -> Choice:
 
 def work_of(
     action: Action, pipeline: Pipeline, root: str, *, branch: str, snapshot: str | None, full_sweep: bool
-) -> Work:
+) -> WorkEstimate:
     """What a run of ``action`` has before it, as it stands now. ``snapshot`` is where a recovery goes back to, or a
     backfill that has not begun is forked.
     """
@@ -114,19 +118,21 @@ def work_of(
             return work_of_run(catalog, Landing(pipeline, store), head, full_sweep=full_sweep)
 
 
-def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sweep: bool) -> Work:
+def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sweep: bool) -> WorkEstimate:
     """What a run that goes on from snapshot ``head`` has before it; from the newest below it that can be read, if it
     cannot.
     """
-    manifest, progress = (None, Progress()) if head is None else _readable(catalog, head)
-    return Work.after(manifest, input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep)))
+    manifest, progress = (None, PipelineProgress()) if head is None else _readable(catalog, head)
+    return WorkEstimate.after(
+        manifest, input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep))
+    )
 
 
-def work_of_audit(catalog: Catalog, published: str | None, head: str) -> Work:
+def work_of_audit(catalog: Catalog, published: str | None, head: str) -> WorkEstimate:
     """What an audit of (``published``, ``head``] has before it: no state, but rows to look at."""
     manifest = catalog.manifest(head)
     files = audited_files(catalog, published, manifest).files
-    return Work(stored_bytes(file for some in files.values() for file in some))
+    return WorkEstimate(stored_bytes(file for some in files.values() for file in some))
 
 
 def input_bytes(files: ByInput) -> int:
@@ -139,9 +145,9 @@ def stored_bytes(files: Iterable[DataFile]) -> int:
     return sum(file.bytes for file in files)
 
 
-def _readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, Progress]:
+def _readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, PipelineProgress]:
     for link in catalog.lineage(snapshot):
         if link.manifest is not None:
             with suppress(BrokenObjectError):
                 return link.manifest, progress_of(catalog, link.manifest)
-    return None, Progress()
+    return None, PipelineProgress()

@@ -7,18 +7,18 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from headrace.audit.frames import Frame
 from headrace.audit.range import AuditedFiles
 from headrace.audit.releases import ReleasedPanes
-from headrace.distribute.epoch import Attempts, Computed
-from headrace.distribute.tasks.beside import Stop
-from headrace.kernel.renamed import Names
+from headrace.distribute.epoch import Attempts, ComputedEpoch
+from headrace.distribute.tasks.background.thread import Stop
+from headrace.kernel.renamed_columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.expectations import View
-from headrace.pipeline.graph import Pipeline
-from headrace.pipeline.renaming import Formerly
-from headrace.read.columns import ViewColumns
+from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.identity.renaming import Formerly
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.views.columns import ViewColumns
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import Hold, Progress
-from headrace.state.written import Written
+from headrace.sources.progress import PipelineProgress, WatermarkHold
+from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore
 
@@ -39,7 +39,7 @@ class ExecutorSide(Protocol):
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
 
     def audit_frame(
-        self, view: View, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+        self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
     ) -> Frame:
         """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``. Raises
         BrokenObjectError.
@@ -74,11 +74,11 @@ class Engine(Protocol):
     @property
     def landing(self) -> Landing: ...
     @property
-    def progress(self) -> Progress: ...
+    def progress(self) -> PipelineProgress: ...
     def restore(
         self,
         epoch: int,
-        progress: Progress,
+        progress: PipelineProgress,
         tables: Mapping[str, Sequence[Layer]],
         renamed: Sequence[Formerly] = (),
     ) -> None:
@@ -94,9 +94,9 @@ class Engine(Protocol):
         is_last: bool = False,
         signals: Sequence[Signal] = (),
         settles: bool = True,
-        hold: Hold | None = None,
+        hold: WatermarkHold | None = None,
         recorded: bool = False,
-    ) -> Computed:
+    ) -> ComputedEpoch:
         """The next epoch. It ``settles``: no other may come soon, so nothing is left to be done beside it. ``hold``:
         watermarks that it does not pass. Its files are to be as they were ``recorded``: it is an error if one has
         changed; else they are read as they have become.

@@ -13,18 +13,18 @@ from headrace.audit.releases import ReleasedPanes
 from headrace.distribute.allocators import share_one_heap
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.engine import LocalEngine
-from headrace.pipeline.expectations import View
-from headrace.pipeline.graph import Pipeline
-from headrace.read.columns import ViewColumns
+from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.views.columns import ViewColumns
 from headrace.sources.landing import Landing
-from headrace.state.cache import default_cache
-from headrace.state.stored import state_schemas
+from headrace.state.datafiles.cache import default_cache
+from headrace.state.layer_reader import state_schemas
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
 
 @dataclass(frozen=True)
-class OnLocal:
+class LocalExecution:
     """One run's side of this process."""
 
     pipeline: Pipeline
@@ -50,7 +50,7 @@ class OnLocal:
         return state_schemas(self.pipeline)
 
     def audit_frame(
-        self, view: View, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+        self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
     ) -> Frame:
         """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``. Raises
         BrokenObjectError.

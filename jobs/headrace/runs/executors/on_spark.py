@@ -15,22 +15,22 @@ from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.application import is_connected
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError, spark_errors
+from headrace.distribute.spark.file_frames import newest_since, rows_without, stored_rows
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_submitted, spark_session
-from headrace.distribute.spark.stored import newest_since, rows_without, stored_rows
 from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.distribute.tasks.work import Work
-from headrace.pipeline.expectations import View
-from headrace.pipeline.graph import Pipeline
-from headrace.read.columns import View as ReadersView
-from headrace.read.columns import ViewColumns
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.views.columns import View as ReadersView
+from headrace.read.views.columns import ViewColumns
 from headrace.runs.executors.choice import stored_bytes
-from headrace.runs.report import Listener
-from headrace.runs.results import redacted
+from headrace.runs.reporting.listener import Listener
+from headrace.runs.reporting.results import redacted
 from headrace.sizes import size_in
 from headrace.sources.landing import Landing
-from headrace.state.cache import default_cache
-from headrace.state.stored import state_schemas
+from headrace.state.datafiles.cache import default_cache
+from headrace.state.layer_reader import state_schemas
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
@@ -40,7 +40,7 @@ MOST_IN_PROCESS = 64 * 2**20
 
 
 @dataclass
-class OnSpark:
+class SparkExecution:
     """One run's side of Spark; ``borrowed`` is a session to use instead of one of its own."""
 
     pipeline: Pipeline
@@ -84,7 +84,7 @@ class OnSpark:
         default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
 
     def audit_frame(
-        self, view: View, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+        self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
     ) -> Frame:
         """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``: a table
         in this process, or a frame of Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises SizeError,
@@ -92,20 +92,22 @@ class OnSpark:
         """
         stated = size_in(AUDIT_BYTES)
         size = stored_bytes(audited.files[view])
-        all_bytes = size + sum(stored_bytes(each.files.files[View.PANES]) for each in released)
+        all_bytes = size + sum(stored_bytes(each.files.files[ExpectationView.PANES]) for each in released)
         if all_bytes <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
             from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
             return arrow_frame(self.store, columns, view, audited, released)
         rows = self._stored_rows(view, audited, columns)
-        if view is View.CURRENT:
+        if view is ExpectationView.CURRENT:
             rows = newest_since(self.spark, rows, columns.identity, audited.since, size)
         for each in released:
-            rows = rows_without(rows, self._stored_rows(View.PANES, each.files, each.columns), columns.decided)
+            rows = rows_without(
+                rows, self._stored_rows(ExpectationView.PANES, each.files, each.columns), columns.decided
+            )
         return rows
 
-    def _stored_rows(self, view: View, audited: AuditedFiles, columns: ViewColumns) -> DataFrame:
-        work = Work.of(self.pipeline, self.store, self.landing)
+    def _stored_rows(self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns) -> DataFrame:
+        work = TaskEnvironment.of(self.pipeline, self.store, self.landing)
         names = audited.names(view, columns)
         named = [(file, names[file.path]) for file in audited.files[view]]
         return stored_rows(self.spark, work, named, columns.schema(ReadersView(view)))

@@ -39,11 +39,11 @@ from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditFailedError, AuditOutcome
 from headrace.errors import HeadraceError
 from headrace.extras import require
-from headrace.read.columns import ViewColumns
+from headrace.read.views.columns import ViewColumns
 from headrace.runs.patching.plan import REFUSALS, PlannedPatch, check_unsettled
-from headrace.runs.publish import publish_range, published_result
-from headrace.runs.results import RunError, RunResult
-from headrace.runs.results import now as timestamp
+from headrace.runs.publishing.publish import publish_range, published_result
+from headrace.runs.reporting.results import RunError, RunResult
+from headrace.runs.reporting.results import now as timestamp
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import FileRecord
@@ -52,9 +52,9 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
-    from headrace.read.differences import OutputDiff
-    from headrace.read.patching import Left, PatchRows
-    from headrace.read.row_changes import RowCounts
+    from headrace.read.diff.differences import OutputDiff
+    from headrace.read.diff.row_changes import RowCounts
+    from headrace.read.patch.rows import Left, PatchRows
 
 _OF_AN_EPOCH: Mapping[str, Any] = {
     "signals": [],
@@ -129,8 +129,8 @@ def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRe
     Raises UnknownBranchError, UnpublishedError where main has no snapshot, and what a reader of ``current`` does.
     """
     from headrace.read.deployment import PipelineReader
-    from headrace.read.differences import OutputDiff
-    from headrace.read.row_changes import RowCounts
+    from headrace.read.diff.differences import OutputDiff
+    from headrace.read.diff.row_changes import RowCounts
 
     patching = PlannedPatch.of(catalog, catalog.head(), branch)
     refusals: list[HeadraceError] = []
@@ -174,7 +174,7 @@ class _Commit:
         """Claim main, store the files, audit them, commit. Raises PublishConflictError if main has moved,
         AuditFailedError, FencedError.
         """
-        from headrace.state.files import put_rows  # with Arrow
+        from headrace.state.datafiles.files import put_rows  # with Arrow
 
         catalog, main = self.patching.catalog, self.patching.main
         computed, counted = time.monotonic(), catalog.store.requests.snapshot()

@@ -12,17 +12,17 @@ from headrace.errors import FixConfigError, RetryError
 from headrace.model.accumulation import Accumulation
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.expectations import Expectation
-from headrace.read.last_stage import LastStage
-from headrace.read.progress import StoredProgress
-from headrace.runs.promotion import REFUSALS as OF_PROMOTIONS
-from headrace.runs.promotion import PatchedSinceError, Planned, check_caught_up
+from headrace.read.snapshots.last_stage import LastStage
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs.publishing.promotion import REFUSALS as OF_PROMOTIONS
+from headrace.runs.publishing.promotion import PatchedSinceError, Planned, check_caught_up
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest, Patch
 
 if TYPE_CHECKING:
-    from headrace.read.patching import PatchRows
-    from headrace.read.row_changes import RowChange
+    from headrace.read.diff.row_changes import RowChange
+    from headrace.read.patch.rows import PatchRows
 
 
 class UnpatchableError(FixConfigError):
@@ -120,7 +120,7 @@ class PlannedPatch:
     @contextmanager
     def differing(self) -> "Iterator[PatchRows | None]":
         """The rows that differ, None if the branch has nothing that main has not seen."""
-        from headrace.read.patching import Compared, Expiry, differing  # with DuckDB
+        from headrace.read.patch.rows import Compared, Expiry, differing  # with DuckDB
 
         if self.base is not None and self.base.snapshot_id == self.branch.snapshot_id:
             yield None

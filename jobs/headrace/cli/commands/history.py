@@ -1,0 +1,169 @@
+"""The commands that compare snapshots and move in their history: diff, fork, rollback, promote."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from headrace.cli.app import Output, PipelineArgument, Root, command
+from headrace.cli.commands.snapshots import moves, print_entry
+from headrace.cli.completion import complete_branch, complete_snapshot
+from headrace.cli.display.output import Format, notice, print_fields, print_json
+from headrace.cli.parameters import Argument, Option
+from headrace_snapshots.refs import MAIN
+
+if TYPE_CHECKING:
+    from headrace.errors import HeadraceError
+    from headrace_snapshots.catalog import Catalog
+
+_NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
+
+
+@command("headrace diff delays.py published main --root file:///tmp/hr")
+def diff(
+    pipeline: PipelineArgument,
+    before: Annotated[str, Argument(metavar="A", help=_NAMED, complete=complete_snapshot)],
+    after: Annotated[str, Argument(metavar="B", help="The other one.", complete=complete_snapshot)],
+    *,
+    root: Root,
+    limit: Annotated[int, Option(min=0, help="Rows to print; all are counted.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters."""
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.display.diffs import print_diff
+    from headrace.read.deployment import PipelineReader
+
+    found = PipelineReader(catalog_of(pipeline, root)).diff(before, after, limit=limit)
+    if output is Format.JSON:
+        print_json(found.to_json())
+    else:
+        print_diff(found)
+
+
+@command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
+def fork(
+    pipeline: PipelineArgument,
+    snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help=_NAMED, complete=complete_snapshot)],
+    name: Annotated[str, Argument(metavar="NAME", help="The new branch.")],
+    *,
+    root: Root,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make a branch at a snapshot, for runs beside main (headrace run --branch). Readers of main see nothing of it."""
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.runs.client import PipelineHandle
+
+    print_entry(PipelineHandle(catalog_of(pipeline, root)).fork(snapshot, name), output)
+
+
+@command("headrace rollback delays.py --to 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'")
+def rollback(
+    pipeline: PipelineArgument,
+    *,
+    to: Annotated[
+        str,
+        Option(
+            metavar="SNAPSHOT",
+            help="An id, a tag, or 'beginning'.",
+            complete=complete_snapshot,
+        ),
+    ],
+    root: Root,
+    branch: Annotated[str, Option(help="The branch to move back.", complete=complete_branch)] = MAIN,
+    message: Annotated[str, Option(help="Why; kept in the log.")] = "rolled back by hand",
+    dry_run: Annotated[
+        bool, Option(help="Move nothing; print what would move, patches that would be lost, releases that would end.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there.
+
+    Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost; each
+    is named, with what makes it again. So are releases that end.
+    """
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.runs.client import PipelineHandle
+
+    history = PipelineHandle(catalog_of(pipeline, root))
+    given_up = history.rehearse_rollback(to=to, branch=branch)
+    if dry_run:
+        if output is Format.JSON:
+            print_json(given_up.to_json())
+        else:
+            print_fields({"moves": moves(given_up.moves)})
+    else:
+        print_entry(history.rollback(to=to, branch=branch, message=message), output)
+    for line in given_up.told:
+        notice(f"warning: {line}")
+
+
+@command("headrace promote delays.py trial --dry-run --root file:///tmp/hr")
+def promote(
+    pipeline: PipelineArgument,
+    branch: Annotated[str, Argument(metavar="BRANCH", help="A branch.", complete=complete_branch)],
+    *,
+    root: Root,
+    patch: Annotated[
+        bool,
+        Option(help="Only rows of windows that have expired on both replace those of main, which goes on as it is."),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        Option(help="Move nothing; print what readers would see change, and what is against it."),
+    ] = False,
+    limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
+
+    The branch ends, and whoever writes main is fenced. What main was stays in the store, and in the log. With --patch
+    main stays, and gets one more epoch with rows of the branch, which stays too.
+    """
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.display.run import run_patch, run_promotion
+    from headrace.pipeline.schedules import dag_id
+
+    catalog = catalog_of(pipeline, root)
+    if not dry_run:
+        (run_patch if patch else run_promotion)(catalog, pipeline, root, branch, output)
+        notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
+        return
+    again = f"headrace promote {pipeline} {branch} --root {root}"
+    if patch:
+        _rehearse_patch(catalog, branch, limit, output, f"{again} --patch")
+        return
+    from headrace.runs.publishing.promotion import rehearse
+
+    rehearsal = rehearse(catalog, branch, limit=limit)
+    if output is Format.JSON:
+        print_json(rehearsal.to_json())
+        return
+    from headrace.cli.display.diffs import print_diff
+
+    print_diff(rehearsal.diff)
+    _say_what_is_against(rehearsal.refusals, again)
+
+
+def _rehearse_patch(catalog: "Catalog", branch: str, limit: int, output: Format, again: str) -> None:
+    from headrace.runs.patching.patch import rehearse_patch
+
+    rehearsal = rehearse_patch(catalog, branch, limit=limit)
+    if output is Format.JSON:
+        print_json(rehearsal.to_json())
+        return
+    from headrace.cli.display.diffs import print_output
+
+    print_output(rehearsal.output)
+    for reason, number in rehearsal.left.items():
+        notice(f"{number:,} rows differ and stay as they are: {reason}")
+    notice(
+        "Whoever reads panes gets a retraction and a late pane of each row; a pipeline that has let these windows go "
+        "drops them as late"
+    )
+    _say_what_is_against(rehearsal.refusals, again)
+
+
+def _say_what_is_against(refusals: "Sequence[HeadraceError]", again: str) -> None:
+    for refusal in refusals:
+        notice(f"it would be refused: {refusal} ({refusal.code})")
+    if not refusals:
+        notice(f"nothing is against it: {again}")

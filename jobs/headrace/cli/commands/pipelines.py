@@ -1,0 +1,118 @@
+"""The commands about pipelines as they are written: new, check, pipelines."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from click.exceptions import Exit
+
+from headrace.cli.app import Output, command
+from headrace.cli.completion import complete_pipeline
+from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
+from headrace.cli.parameters import Argument, Option
+from headrace.errors import FixConfigError
+from headrace_snapshots.refs import MAIN, PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.read.deployment import Deployment
+
+
+@command("headrace pipelines --root file:///tmp/hr")
+def pipelines(
+    root: Annotated[
+        str | None, Option(help="Also say how far each has come under this root.", envvar="HEADRACE_ROOT")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List the registered pipelines: those that ship, and those in the folders of HEADRACE_PIPELINES.
+
+    With a root those too that have run there from files of their own, without what only their files say.
+    """
+    from headrace.pipeline.loading.registry import registered_files
+
+    found = registered_files()
+    rows: list[dict[str, Any]] = [
+        {"name": name, "description": each.pipeline.description, "source": each.pipeline.source.path}
+        for name, each in found.pipelines.items()
+    ]
+    if root is not None:
+        others = sorted({*_have_run(root)} - {*found.pipelines})
+        rows += [{"name": name, "description": None, "source": None} for name in others]
+        rows = [{**row, **_refs(root, row["name"])} for row in rows]
+    if output is Format.JSON:
+        print_json(rows)
+    else:
+        columns = list(rows[0]) if rows else ["name"]
+        print_table(columns, ([row[column] for column in columns] for row in rows))
+    for why in found.broken.values():
+        notice(f"cannot be used: {why}")
+    if not rows and not found.broken:
+        notice("There are none: HEADRACE_PIPELINES names the folders that they are in")
+    elif any(row["source"] is None for row in rows):
+        notice("Of pipelines without a source only the results are known here: give commands that run them their file")
+
+
+@command("headrace check delays.py")
+def check(
+    pipeline: Annotated[
+        str | None,
+        Argument(
+            metavar="[PIPELINE]",
+            help="A registered name, or path/to/file.py[:name]; by default all that are registered.",
+            complete=complete_pipeline,
+        ),
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Say in words what a pipeline means, draw its graph, name its DAGs, and tell what is wrong with it.
+
+    The exit code is 0 if nothing is wrong with it nor with any file that was looked at, else 10. Notes do not count.
+    """
+    from headrace.cli.commands.check import checked, shown
+
+    found = checked(pipeline)
+    if output is Format.JSON:
+        print_json(found.to_json())
+    else:
+        print_lines(shown(found))
+    if found.is_wrong:
+        raise Exit(FixConfigError.exit_code)
+
+
+@command("headrace new shop")
+def new(
+    name: Annotated[str, Argument(metavar="NAME", help="Of the pipeline and its file.")],
+    folder: Annotated[Path | None, Option(help="Where to write; by default a folder of that name.")] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Write a pipeline, a unit test and sample data that run at once. No file that is there already is touched."""
+    from headrace.cli.commands.new import write_example
+
+    example = write_example(name, Path(name) if folder is None else folder)
+    if output is Format.JSON:
+        print_json({"files": [str(file) for file in example.files], "next": example.next_steps})
+        return
+    print_lines(f"wrote {file}" for file in example.files)
+    print_lines(["next:", *(f"  {step}" for step in example.next_steps)])
+
+
+def _have_run(root: str) -> "Deployment":
+    """The pipelines with results under ``root``."""
+    from headrace.read.deployment import Deployment
+    from headrace_snapshots.store import open_store
+
+    return Deployment(open_store(root))
+
+
+def _refs(root: str, pipeline: str) -> dict[str, str | int | None]:
+    """Where main and published are: the epochs, and the watermark of main."""
+    from headrace.model.time import render
+    from headrace.read.snapshots.progress import StoredProgress
+    from headrace_snapshots.catalog import Catalog
+    from headrace_snapshots.store import open_store
+
+    catalog = Catalog(open_store(root), pipeline)
+    refs = catalog.head().refs
+    found = {ref: catalog.manifest(refs[ref]) if ref in refs else None for ref in (MAIN, PUBLISHED)}
+    epochs: dict[str, str | int | None] = {ref: None if m is None else m.epoch for ref, m in found.items()}
+    main_head = found[MAIN]
+    return {**epochs, "watermark": None if main_head is None else render(StoredProgress.of(main_head).watermark)}

@@ -1,0 +1,263 @@
+"""The commands that process: run, backfill, recover, replay-late, replay-rejected."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from headrace.cli.app import (
+    At,
+    BytesPerEpoch,
+    ExecutorOption,
+    FilesPerEpoch,
+    Output,
+    PipelineArgument,
+    Root,
+    SnapshotArgument,
+    command,
+)
+from headrace.cli.completion import complete_branch
+from headrace.cli.display.output import Format, notice, print_fields, print_json
+from headrace.cli.parameters import Option
+from headrace.runs.modes import Mode
+from headrace_snapshots.refs import MAIN, PUBLISHED
+
+
+@command("headrace run delays.py --root file:///tmp/hr --executor local")
+def run(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    max_epochs: Annotated[int | None, Option(min=1, help="Stop after this many epochs.")] = None,
+    files_per_epoch: FilesPerEpoch = None,
+    bytes_per_epoch: BytesPerEpoch = None,
+    executor: ExecutorOption = None,
+    mode: Annotated[
+        Mode,
+        Option(help="batch: all input in one epoch, to the end. replay: recorded epochs again, or a clock of its own."),
+    ] = Mode.MICRO_BATCH,
+    branch: Annotated[
+        str,
+        Option(
+            help="The branch to run on; a replay fills an empty one, or continues its own.",
+            complete=complete_branch,
+        ),
+    ] = MAIN,
+    of: Annotated[
+        str | None,
+        Option(
+            help="replay: the branch or tag whose epochs run again; main unless --clock is given.",
+            complete=complete_branch,
+        ),
+    ] = None,
+    clock: Annotated[str | None, Option(help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z.")] = None,
+    clock_step: Annotated[str | None, Option(help="replay: time from epoch to epoch, like 5m.")] = None,
+    signal: Annotated[
+        list[str] | None, Option(help='Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.')
+    ] = None,
+    publish: Annotated[
+        bool | None, Option(name="--publish/--no-publish", help="Publish when the audit succeeds; by default on main.")
+    ] = None,
+    create: Annotated[bool, Option(help="Make a root that does not exist, even if there is no input.")] = False,
+    full_sweep: Annotated[
+        bool,
+        Option(help="List the whole landing prefix, to find stragglers that sort before the newest files."),
+    ] = False,
+    strict: Annotated[
+        bool, Option(help="Refuse to go on if code of your own has changed since the last snapshot.")
+    ] = False,
+    added_empty: Annotated[
+        bool,
+        Option(help="Let aggregates that the last snapshot does not have start empty, for what is read from now on."),
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
+    from headrace.cli.display.run import new_run_id, run_action
+    from headrace.runs.options import RunOptions, parse_clock, parse_signal
+
+    options = RunOptions(
+        new_run_id(),
+        max_epochs=max_epochs,
+        files_per_epoch=files_per_epoch,
+        bytes_per_epoch=bytes_per_epoch,
+        mode=mode,
+        executor=executor,
+        branch=branch,
+        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
+        signals=tuple(map(parse_signal, signal or ())),
+        of=of,
+        clock=parse_clock(clock, clock_step),
+        full_sweep=full_sweep,
+        strict=strict,
+        added_empty=added_empty,
+        create=create,
+    )
+    run_action("process", pipeline, root, options, output)
+
+
+@command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")
+def backfill(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    start: Annotated[
+        str | None,
+        Option(
+            name="--from",
+            help="Compute windows from here on anew: a day in UTC, or a time with its zone. By default all.",
+        ),
+    ] = None,
+    end: Annotated[str | None, Option(name="--to", help="And those before this.")] = None,
+    branch: Annotated[
+        str | None,
+        Option(
+            help="The branch to fill, by default a new one; a backfill that was stopped goes on with its branch.",
+            complete=complete_branch,
+        ),
+    ] = None,
+    promote: Annotated[bool, Option(help="Make the branch main and published when its audit succeeds.")] = False,
+    files_per_epoch: FilesPerEpoch = None,
+    bytes_per_epoch: BytesPerEpoch = None,
+    executor: ExecutorOption = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
+
+    For a range of event time the branch is forked from the newest published snapshot that has read nothing as new as
+    the first window of the range, and reads what came after it. Main and its readers go on undisturbed. Without
+    --promote the branch stays beside them, to be looked at; the same command with --branch goes on with it.
+    """
+    from headrace.cli.display.run import new_run_id, run_backfill
+    from headrace.runs.options import RunOptions, parse_span
+
+    options = RunOptions(
+        new_run_id(),
+        branch=MAIN if branch is None else branch,
+        span=parse_span(start, end),
+        files_per_epoch=files_per_epoch,
+        bytes_per_epoch=bytes_per_epoch,
+        executor=executor,
+    )
+    run_backfill(pipeline, root, options, output, cuts_over=promote)
+
+
+@command("headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local")
+def recover(
+    pipeline: PipelineArgument,
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    executor: ExecutorOption = None,
+    publish: Annotated[bool, Option(name="--publish/--no-publish", help="Publish when the audit succeeds.")] = True,
+    output: Output = Format.TEXT,
+) -> None:
+    """Move main back to a snapshot, read everything after it again, audit it, publish it.
+
+    If what readers see is newer than the snapshot, it moves back too, until the new results are published.
+    """
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.display.run import new_run_id, run_action
+    from headrace.read.snapshots.snapshot_refs import named_id
+    from headrace.runs.options import RunOptions
+
+    catalog = catalog_of(pipeline, root)
+    to = named_id(catalog, catalog.head(), snapshot)
+    options = RunOptions(new_run_id(), snapshot=to, executor=executor, publish=publish)
+    run_action("recover", pipeline, root, options, output)
+
+
+@command("headrace replay-late delays.py --root file:///tmp/hr")
+def replay_late(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    to: Annotated[
+        str | None,
+        Option(
+            help="Landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.",
+        ),
+    ] = None,
+    at: At = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Land the records that came too late once more, as files of the source's format; each only once."""
+    from headrace.cli.catalog_names import existing
+    from headrace.pipeline.loading.registry import resolve
+    from headrace.runs.reprocessing.late import land_late
+
+    landed = land_late(resolve(pipeline), existing(root), to=to, at=at)
+    if output is Format.JSON:
+        print_json(asdict(landed))
+        return
+    told = asdict(landed)
+    _print_left(told.pop("left"), told, f"late records at {at}")
+    if landed.is_own and not landed.records:
+        notice(_NOTHING_LANDED)
+    elif landed.is_own:
+        notice(
+            "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
+            "they came from (a backfill, a batch) leaves these out"
+        )
+    elif to is None and (landed.records or landed.there):
+        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
+
+
+@command("headrace replay-rejected delays.py --root file:///tmp/hr")
+def replay_rejected(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    of: Annotated[
+        str | None, Option(name="--input", help="Only dead letters of this input; by default of all.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        Option(
+            help="Landing prefix: a path below the root, or a URI; by default that of each input, below ROOT/rejected.",
+        ),
+    ] = None,
+    at: At = PUBLISHED,
+    output: Output = Format.TEXT,
+) -> None:
+    """Land dead letters once more as they were, to be read by a pipeline that can read them now; each only once."""
+    from headrace.cli.catalog_names import existing
+    from headrace.pipeline.loading.registry import resolve
+    from headrace.runs.reprocessing.rejected import land_rejected
+
+    landed = land_rejected(resolve(pipeline), existing(root), of=of, to=to, at=at)
+    if output is Format.JSON:
+        print_json(asdict(landed))
+        return
+    told = asdict(landed)
+    targets, left = told.pop("targets"), told.pop("left")
+    _print_left(left, {**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
+    if landed.is_own and not landed.records:
+        notice(_NOTHING_LANDED)
+    elif landed.is_own:
+        sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_sweep else ""
+        notice(
+            f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. Who reads the files anew that they "
+            "came from (a backfill, a batch, a run after a rollback) leaves these out"
+        )
+    elif to is None and (landed.records or landed.there):
+        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")
+
+
+_NOTHING_LANDED = "Nothing has landed now, so there is nothing more for the next run to read"
+
+
+def _print_left(left: Mapping[str, int], told: Mapping[str, Any], title: str) -> None:
+    """Print what landed, and how many records did not, by the reason why."""
+    print_fields(told, title)
+    for why, count in left.items():
+        notice(f"{count:,} cannot land: {why}")
+
+
+def _late(late: int | None, records: int) -> str:
+    """What becomes of the windows of so many ``records``, of which so many are ``late``."""
+    if late is None:
+        return "those of windows that have expired by then are late"
+    if not late:
+        return "behind the watermark of main none of them is late"
+    some = "all" if late == records else f"{late:,}"
+    return f"behind the watermark of main {some} of them are late, since their windows have expired"

@@ -1,0 +1,177 @@
+"""``headrace simulate``: a seeded run of the barrier protocol over a graph of simulated tasks, and what held of it; or
+stable properties of processes, detected on Chandy and Lamport's snapshots.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+from click.exceptions import Exit
+
+from headrace.cli.app import Output, command
+from headrace.cli.display.output import Format, print_fields, print_json, print_lines
+from headrace.cli.exit_codes import DONE, FAILED_CASES
+from headrace.cli.parameters import Option
+from headrace.errors import FixConfigError
+
+if TYPE_CHECKING:
+    from headrace_snapshots.protocol.barriers import Protocol
+    from headrace_snapshots.protocol.graph import Graph
+    from headrace_snapshots.simulation import Detection, Processes, Property, StableProperty
+
+PROTOCOLS = "aligned|unaligned|chandy-lamport|synchronous|at-least-once"
+ASSUMPTIONS = "fifo|barriers-arrive|fixed-graph|back-edges"
+STABLE = "termination|deadlock|token-loss"
+EVENTS_OF_A_PROCESS = 2
+"""A snapshot of processes is due after so many events for each of them."""
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class SimulationOptionError(FixConfigError):
+    """An option of ``headrace simulate`` has a value that there is not."""
+
+    code = "config.simulation"
+
+
+@command("headrace simulate --tasks 100 --seed 7 --protocol aligned --task-losses 2")
+def simulate(
+    *,
+    tasks: Annotated[int, Option(min=1, max=100_000, help="Tasks of a random graph.")] = 20,
+    seed: Annotated[int, Option(help="All that is left to chance follows from it.")] = 0,
+    graph: Annotated[Path | None, Option(help='A graph: {"tasks": ["a", "b"], "channels": [["a", "b"]]}.')] = None,
+    protocol: Annotated[
+        str | None, Option(metavar=f"[{PROTOCOLS}]", help="How snapshots are taken.", default_text="aligned")
+    ] = None,
+    loops: Annotated[int, Option(min=0, help="Channels of a random graph that lead back.")] = 0,
+    records: Annotated[int, Option(min=0, help="Records from each source.")] = 20,
+    rate_ms: Annotated[float, Option(min=0.001, help="Milliseconds between two records of a source.")] = 1,
+    delay_ms: Annotated[float, Option(min=0, help="Milliseconds in a channel, on average.")] = 2,
+    interval_ms: Annotated[float, Option(min=0.001, help="Milliseconds between snapshots.")] = 5,
+    snapshot_cost_ms: Annotated[float, Option(min=0, help="Milliseconds that a task stops for its part.")] = 0.1,
+    most_in_flight: Annotated[int, Option(min=1, help="Snapshots that may be in flight.")] = 2,
+    task_losses: Annotated[int, Option(min=0, help="Tasks that are lost.")] = 0,
+    coordinator_losses: Annotated[int, Option(min=0, help="Coordinators that are lost.")] = 0,
+    lost_messages: Annotated[
+        float,
+        Option(
+            min=0, max=0.5, help="Part of what tasks and coordinator tell each other that is lost, and is sent again."
+        ),
+    ] = 0.0,
+    without: Annotated[
+        str | None,
+        Option(metavar=f"[{ASSUMPTIONS}]", help="Take an assumption of the protocols away: what fails then?"),
+    ] = None,
+    detect: Annotated[
+        str | None,
+        Option(
+            metavar=f"[{STABLE}]",
+            help="Detect a stable property of processes instead, on Chandy and Lamport's snapshots. Their events come "
+            "in any order, at no time; --records is what each process has to do.",
+        ),
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Simulate the barrier protocol: snapshots, losses and recoveries of many tasks, every property checked.
+
+    The last line sums up; the exit code is 1 if a property failed.
+    """
+    from headrace_snapshots.protocol.barriers import Protocol
+    from headrace_snapshots.simulation import Assumption, Processes, Settings, StableProperty, behaviour
+    from headrace_snapshots.simulation import simulate as run
+
+    assumption = None if without is None else _one_of(Assumption, "without", without)
+    if detect is not None:
+        if protocol not in {None, Protocol.CHANDY_LAMPORT} or task_losses or coordinator_losses or lost_messages:
+            raise SimulationOptionError("--detect is with --protocol chandy-lamport and without losses")
+        if assumption not in {None, Assumption.FIFO}:
+            raise SimulationOptionError(f"--detect is --without fifo or nothing, not --without {assumption}")
+        kind = _one_of(StableProperty, "detect", detect)
+        processes = behaviour(kind, _graph(graph, tasks, loops, seed, Protocol.CHANDY_LAMPORT), records)
+        every = EVENTS_OF_A_PROCESS * processes.graph.tasks
+        _detect(kind, seed, Processes(processes, seed, every, is_fifo=assumption is None), output)
+    chosen = _one_of(Protocol, "protocol", protocol or Protocol.ALIGNED)
+    report = run(
+        Settings(
+            _graph(graph, tasks, loops, seed, chosen),
+            chosen,
+            seed,
+            records=records,
+            rate=_microseconds(rate_ms),
+            delay=_microseconds(delay_ms),
+            interval=_microseconds(interval_ms),
+            snapshot_cost=_microseconds(snapshot_cost_ms),
+            most_in_flight=most_in_flight,
+            task_losses=task_losses,
+            coordinator_losses=coordinator_losses,
+            lost_messages=lost_messages,
+            without=assumption,
+        )
+    )
+    if output is Format.JSON:
+        print_json(_in_json(report.totals, report.properties))
+    else:
+        totals = report.totals
+        outcome = f"{totals['complete']} of {totals['begun']} snapshots complete, {totals['restores']} restores"
+        _print(totals, report.properties, f"{chosen}, {totals['tasks']:,} tasks, seed {seed}", outcome)
+    raise Exit(DONE if report.holds else FAILED_CASES)
+
+
+def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: Format) -> NoReturn:
+    """Run them, say what came out, and exit."""
+    from headrace_snapshots.simulation import detect
+
+    found: Detection = detect(processes)
+    if output is Format.JSON:
+        print_json({"detected": [*found.detected], **_in_json(found.totals, found.properties)})
+    else:
+        totals = found.totals
+        outcome = f"detected by {totals['detected']} of {totals['complete']} snapshots"
+        if totals["detected"]:
+            outcome += f", at last of {totals['processes_at_last']:,} processes"
+        _print(totals, found.properties, f"{kind}, {totals['processes']:,} processes, seed {seed}", outcome)
+    raise Exit(DONE if found.holds else FAILED_CASES)
+
+
+def _graph(file: Path | None, tasks: int, loops: int, seed: int, protocol: "Protocol") -> "Graph":
+    from random import Random
+
+    from headrace_snapshots.protocol.barriers import Protocol
+    from headrace_snapshots.simulation import graph_in, random_dataflow, random_processes
+
+    if file is not None:
+        return graph_in(file)
+    random = Random(seed)  # noqa: S311
+    return (
+        random_processes(tasks, random)
+        if protocol is Protocol.CHANDY_LAMPORT
+        else random_dataflow(tasks, loops, random)
+    )
+
+
+def _one_of(kind: type[_Choice], option: str, value: str) -> _Choice:
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise SimulationOptionError(
+            f"--{option} is {value!r}: it is one of {', '.join(each.value for each in kind)}"
+        ) from error
+
+
+def _microseconds(milliseconds: float) -> int:
+    return round(milliseconds * 1000)
+
+
+def _in_json(totals: Mapping[str, int], properties: Sequence["Property"]) -> dict[str, Any]:
+    found = [{"name": each.name, "holds": each.holds, "problems": [*each.problems]} for each in properties]
+    return {"totals": dict(totals), "properties": found, "holds": all(each.holds for each in properties)}
+
+
+def _print(totals: Mapping[str, int], properties: Sequence["Property"], title: str, outcome: str) -> None:
+    print_fields({name.replace("_", " "): number for name, number in totals.items()}, title)
+    for each in properties:
+        print_lines([f"{'holds ' if each.holds else 'FAILED'} {each.name}", *(f"    {said}" for said in each.problems)])
+    failed = [each.name for each in properties if not each.holds]
+    verdict = f"FAILED: {', '.join(failed)}" if failed else "all properties hold"
+    print_lines([f"{title}: {outcome}; {verdict}"])

@@ -1,0 +1,175 @@
+"""The commands over the catalog: log, show, release, tag, drop."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
+from headrace.cli.commands.explain import print_graph
+from headrace.cli.completion import complete_snapshot
+from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.parameters import Argument, Option
+from headrace_snapshots.refs import MAIN, ref_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace_snapshots.catalog import Head, LostEntry
+    from headrace_snapshots.format.entry import Entry
+    from headrace_snapshots.format.manifest import Patch
+
+
+@command("headrace log delays.py --root file:///tmp/hr --limit 5")
+def log(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20,
+    before: Annotated[int | None, Option(min=0, help="Only entries with a lower number.")] = None,
+    graph: Annotated[
+        bool,
+        Option(
+            help="Draw snapshots and what each was made from; claims and publishes are left out. "
+            "o: no branch or tag leads there any more.",
+        ),
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the catalog log, newest entry first: commits, publishes, rollbacks. Or draw its snapshots as a graph."""
+    from headrace.cli.catalog_names import catalog_of
+
+    if graph:
+        print_graph(catalog_of(pipeline, root), limit, before, output)
+        return
+    entries = list(islice(catalog_of(pipeline, root).history(before), limit))
+    if output is Format.JSON:
+        print_json([entry.to_json() for entry in entries])
+        return
+    print_table(["entry", "at", "kind", "moves", "message"], map(_log_row, entries))
+
+
+@command("headrace show main --pipeline delays.py --root file:///tmp/hr")
+def show(
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    pipeline: Annotated[
+        str | None, Option(help="The snapshot's pipeline; by default registered ones are searched.")
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print a snapshot: clocks, counts, tables, timings, storage requests. With --pipeline also a branch or a tag."""
+    from headrace.cli.catalog_names import manifest_named
+    from headrace.model.time import render
+    from headrace.read.snapshots.progress import StoredProgress
+
+    manifest = manifest_named(snapshot, root, pipeline)
+    if output is Format.JSON:
+        print_json(manifest.to_json())
+        return
+    own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
+    clocks = {name: value for name, value in manifest.progress.items() if name != "inputs"}
+    progress = StoredProgress.of(manifest)
+    if progress.held_to is not None:
+        clocks["held_to"] = f"watermark {render(progress.held_to.watermark)} of main"
+    if holder := progress.held_back_by:
+        clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
+    patched = {} if manifest.patch is None else {"newest patch": _patched(manifest.patch)}
+    print_fields({name: getattr(manifest, name) for name in own} | clocks | patched, "snapshot")
+    stored = [
+        (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
+    ]
+    stored += [(name, "files", log.files, log.rows) for name, log in manifest.logs.items()]
+    print_table(["table", "", "number", "rows"], stored, "tables")
+    print_fields(manifest.counts, "counts of this epoch")
+    print_fields({**manifest.timings, **{f"{kind} requests": n for kind, n in manifest.requests.items()}}, "costs")
+
+
+@command("headrace release delays.py main --root file:///tmp/hr --message 'checked by hand: the strike of May'")
+def release(
+    pipeline: PipelineArgument,
+    snapshot: SnapshotArgument,
+    *,
+    root: Root,
+    message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")],
+    output: Output = Format.TEXT,
+) -> None:
+    """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.pipeline.schedules import dag_id
+    from headrace.read.snapshots.snapshot_refs import named_id
+
+    catalog = catalog_of(pipeline, root)
+    print_entry(catalog.release(named_id(catalog, catalog.head(), snapshot), message), output)
+    notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
+
+
+@command("headrace tag delays.py before-the-change --root file:///tmp/hr")
+def tag(
+    pipeline: PipelineArgument,
+    name: Annotated[str, Argument(metavar="NAME", help="The new tag.")],
+    snapshot: Annotated[
+        str,
+        Argument(metavar="[SNAPSHOT]", help="A snapshot's id, a branch or a tag.", complete=complete_snapshot),
+    ] = MAIN,
+    *,
+    root: Root,
+    output: Output = Format.TEXT,
+) -> None:
+    """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
+    from headrace.cli.catalog_names import catalog_of
+    from headrace.read.snapshots.snapshot_refs import named_id
+
+    catalog = catalog_of(pipeline, root)
+    print_entry(catalog.tag(name, named_id(catalog, catalog.head(), snapshot)), output)
+
+
+@command("headrace drop delays.py before-the-change --root file:///tmp/hr")
+def drop(
+    pipeline: PipelineArgument,
+    name: RefArgument,
+    *,
+    root: Root,
+    message: Annotated[str, Option(help="Why; kept in the log.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
+    from headrace.cli.catalog_names import catalog_of
+
+    catalog = catalog_of(pipeline, root)
+    entry = catalog.drop(_ref(catalog.head(), name), message)
+    print_entry(entry, output)
+    if output is Format.TEXT:
+        standing = {**dict.fromkeys(entry.generations), **entry.refs}
+        print_table(["branch or tag", "snapshot"], sorted(standing.items()), "what still stands")
+
+
+def _patched(patch: "Patch") -> str:
+    return f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
+
+
+def _ref(head: "Head", name: str) -> str:
+    """The ref that ``name`` means, or ``name``, of which there is none."""
+    return ref_of(name, head.refs, head.generations) or name
+
+
+def moves(some: "Mapping[str, tuple[str | None, str | None]]") -> str:
+    """From where to where each ref is moved, as people read it."""
+    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in some.items())
+
+
+def _log_row(entry: "Entry | LostEntry") -> tuple[int, str, str, str, str]:
+    from headrace_snapshots.catalog import LostEntry
+
+    if isinstance(entry, LostEntry):
+        return entry.number, "", "lost", "", entry.problem
+    return entry.number, entry.at, entry.kind.value, moves(entry.moves), entry.message
+
+
+def print_entry(entry: "Entry", output: Format) -> None:
+    """What an entry of the log did."""
+    if output is Format.JSON:
+        print_json(entry.to_json())
+    else:
+        print_fields(
+            {"entry": entry.number, "kind": entry.kind.value, "moves": moves(entry.moves), "message": entry.message}
+        )

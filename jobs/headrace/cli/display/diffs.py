@@ -1,0 +1,101 @@
+"""What a difference between two snapshots looks like in a terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.cli.display.output import notice, print_fields, print_table
+
+if TYPE_CHECKING:
+    from headrace.read.diff.differences import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
+    from headrace.read.diff.row_changes import RowChange, RowCounts
+
+_NAMED_FILES = 3
+
+
+def print_diff(diff: "SnapshotDiff") -> None:
+    """What differs; what is the same in both is left out, but for numbers of rows."""
+    names = {"before": diff.snapshots.before, "after": diff.snapshots.after, "common ancestor": diff.ancestor}
+    print_fields({side: _named(name) for side, name in names.items()}, diff.pipeline)
+    if said := [*_said(diff)]:
+        print_table(["", "before", "after"], said)
+    if inputs := [*_inputs(diff.inputs)]:
+        print_table(["input", "files", "number", "such as"], inputs)
+    tables = {**{stage.table: stage.state for stage in diff.stages}, "ids": diff.ids}
+    print_output(
+        diff.output, {name: rows for name, rows in tables.items() if name != "ids" or rows.before or rows.after}
+    )
+
+
+def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
+    """What readers would see change, below how many rows of other ``tables`` would."""
+    counts = [_counts(name, rows) for name, rows in {**(tables or {}), "current": output.rows}.items()]
+    print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
+    columns = output.columns
+    if columns.only_before or columns.only_after:
+        print_fields({"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)})
+    if not output.is_comparable:
+        notice("The rows of current have other keys now, so none can be compared")
+    if output.first:
+        _print_rows(output.first)
+    notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
+
+
+def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
+    """Pairs that are not the same."""
+    pairs: dict[str, Pair[str] | Pair[int]] = {"definition": diff.definition, **diff.clocks}
+    for number, stage in enumerate(diff.stages, start=1):
+        if len(diff.stages) > 1:
+            pairs[f"input watermark of stage {number}"] = stage.input_watermark
+        pairs[f"output watermark of stage {number}"] = stage.output_watermark
+    pairs |= {f"watermark of input {name}": each.watermark for name, each in diff.inputs.items()}
+    pairs |= {f"rows of {name}": each.rows for name, each in diff.logs.items()}
+    for name, pair in pairs.items():
+        if pair.differs:
+            yield name, pair.before, pair.after
+    if diff.code:
+        yield "own code", "", f"other: {', '.join(diff.code)}"
+
+
+def _inputs(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, int, str]]:
+    for name, each in inputs.items():
+        kinds = {
+            "only before": each.only_before,
+            "only after": each.only_after,
+            "with other content": each.other_content,
+        }
+        for words, paths in kinds.items():
+            if paths:
+                yield name, words, len(paths), ", ".join(paths[:_NAMED_FILES])
+
+
+def _print_rows(rows: "Sequence[RowChange]") -> None:
+    """Key and window, and values: the old and the new one where they differ."""
+    keys = [*rows[0].key]
+    values = [name for name in _sides(rows[0])[0] if name not in _OF_A_PANE]
+    table = [[row.kind.value, *row.key.values(), *(_value(row, name) for name in values)] for row in rows]
+    print_table(["", *keys, *values], table)
+
+
+_OF_A_PANE = {"pane_time", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch"}
+"""Of the columns that every pane has, those that are not shown."""
+
+
+def _value(row: "RowChange", name: str) -> Any:
+    found = [side[name] for side in _sides(row)]
+    return found[0] if found[0] == found[-1] else f"{found[0]} → {found[-1]}"
+
+
+def _sides(row: "RowChange") -> list[Mapping[str, Any]]:
+    return [side for side in (row.before, row.after) if side is not None]
+
+
+def _named(name: "SnapshotName | None") -> str:
+    return "none" if name is None else f"{name.snapshot} (epoch {name.epoch}, {name.branch})"
+
+
+def _counts(name: str, rows: "RowCounts") -> tuple[str, int, int, int, int, int, int]:
+    return name, rows.before, rows.after, rows.added, rows.removed, rows.changed, rows.reissued
+
+
+def _columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in columns.items()) or "-"

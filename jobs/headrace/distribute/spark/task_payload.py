@@ -1,0 +1,65 @@
+"""What the tasks of a pipeline are sent, once for all epochs, and what they make of it in their processes."""
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from headrace.distribute.allocators import give_back, share_one_heap
+from headrace.distribute.spark.application import runs_here
+from headrace.distribute.spark.module_pickling import travels
+from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.pipeline.loading.code_digests import modules_of
+from headrace.pipeline.pipeline import Pipeline
+from headrace.sources.landing import Landing
+from headrace_snapshots.store import open_store
+
+_PIPELINES = 8
+
+
+@dataclass(frozen=True)
+class TaskPayload:
+    """A pipeline, with what its file and the modules beside it define; the root of the store that its tasks read and
+    write; variables that processes on other machines lack, such as the keys of that store.
+    """
+
+    pipeline: bytes
+    root: str
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, spark: SparkSession, work: TaskEnvironment) -> "TaskPayload":
+        """For tasks in ``spark``. Keys go with the tasks, never into Spark's configuration."""
+        for module in modules_of(work.pipeline):
+            travels(module)
+        pickled: bytes = cloudpickle.dumps(work.pipeline)  # type: ignore[no-untyped-call]
+        names = [] if runs_here(spark) else [name for name in os.environ if name.startswith("AWS_")]
+        return cls(pickled, work.store.uri, {name: os.environ[name] for name in names})
+
+    def work(self) -> TaskEnvironment:
+        """The work of the pipeline: the same object for all tasks of a process."""
+        os.environ.update(self.environment)
+        return _work(self.pipeline, self.root)
+
+    def calling(self, run: Callable[..., Iterator[pa.RecordBatch]], *given: Any) -> Callable[..., Any]:
+        """``run`` of the work, of what is ``given``, and of the rows of a task."""
+        return partial(_called, self, run, *given)
+
+
+def _called(sent: TaskPayload, run: Callable[..., Iterator[pa.RecordBatch]], *given: Any) -> Iterator[pa.RecordBatch]:
+    yield from run(sent.work(), *given)
+    give_back()
+
+
+@lru_cache(_PIPELINES)
+def _work(pickled: bytes, root: str) -> TaskEnvironment:
+    share_one_heap()
+    pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
+    store = open_store(root)
+    return TaskEnvironment.of(pipeline, store, Landing(pipeline, store))

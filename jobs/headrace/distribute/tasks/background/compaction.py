@@ -1,0 +1,73 @@
+"""Layers of the view ``current`` merged, a part of the keys at a time.
+
+A task holds all rows of its part once. What it takes beside them to find the newest is that of a piece of the part.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.distribute.tasks.background.thread import Stop
+from headrace.distribute.tasks.task_environment import TaskEnvironment, file_name
+from headrace.distribute.tasks.task_results import Files, Folded, Message, TaskResult, attempted
+from headrace.distribute.views import newest_records
+from headrace.kernel.renamed_columns import Names
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.state import together
+from headrace.state.datafiles.files import put_rows, read_some
+from headrace.state.key_groups import KeyGroupRange
+from headrace.state.key_groups import parts as cut
+
+PIECE_ROWS = 1 << 18
+"""Rows of all layers in a piece, about."""
+
+
+@dataclass(frozen=True)
+class FoldPlan:
+    """``files`` to merge into new ones below ``prefix``. ``bottom``: nothing lies below them, and retractions go.
+    ``names``: what the files call columns, by path, if not by their name.
+    """
+
+    prefix: str
+    files: Files
+    parts: int
+    bottom: bool
+    names: Mapping[str, Names]
+
+
+def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | None = None) -> Message:
+    """What a part becomes. Raises CancelledError once ``stop`` is set."""
+    before = work.requests()
+    files, error = attempted(partial(_fold, work, plan, part, stop or Stop()))
+    return Message(part, TaskResult(Folded(files or ()), error=error, requests=work.requests_since(before)))
+
+
+def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files:
+    own = cut(plan.parts)[part]
+    stage = work.stages[-1]
+    files = [file for file in plan.files if own.overlaps(file.groups)]
+    pieces = own.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
+    held: list[list[pa.RecordBatch]] = [[] for _ in pieces]
+    for file in stop.checked(files):
+        for panes in read_some(work.store, file, stage.pane_schema, plan.names.get(file.path, {})):
+            for rows, some in zip(held, _cut(stage, panes, pieces), strict=True):
+                rows.append(some)
+    folded = (_newest(stage, rows, bottom=plan.bottom) for rows in held)
+    return put_rows(work.store, file_name(plan.prefix, "current", part), stop.checked(folded), stage.hashes_of)
+
+
+def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupRange]) -> list[pa.RecordBatch]:
+    """The rows of ``panes`` whose keys are in each of ``pieces``."""
+    hashed = stage.hashes_of(panes)
+    order = np.argsort(hashed, kind="stable")
+    ascending = hashed[order]
+    return [panes.take(pa.array(order[piece.span(ascending)])) for piece in pieces]
+
+
+def _newest(stage: CompiledStage, held: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
+    rows = newest_records(stage, together(stage.pane_schema, held))
+    return rows.filter(pc.invert(rows.column("is_retraction"))) if bottom else rows

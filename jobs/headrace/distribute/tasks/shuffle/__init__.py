@@ -1,0 +1,1 @@
+"""What crosses between two levels of tasks."""

@@ -1,0 +1,124 @@
+"""Judged records away from their files: those that travel to the tasks that tell duplicates, and those that a user's
+own Spark code made. They say where they are from; their text stays in its file, which is read again for the few of them
+that are dropped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.distribute.records import FileRecords, Lacks, read_one
+from headrace.distribute.tasks.task_environment import EpochTask
+from headrace.kernel.elements import Columns
+from headrace.kernel.grouping import Ints, valid
+from headrace.program import columns as c
+
+SHARE, FILE, POSITION = "_share", "_file_number", "_position"
+"""Where a record is from: the share of the input, the number of its file there, its position in the file."""
+
+PLACE = (SHARE, FILE, POSITION)
+"""The order of arrival."""
+
+_LEFT = (c.SPLIT, c.MARK, c.REJECT, c.ADMITTED)
+
+
+def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
+    """Where the ``records`` of share number ``share`` are from."""
+    rows = np.arange(len(records.columns[c.EVENT_TIME]))
+    positions = [
+        np.zeros(len(file), np.int64) if file.records is None else file.records.position for file in records.files
+    ]
+    return {
+        SHARE: pa.array(np.full(len(rows), share, np.int64)),
+        FILE: pa.array(records.file_of(rows)),
+        POSITION: pa.array(np.concatenate(positions)),
+    }
+
+
+def travelling(judged: Columns, places: Columns, rows: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Those ``rows`` of judged records as they travel, which all take part."""
+    columns = {name: values for name, values in judged.items() if name not in _LEFT}
+    return pa.RecordBatch.from_pydict({**columns, **places}).filter(pa.array(rows))
+
+
+@dataclass(frozen=True)
+class ShippedRecords:
+    """Records of some shares of an epoch, in their order of arrival, with where they are from (``PLACE``)."""
+
+    task: EpochTask
+    columns: Mapping[str, pa.Array]
+
+    @classmethod
+    def arrived(cls, task: EpochTask, batches: Sequence[pa.RecordBatch]) -> "ShippedRecords":
+        """Of what has travelled (``travelling``)."""
+        rows = in_arrival_order(pa.concat_batches(batches))
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        columns[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
+        columns[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
+        return cls(task, columns)
+
+    def having(self, columns: Columns) -> "ShippedRecords":
+        """These with further columns."""
+        return replace(self, columns={**self.columns, **columns})
+
+    @property
+    def lacks(self) -> Lacks:
+        """Who read their files has said it."""
+        return {}
+
+    @property
+    def judged(self) -> dict[str, pa.Array]:
+        """Their columns but for where they are from."""
+        return {name: values for name, values in self.columns.items() if name not in PLACE}
+
+    @property
+    def places(self) -> dict[str, pa.Array]:
+        """Where they are from."""
+        return {name: self.columns[name] for name in PLACE}
+
+    @property
+    def is_rejected(self) -> NDArray[np.bool_]:
+        """Which records are dead letters."""
+        found: NDArray[np.bool_] = valid(self.columns[c.REJECT])
+        return found
+
+    def of_input(self, name: str) -> NDArray[np.bool_]:
+        """Which records are of the input ``name``."""
+        names = [[piece.input for piece in share] for share in self.task.plan.shares]
+        share, file = (self.columns[name].to_numpy() for name in (SHARE, FILE))
+        found, own = np.unique((share << 32) | file, return_inverse=True)
+        return np.array([names[each >> 32][each & 0xFFFFFFFF] == name for each in found.tolist()], np.bool_)[own]
+
+    def of(self, rows: Ints) -> dict[str, pa.Array]:
+        """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
+        work = self.task.work
+        share, file, position = (self.columns[name].to_numpy()[rows] for name in PLACE)
+        inputs = {given.name: given for given in work.pipeline.inputs}
+        names, paths, raw = [], [], []
+        for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
+            piece = self.task.plan.shares[at][number]
+            own = position[(share == at) & (file == number)]
+            read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
+            assert read is not None
+            raw.append(read.raw(np.searchsorted(read.position, own)))
+            names.append(pa.repeat(pa.scalar(piece.input), len(own)))
+            paths.append(pa.repeat(pa.scalar(piece.file.path), len(own)))
+        return {
+            "input": _all(names, pa.string()),
+            "file": _all(paths, pa.string()),
+            "position": pa.array(position),
+            "raw": _all(raw, pa.binary()),
+        }
+
+
+def in_arrival_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """``rows`` by their places."""
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in PLACE]))
+
+
+def _all(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    return pa.concat_arrays([pa.nulls(0, kind), *arrays])

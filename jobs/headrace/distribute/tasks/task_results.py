@@ -1,0 +1,205 @@
+"""What tasks tell those below them, and at last the driver: counts, clocks, and the files that they stored."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from headrace.distribute.limits import columns_fit
+from headrace.distribute.tasks.shuffle.canonical import canonical_digest
+from headrace.distribute.tasks.shuffle.exchange import ReceivedMessage, say
+from headrace.distribute.watermark_inputs import InputObservations
+from headrace.errors import HeadraceError, RetryError
+from headrace.kernel.delta import Accounting
+from headrace.kernel.step import Counts
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace_snapshots.format.files import DataFile
+
+Files = tuple[DataFile, ...]
+T = TypeVar("T")
+
+
+class DisagreementError(RetryError):
+    """Two tasks of an epoch got different results from a third, which ran twice: nothing of the epoch counts."""
+
+    code = "retry.disagreement"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A layer of a table as far as one task stored it. ``expires``: the watermark that must be exceeded for it to count
+    no more.
+    """
+
+    files: Files = ()
+    expires: Instant = MIN_INSTANT
+
+
+@dataclass(frozen=True)
+class ShareFound:
+    """What a share of the input gave: what its records say and what became of them (where duplicates are told apart
+    only of those that take no part), late and rejected rows.
+    """
+
+    said: InputObservations = field(default_factory=InputObservations)
+    accounting: Accounting = field(default_factory=Accounting)
+    late: Files = ()
+    rejected: Files = ()
+
+
+@dataclass(frozen=True)
+class IdsFound:
+    """What became of the records of a part of the ids; the ids to remember."""
+
+    accounting: Accounting = field(default_factory=Accounting)
+    ids: Stored = field(default_factory=Stored)
+    late: Files = ()
+
+
+@dataclass(frozen=True)
+class StageFound:
+    """What an epoch did to a part of a stage. ``below``: what became of its panes in the stage below; ``rejected`` are
+    those that have no key there. ``elements``: its panes, where they go through a user's own code. ``hold``: the
+    earliest hold of its windows, or the watermark.
+    """
+
+    counts: Counts | None = None
+    changed: int = 0
+    hold: Instant = NEVER
+    due_event: Instant = NEVER
+    due_time: Instant = NEVER
+    state: Stored = field(default_factory=Stored)
+    panes: Files = ()
+    below: Accounting = field(default_factory=Accounting)
+    rejected: Files = ()
+    elements: Files = ()
+
+
+@dataclass(frozen=True)
+class PanesFound:
+    """What became of panes that a user's own code made, in the stage below; ``rejected`` have no key there."""
+
+    accounting: Accounting = field(default_factory=Accounting)
+    rejected: Files = ()
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a part of some tables became, by table."""
+
+    files: Mapping[str, Files] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a part of the layers of ``current`` became."""
+
+    files: Files = ()
+
+
+Found = ShareFound | IdsFound | StageFound | PanesFound | Merged | Folded
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task passes on: what it ``found``, a digest of all that it had ``heard``, and (task 0 alone) the history:
+    what the tasks of each level above found. ``error``: why there is nothing of it. ``requests`` and ``seconds`` are
+    its own.
+    """
+
+    found: Found | None
+    heard: bytes = b""
+    history: "tuple[tuple[TaskResult, ...], ...]" = ()
+    error: "Failure | None" = None
+    requests: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def content(self) -> bytes:
+        """What two runs of a task must have in common."""
+        error = None if self.error is None else (self.error.kind, str(self.error.error()))
+        return canonical_digest((self.found, self.heard, error))
+
+
+@dataclass(frozen=True)
+class Message:
+    """What ``task`` says to those of the level below: to all what it passed on, to some parts ``bundles`` of rows."""
+
+    task: int
+    passed: TaskResult
+    bundles: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+
+    def blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
+        """As it crosses an exchange to so many parts."""
+        return say(self.task, parts, self.passed, self.passed.content, self.bundles)
+
+    def heard(self, part: int) -> ReceivedMessage:
+        """As ``part`` receives it in the same process, where no task runs twice."""
+        return ReceivedMessage(self.task, b"", self.passed, self.bundles.get(part))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that a task tells instead of raising it, since another run of the task would end the same."""
+
+    kind: type[HeadraceError]
+    args: tuple[Any, ...]
+    state: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, error: HeadraceError) -> "Failure":
+        """Of an error."""
+        return cls(type(error), error.args, dict(error.__dict__))
+
+    def error(self) -> HeadraceError:
+        """It again (its constructor may make the message of other arguments)."""
+        made = self.kind.__new__(self.kind)
+        made.args = self.args
+        made.__dict__.update(self.state)
+        return made
+
+
+def attempted(run: Callable[[], T]) -> tuple[T | None, Failure | None]:
+    """What ``run`` gives, or its error if another run would end the same. Raises RetryError, when it may not."""
+    try:
+        with columns_fit():
+            return run(), None
+    except RetryError:
+        raise
+    except HeadraceError as raised:
+        return None, Failure.of(raised)
+
+
+@dataclass(frozen=True)
+class UpstreamResults:
+    """What all tasks of the level above passed on. ``error``: the first that there was."""
+
+    passed: tuple[TaskResult, ...]
+    heard: bytes
+    error: Failure | None
+
+    @classmethod
+    def of(cls, heard: Sequence[ReceivedMessage]) -> "UpstreamResults":
+        """Of what was heard from each of them."""
+        passed = tuple(each.found for each in heard)
+        digest = hashlib.sha256(b"".join(each.digest for each in heard)).digest()
+        error = next((each.error for each in passed if each.error is not None), None)
+        if error is None and len({each.heard for each in passed}) > 1:
+            error = Failure.of(DisagreementError("tasks of one level got different results: run the epoch again"))
+        return cls(passed, digest, error)
+
+    def history(self, task: int) -> "tuple[tuple[TaskResult, ...], ...]":
+        """What ``task`` below passes on of them."""
+        if task:
+            return ()
+        return (*self.passed[0].history, tuple(replace(each, history=()) for each in self.passed))
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by kind, added up."""
+    found: dict[str, int] = {}
+    for count in counts:
+        for kind, number in count.items():
+            found[kind] = found.get(kind, 0) + number
+    return found

@@ -1,0 +1,1 @@
+"""Expressions on Arrow columns."""

@@ -1,0 +1,350 @@
+"""Expressions on Arrow columns: what each node of ``headrace.model.expressions.expr`` does, in one table.
+
+Values are those of ``headrace.reference.evaluate``, to the last bit. Both branches of an ``if`` are evaluated. Types
+come from the columns: an int that meets a float is one. Constants stay scalars, so what only clocks decide is cheap.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError
+from headrace.kernel.expressions import decimals
+from headrace.kernel.expressions.automata import walked
+from headrace.kernel.expressions.casts import Datum, broadcast, cased, cast, each, whole
+from headrace.kernel.expressions.dates import days_of, plus_days
+from headrace.kernel.expressions.floats import round_to
+from headrace.kernel.expressions.local_time import PARTS, part, truncate
+from headrace.kernel.expressions.string_bytes import crc32
+from headrace.kernel.expressions.text_casts import BLANKS
+from headrace.kernel.firing.custom_triggers import TriggerBatches
+from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP
+from headrace.model.expressions.expr import Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.expressions.regex import compile_regex
+from headrace.model.expressions.typing import type_of
+from headrace.program.lets import FROM, Call
+
+Rows = Mapping[str, Datum]
+
+_CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
+_DAY = 86_400_000_000
+_INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
+
+
+def evaluate(expr: Expr, rows: Rows) -> Datum:
+    """``expr`` over ``rows``, which have every column that it reads (KeyError); a scalar if it reads only scalars.
+
+    Raises ValueOverflowError when a value leaves what its type holds.
+    """
+    match expr:
+        case Column(name):
+            return rows[name]
+        case Literal(value, kind):
+            return pa.scalar(value, pa.null() if kind is None else ARROW_TYPES[kind])
+        case Binary(op, left, right):
+            return _applied(expr, _OPERATORS[op], [evaluate(left, rows), evaluate(right, rows)])
+        case Call(name, args):
+            columns = broadcast([evaluate(a, rows) for a in args])
+            return getattr(TriggerBatches(expr.owner), name)(*columns)
+        case Function(name, args):
+            operands = [evaluate(a, rows) for a in args]
+            if name.startswith(_CASTS):
+                return cast(operands[0], DataType(name.rpartition("_")[2]))
+            return _applied(expr, _FUNCTIONS[name], operands)
+    raise TypeError(type(expr).__name__)
+
+
+def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
+    """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
+    found = evaluate(expr, rows)
+    kind = type_of(expr, schema)
+    target = found.type if kind is None else ARROW_TYPES[kind]
+    if found.type != target:
+        found = _as_float(found) if target == _FLOAT else found.cast(target)
+    return pa.repeat(found, length) if isinstance(found, pa.Scalar) else found
+
+
+def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) -> Datum:
+    try:
+        with decimals.overflowing(render(expr)):
+            return function(*operands)
+    except OverflowError:
+        raise DateOverflowError(f"{render(expr)} leaves the years 1 to 9999") from None
+    except pa.ArrowInvalid as error:
+        if "overflow" not in str(error):
+            raise
+        raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}") from None
+
+
+# --- NULL and types
+
+
+def _as_float(value: Datum) -> Datum:
+    return value if value.type == _FLOAT else pc.cast(value, _FLOAT, safe=False)  # 2^53 + 1 is 2^53 there
+
+
+def _unified(values: tuple[Datum, ...]) -> list[Datum]:
+    """``values`` of one type: floats where an int meets one; a NULL of no type takes that of the others."""
+    known = {v.type for v in values} - {pa.null()}
+    if known == {_INT, _FLOAT}:
+        return [_as_float(v) for v in values]
+    if known == {_INT, DECIMAL}:
+        return [v if v.type == DECIMAL else v.cast(DECIMAL) for v in values]
+    if len(known) == 1:
+        (kind,) = known
+        return [v if v.type == kind else v.cast(kind) for v in values]
+    return list(values)
+
+
+def _numbers(function: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
+    """``function`` of two numbers of one type."""
+
+    def over(left: Datum, right: Datum) -> Datum:
+        left, right = _unified((left, right))
+        if left.type == pa.null():
+            left, right = left.cast(_INT), right.cast(_INT)
+        return function(left, right)
+
+    return over
+
+
+def _arithmetic(
+    function: Callable[[Datum, Datum], Datum], of_decimals: Callable[[Datum, Datum], Datum]
+) -> Callable[[Datum, Datum], Datum]:
+    return _numbers(lambda left, right: (of_decimals if left.type == DECIMAL else function)(left, right))
+
+
+def _typed(kind: pa.DataType, function: Callable[..., Datum]) -> Callable[..., Datum]:
+    """``function`` of operands of ``kind``, of which some may be a NULL of no type."""
+    return lambda *values: function(*[v.cast(kind) if v.type == pa.null() else v for v in values])
+
+
+def _has_null(value: Datum) -> bool:
+    return not value.is_valid if isinstance(value, pa.Scalar) else value.null_count > 0
+
+
+def _true(condition: Datum) -> Datum:
+    """Whether ``condition`` is TRUE."""
+    return pc.fill_null(condition, False) if _has_null(condition) else condition
+
+
+# --- arithmetic
+
+
+_difference = _arithmetic(pc.subtract_checked, decimals.subtract)
+
+
+def _divide(left: Datum, right: Datum) -> Datum:
+    if DECIMAL in (left.type, right.type):
+        return each(decimals.divide)(*_unified((left, right)))
+    left, right = (_as_float(v.cast(_FLOAT) if v.type == pa.null() else v) for v in (left, right))
+    if isinstance(right, pa.Scalar) and right.as_py():
+        return pc.divide(left, right)
+    return pc.if_else(_true(pc.not_equal(right, 0.0)), pc.divide(left, right), pa.scalar(None, _FLOAT))
+
+
+def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
+    valid = pc.and_(pc.and_(left.is_valid(), right.is_valid()), pc.not_equal(right, 0).fill_null(False))
+    a, b = (v.fill_null(1).to_numpy(zero_copy_only=False) for v in (left, right))
+    with np.errstate(all="ignore"):
+        rest = np.remainder(a, np.where(b == 0, b.dtype.type(1), b))
+        if rest.dtype == np.float64:
+            rest = np.where(np.isinf(a), np.nan, rest)
+    return pa.array(rest, mask=pc.invert(valid).to_numpy(zero_copy_only=False))
+
+
+def _subtract(left: Datum, right: Datum) -> Datum:
+    left, right = _unified((left, right))
+    return pc.subtract(days_of(left), days_of(right)) if left.type == DATE else _difference(left, right)
+
+
+def _plus_us(time: Datum, microseconds: Datum) -> Datum:
+    time = time.cast(ARROW_TYPES[DataType.TIMESTAMP]) if time.type == pa.null() else time
+    return pc.add_checked(time.cast(_INT), microseconds.cast(_INT)).cast(time.type)
+
+
+def _plus_days(moment: Datum, days: Datum) -> Datum:
+    if moment.type == pa.null():
+        return moment
+    if moment.type != DATE:
+        known = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
+        return _plus_us(moment, pc.multiply_checked(known, _DAY))
+    return plus_days(moment, days.cast(_INT))
+
+
+# --- order
+
+
+def _nans(value: Datum) -> Datum | None:
+    """Where ``value`` is NaN; None if it is nowhere."""
+    if value.type != _FLOAT:
+        return None
+    found = pc.is_nan(value)
+    return found if pc.any(found).as_py() else None
+
+
+def _either(left: Datum, right: Datum | None) -> Datum:
+    return left if right is None else pc.or_(left, right)
+
+
+def _equal(left: Datum, right: Datum) -> Datum:
+    nan, other = _nans(left), _nans(right)
+    return _either(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
+
+
+def _less(left: Datum, right: Datum) -> Datum:
+    other, found = _nans(right), pc.less(left, right)
+    return found if other is None else pc.or_(found, pc.and_(other, pc.invert(pc.is_nan(left))))
+
+
+def _less_equal(left: Datum, right: Datum) -> Datum:
+    return _either(pc.less_equal(left, right), _nans(right))
+
+
+def _unequal(left: Datum, right: Datum) -> Datum:
+    return pc.invert(_equal(left, right))
+
+
+def _extreme(comes_first: Callable[[Datum, Datum], Datum]) -> Callable[..., Datum]:
+    """Of the values that are not NULL the first, of equal ones the one that is named first."""
+
+    def of_two(best: Datum, other: Datum) -> Datum:
+        better = comes_first(other, best)
+        return _if(pc.or_kleene(pc.is_null(best), better) if _has_null(best) else better, other, best)
+
+    def over(*values: Datum) -> Datum:
+        first, *rest = _unified(values)
+        return first if first.type == pa.null() else reduce(of_two, rest, first)
+
+    return over
+
+
+# --- with constants
+
+
+def _with_constants(function: Callable[..., Datum]) -> Callable[..., Datum]:
+    """``function`` of a column and Python's constants."""
+    return lambda value, *constants: function(value, *(constant.as_py() for constant in constants))
+
+
+def _substring(text: Datum, start: int, length: int | None = None) -> Datum:
+    rest = pc.utf8_slice_codeunits(text, start)
+    return rest if length is None else pc.utf8_slice_codeunits(rest, 0, length)
+
+
+def _matches(text: Datum, regex: str) -> Datum:
+    return pc.match_substring_regex(text, compile_regex(regex).re2)
+
+
+def _is_in(*operands: Datum) -> Datum:
+    value, *values = _unified(operands)
+    if value.type == TIMESTAMP:
+        value, values = value.cast(_INT), [v.cast(_INT) for v in values]
+    known, kind = [v.as_py() for v in values], value.type
+    found = _is_float_in(value, known) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(known, kind))
+    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, _BOOL))
+
+
+def _is_float_in(value: Datum, known: list[float]) -> Datum:
+    """0.0 and -0.0 are equal, and so is every NaN."""
+    found = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in known]))
+    return pc.or_(found, pc.is_nan(value)) if any(map(math.isnan, known)) else found
+
+
+def _part(name: str, time: Datum, zone: str) -> Datum:
+    return part(name, time.cast(TIMESTAMP), "UTC") if time.type == DATE else part(name, time, zone)
+
+
+def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    def over(values: pa.Array) -> pa.Array:
+        if values.type == DECIMAL:
+            return decimals.to_ints(function(decimals.moderate(values)))
+        return whole(function(values)) if values.type == _FLOAT else values
+
+    return over
+
+
+def _round_to(value: Datum, digits: int) -> Datum:
+    if value.type == DECIMAL:
+        return each(partial(decimals.round_to, digits=digits))(value)
+    return each(partial(round_to, digits=digits))(value) if value.type == _FLOAT else value
+
+
+# --- choices
+
+
+def _if(condition: Datum, then: Datum, otherwise: Datum) -> Datum:
+    then, otherwise = _unified((then, otherwise))
+    if isinstance(condition, pa.Scalar):
+        return then if condition.as_py() else otherwise
+    return pc.if_else(_true(condition), then, otherwise)
+
+
+def _coalesce(*values: Datum) -> Datum:
+    first, *rest = _unified(values)
+    return first if not rest or not _has_null(first) else pc.coalesce(first, *rest)
+
+
+def _field(value: Datum, name: pa.Scalar) -> Datum:
+    return pc.struct_field(value, name.as_py())
+
+
+def _walk(state: Datum, codes: Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
+    state, codes = broadcast([state, codes])
+    moves = np.array(table.as_py().split(","), np.int64).reshape(-1, width.as_py())
+    return walked(state, codes, moves)
+
+
+_OPERATORS: dict[str, Callable[[Datum, Datum], Datum]] = {
+    "+": _arithmetic(pc.add_checked, decimals.add),
+    "-": _subtract,
+    "*": _arithmetic(pc.multiply_checked, each(decimals.multiply)),
+    "/": _divide,
+    "%": _arithmetic(each(_floor_mod), each(decimals.remainder)),
+    "==": _numbers(_equal),
+    "!=": _numbers(_unequal),
+    "<": _numbers(_less),
+    "<=": _numbers(_less_equal),
+    ">": _numbers(lambda left, right: _less(right, left)),
+    ">=": _numbers(lambda left, right: _less_equal(right, left)),
+    "and": _typed(_BOOL, pc.and_kleene),
+    "or": _typed(_BOOL, pc.or_kleene),
+}
+
+_FUNCTIONS: dict[str, Callable[..., Datum]] = {
+    "not": _typed(_BOOL, pc.invert),
+    "is_null": pc.is_null,
+    "coalesce": _coalesce,
+    "if": _if,
+    "least": _extreme(_less),
+    "greatest": _extreme(lambda left, right: _less(right, left)),
+    "negate": _typed(_INT, pc.negate_checked),
+    "abs": _typed(_INT, pc.abs_checked),
+    "lower": _typed(_STRING, each(cased(str.lower, pc.ascii_lower))),
+    "upper": _typed(_STRING, each(cased(str.upper, pc.ascii_upper))),
+    "concat": _typed(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
+    "crc32": _typed(_STRING, each(crc32)),
+    "strip": _typed(_STRING, lambda text: pc.utf8_trim(text, characters=BLANKS)),
+    "length": _typed(_STRING, lambda text: pc.utf8_length(text).cast(_INT)),
+    "substring": _typed(_STRING, _with_constants(_substring)),
+    "contains": _typed(_STRING, _with_constants(pc.match_substring)),
+    "starts_with": _typed(_STRING, _with_constants(pc.starts_with)),
+    "ends_with": _typed(_STRING, _with_constants(pc.ends_with)),
+    "matches": _typed(_STRING, _with_constants(_matches)),
+    "replace": _typed(_STRING, _with_constants(pc.replace_substring)),
+    "is_in": _is_in,
+    "round": _typed(_INT, each(_rounded(partial(pc.round, round_mode="half_to_even")))),
+    "round_to": _typed(_INT, _with_constants(_round_to)),
+    "floor": _typed(_INT, each(_rounded(pc.floor))),
+    "ceil": _typed(_INT, each(_rounded(pc.ceil))),
+    "plus_us": _plus_us,
+    "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
+    **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
+    "plus_days": _plus_days,
+    "field": _field,
+    "walk": _walk,
+}

@@ -1,0 +1,148 @@
+"""What clocks and calendars of a time zone show, over columns of timestamps (``model.calendar``).
+
+Offsets are Python's, which is asked once for each day of the years that rows are in: the zones of other libraries may
+be of another version, and end in 2037.
+"""
+
+from bisect import bisect_left
+from calendar import isleap
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.kernel.expressions.casts import Datum, each
+from headrace.kernel.grouping import Ints
+from headrace.kernel.types import TIMESTAMP
+from headrace.kernel.windows.calendar import begun
+from headrace.model.calendar import periods
+from headrace.model.expressions.time_methods import TimeUnit
+
+_MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_EDGE = 2 * _DAY  # where local times may be outside the years 1 to 9999; no clock is set there
+_CLOCK_UNITS = {TimeUnit.MINUTE: _MINUTE, TimeUnit.HOUR: _HOUR}
+
+Bools = NDArray[np.bool_]
+
+
+def part(name: str, time: Datum, zone: str) -> Datum:
+    """The part ``name`` of what clocks in ``zone`` show at ``time``; NULL outside the years 1 to 9999."""
+
+    def of(times: pa.Array) -> pa.Array:
+        at, known = _instants(times)
+        shown, known = _local(at, known, zone)
+        return pa.array(PARTS[name](shown), pa.int64(), mask=~known)
+
+    found: Datum = each(of)(time)
+    return found
+
+
+def truncate(time: Datum, unit: str, zone: str) -> Datum:
+    """When the ``unit`` of ``time`` began in ``zone``; NULL outside the years 1 to 9999."""
+
+    def of(times: pa.Array) -> pa.Array:
+        at, known = _instants(times)
+        shown, known = _local(at, known, zone)
+        at = np.where(known, at, 0)
+        if (size := _CLOCK_UNITS.get(TimeUnit(unit))) is not None:
+            start = _clock_start(at, shown % size, zone)
+            known &= start >= _FIRST
+        else:
+            start, is_in_calendar = begun(periods(TimeUnit(unit), zone), at)
+            known &= is_in_calendar
+        return pa.array(start, pa.int64(), mask=~known).cast(TIMESTAMP)
+
+    found: Datum = each(of)(time)
+    return found
+
+
+def _instants(times: pa.Array) -> tuple[Ints, Bools]:
+    """Microseconds, and which of them are of the years 1 to 9999 in UTC; 1970 stands for others."""
+    at = times.cast(pa.int64()).fill_null(_LAST + 1).to_numpy()
+    known = (at >= _FIRST) & (at <= _LAST)
+    return np.where(known, at, 0), known
+
+
+def _local(at: Ints, known: Bools, zone: str) -> tuple[Ints, Bools]:
+    """What clocks show, as microseconds since they showed 1970, and which of it is of the years 1 to 9999."""
+    shown = at if zone == "UTC" else at + _offsets(at, zone)[0]
+    known = known & (shown >= _FIRST) & (shown <= _LAST)
+    return np.where(known, shown, 0), known
+
+
+def _clock_start(at: Ints, into: Ints, zone: str) -> Ints:
+    """``into`` before ``at``, or when clocks were set if that was later."""
+    start: Ints = at - into
+    if zone == "UTC":
+        return start
+    offset, since = _offsets(at, zone)
+    was_set = _offsets(np.maximum(start, _FIRST), zone)[0] != offset
+    return np.where(was_set, since, start)
+
+
+def _offsets(at: Ints, zone: str) -> tuple[Ints, Ints]:
+    """How far clocks in ``zone`` are before UTC, and since when, if it is not for long."""
+    years = np.unique(_year(at))
+    asked = np.union1d(years, np.maximum(years - 1, 1))
+    changes = [change for year in asked.tolist() for change in _changes(zone, year)]
+    since, offset = np.array(changes, np.int64).reshape(-1, 2).T
+    changed = np.flatnonzero(np.diff(offset, prepend=offset[:1] + 1))
+    since, offset = since[changed], offset[changed]
+    place = np.searchsorted(since, at, side="right") - 1
+    return offset[place], since[place]
+
+
+@lru_cache(maxsize=1 << 14)
+def _changes(zone: str, year: int) -> list[tuple[int, int]]:
+    """When the offset of ``zone`` changes in ``year`` of UTC, and what it is then; the first is when the year begins.
+
+    No zone has ever changed it twice within a day.
+    """
+    clock = ZoneInfo(zone)
+
+    def offset(at: int) -> int:
+        moment = _EPOCH + min(max(at, _FIRST + _EDGE), _LAST - _EDGE) * _MICROSECOND
+        return (moment.astimezone(clock).utcoffset() or timedelta()) // _MICROSECOND
+
+    begin = (datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+    found = [(begin, offset(begin))]
+    for day in range(begin, begin + (365 + isleap(year)) * _DAY, _DAY):
+        after = offset(day + _DAY)
+        if after != found[-1][1]:
+            when = bisect_left(range(day, day + _DAY), True, key=lambda at: offset(at) == after)
+            found.append((day + when, after))
+    return found
+
+
+def _year(shown: Ints) -> Ints:
+    return shown.view("M8[us]").astype("M8[Y]").astype(np.int64) + 1970
+
+
+def _month(shown: Ints) -> Ints:
+    return shown.view("M8[us]").astype("M8[M]").astype(np.int64) % 12 + 1
+
+
+def _day(shown: Ints) -> Ints:
+    moment = shown.view("M8[us]")
+    found: Ints = (moment.astype("M8[D]") - moment.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1
+    return found
+
+
+PARTS: Mapping[str, Callable[[Ints], Ints]] = {
+    "year": _year,
+    "month": _month,
+    "day": _day,
+    "weekday": lambda shown: (shown // _DAY + 3) % 7 + 1,
+    "hour": lambda shown: shown // _HOUR % 24,
+    "minute": lambda shown: shown // _MINUTE % 60,
+    "second": lambda shown: shown // _SECOND % 60,
+}
+"""Parts of local time, of microseconds since clocks showed 1970."""

@@ -1,0 +1,162 @@
+"""What windows emit in an epoch: panes at its moments, each after the retractions of what it replaces (semantics 3.4,
+4.3, 9.1, 12.1), and the panes that stay live.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.kernel.firing.execution import Fired
+from headrace.kernel.firing.pane_values import results
+from headrace.kernel.grouping import Groups, Ints, of_lists, to_lists
+from headrace.kernel.stage import CompiledStage
+from headrace.program import columns as c
+from headrace.program.firing import PaneColumns
+
+_LIVE, _NOTHING = -1, -2
+"""Where the live panes of a window are: those of the state, or none; else the moment whose pane is live."""
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Emitted records in order. ``row`` is the window that emitted a record, ``moment`` when in the epoch, ``sequence``
+    its place among the records of the window; ``panes`` are structs of ``CompiledStage.pane_type``.
+    ``live``, where panes are remembered, has the live panes of each window after the epoch.
+    """
+
+    row: Ints
+    moment: Ints
+    sequence: Ints
+    is_retraction: NDArray[np.bool_]
+    panes: pa.StructArray
+    live: pa.Array | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def emit(stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired) -> Emission:
+    """What the windows of ``rows`` emit."""
+    return _Emitting(stage, rows, fired).emission()
+
+
+class _Emitting:
+    """Records of one moment after the other."""
+
+    def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired) -> None:
+        self.stage, self.rows, self.fired = stage, rows, fired
+        self.emitted: list[_Records] = []
+        self.panes: list[_Records] = []
+        self.live_at = np.full(fired.length, _LIVE, np.int64)
+
+    def emission(self) -> Emission:
+        for moment, pane in enumerate(self.fired.panes):
+            emitted, exists = self.fired.flags(pane.emitted), self.fired.flags(pane.exists)
+            made = self._made(moment, pane, np.flatnonzero(exists))
+            if self.stage.retracting:
+                self.emitted += self._withdrawn(moment, np.flatnonzero(emitted))
+                self.live_at[emitted] = _NOTHING
+                self.live_at[exists] = moment
+            self.emitted.append(made)
+            self.panes.append(made)
+        records = _joined(self.emitted, self.stage)
+        order = np.lexsort((records.place, records.moment, records.row))
+        return Emission(
+            row=records.row[order],
+            moment=records.moment[order],
+            sequence=_numbered(records.row[order]),
+            is_retraction=records.is_retraction[order],
+            panes=records.panes.take(pa.array(order)),
+            live=self._live() if self.stage.retracting else None,
+        )
+
+    def _made(self, moment: int, pane: PaneColumns, rows: Ints) -> "_Records":
+        """The panes of a moment."""
+        taken = pa.array(rows)
+        index = self.fired.of(pane.index).take(taken)
+        columns = {
+            "window_start": self.rows[c.WINDOW_START].take(taken),
+            "window_end": self.rows[c.WINDOW_END].take(taken),
+            **results(self.stage, self.rows, rows, self.fired.flags(pane.cleared)[rows]),
+            "pane_time": self.fired.of(pane.time).take(taken),
+            "timing": self.fired.of(pane.timing).take(taken),
+            "pane_index": index,
+            "nonspeculative_index": self.fired.of(pane.nonspeculative_index).take(taken),
+            "is_first": pc.equal(index, 0),
+            "is_last": self.fired.of(pane.is_last).take(taken).fill_null(False),
+        }
+        fields = list(self.stage.pane_type)
+        made = pa.StructArray.from_arrays([columns[f.name].cast(f.type) for f in fields], fields=fields)
+        # after all retractions of its moment
+        return _Records(rows, moment, np.full(len(rows), np.iinfo(np.int64).max), made, is_retraction=False)
+
+    def _withdrawn(self, moment: int, rows: Ints) -> "list[_Records]":
+        """The retractions of what windows that emit at a moment emitted before."""
+        found = []
+        before = rows[self.live_at[rows] == _LIVE]
+        if len(before):
+            panes, groups = of_lists(self.rows[c.LIVE].take(pa.array(before)))
+            row = before[groups.of_row]
+            found.append(_Records(row, moment, np.arange(len(row)), panes, is_retraction=True))
+        for earlier, made in enumerate(self.panes):
+            again = rows[self.live_at[rows] == earlier]
+            if len(again):
+                panes = made.panes.take(pa.array(np.searchsorted(made.row, again)))
+                found.append(_Records(again, moment, np.zeros(len(again), np.int64), panes, is_retraction=True))
+        return found
+
+    def _live(self) -> pa.Array:
+        """The live panes of each window."""
+        panes, groups = of_lists(self.rows[c.LIVE])
+        stays = (self.live_at == _LIVE)[groups.of_row]
+        items = [panes.filter(pa.array(stays))]
+        rows = [groups.of_row[stays]]
+        for moment, made in enumerate(self.panes):
+            here = self.live_at[made.row] == moment
+            items.append(made.panes.filter(pa.array(here)))
+            rows.append(made.row[here])
+        row = np.concatenate(rows)
+        order = np.argsort(row, kind="stable")
+        offsets = np.searchsorted(row[order], np.arange(self.fired.length + 1))
+        return to_lists(pa.concat_arrays(items).take(pa.array(order)), Groups(offsets.astype(np.int64)))
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Records of one moment; ``place`` orders those of a window."""
+
+    row: Ints
+    moment: int
+    place: Ints
+    panes: pa.StructArray
+    is_retraction: bool
+
+
+@dataclass(frozen=True)
+class _Joined:
+    row: Ints
+    moment: Ints
+    place: Ints
+    is_retraction: NDArray[np.bool_]
+    panes: pa.StructArray
+
+
+def _joined(records: "list[_Records]", stage: CompiledStage) -> _Joined:
+    sizes = [len(some.row) for some in records]
+    return _Joined(
+        row=np.concatenate([some.row for some in records]),
+        moment=np.repeat([some.moment for some in records], sizes),
+        place=np.concatenate([some.place for some in records]),
+        is_retraction=np.repeat([some.is_retraction for some in records], sizes),
+        panes=pa.concat_arrays([some.panes.cast(stage.pane_type) for some in records]),
+    )
+
+
+def _numbered(row: Ints) -> Ints:
+    """The place of each record among those of its row, which stand together."""
+    if not len(row):
+        return row
+    begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
+    return np.arange(len(row)) - np.repeat(begins, np.diff(np.append(begins, len(row))))

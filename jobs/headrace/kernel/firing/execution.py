@@ -1,0 +1,96 @@
+"""The program of ``program.firing`` run over the rows of an epoch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.expressions.evaluation import evaluate
+from headrace.kernel.stage import CompiledStage
+from headrace.model.expressions.expr import Expr, columns_of
+from headrace.program import columns as c
+from headrace.program.firing import FiringClocks, FiringPlan, PaneColumns
+
+Datum = Any
+"""A column, or a scalar that stands for a column of equal values."""
+
+
+@dataclass(frozen=True)
+class FiringProgram:
+    """The program ``outcome`` of ``stage``, with what its results need of it."""
+
+    stage: CompiledStage
+    outcome: FiringPlan
+
+    @cached_property
+    def outputs(self) -> tuple[Expr, ...]:
+        """All results of the program."""
+        outcome = self.outcome
+        panes = [expr for pane in outcome.panes for expr in vars(pane).values()]
+        rest = (outcome.cleared, outcome.touched, outcome.changed, outcome.dropped_closed, outcome.dropped_retractions)
+        return (*panes, *outcome.state.values(), *rest)
+
+    @cached_property
+    def _needed(self) -> list[tuple[str, Expr, list[str]]]:
+        """The steps of the program that some result reads, in order, and what of them nothing reads any more behind
+        each.
+        """
+        lets = self.outcome.program.lets
+        wanted = {name for expr in self.outputs for name in columns_of(expr)}
+        needed = []
+        for name, expr in reversed(lets.items()):
+            if name in wanted:
+                last_read = columns_of(expr) - wanted
+                wanted |= last_read
+                needed.append((name, expr, sorted(last_read & lets.keys())))
+        return needed[::-1]
+
+    def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, heard: Mapping[str, Datum]) -> "Fired":
+        """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
+        known: dict[str, Datum] = {**rows, **_clock_values(clocks)}
+        known |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
+        for name, expr, read in self._needed:
+            known[name] = evaluate(expr, known)
+            for done in read:
+                del known[done]
+        return Fired(self.stage, self.outcome, known, len(rows[c.WINDOW_START]))
+
+
+def _clock_values(clocks: FiringClocks) -> dict[str, Datum]:
+    values = {
+        c.WATERMARK_BEFORE: clocks.watermark_before,
+        c.WATERMARK_AFTER: clocks.watermark_after,
+        c.PROCESSING_TIME: clocks.processing_time,
+    }
+    for i, q in enumerate(sorted(clocks.percentiles)):
+        values[f"{c.PERCENTILE_BEFORE}{i}"], values[f"{c.PERCENTILE_AFTER}{i}"] = clocks.percentiles[q]
+    return {name: pa.scalar(int(value), pa.int64()) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What the program found, for each of ``length`` windows."""
+
+    stage: CompiledStage
+    outcome: FiringPlan
+    known: Mapping[str, Datum]
+    length: int
+
+    def of(self, expr: Expr, kind: pa.DataType | None = None) -> pa.Array:
+        """A result of the program as a column."""
+        found = evaluate(expr, self.known)
+        if isinstance(found, pa.Scalar):
+            found = pa.repeat(found, self.length)
+        return found if kind is None or found.type == kind else found.cast(kind)
+
+    def flags(self, expr: Expr) -> Any:
+        """A result as a numpy array of booleans; NULL is FALSE."""
+        found = self.of(expr, pa.bool_())
+        return (found.fill_null(False) if found.null_count else found).to_numpy(zero_copy_only=False)
+
+    @property
+    def panes(self) -> tuple[PaneColumns, ...]:
+        """The possible panes, in the order of their moments."""
+        return self.outcome.panes

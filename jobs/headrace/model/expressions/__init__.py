@@ -1,0 +1,1 @@
+"""Expressions of one record: the tree, its methods, its types."""

@@ -1,0 +1,104 @@
+"""The aggregates of an expression, as its methods: ``col("delay").max()`` (semantics, section 8).
+
+NULL values are left out, as in SQL.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from headrace.model.arguments import Arguments
+
+if TYPE_CHECKING:
+    from headrace.model.combiners import Aggregate, Outer
+    from headrace.model.custom_combiners import CustomCombiner
+    from headrace.model.expressions.expr import Expr
+
+
+class Aggregations:
+    """What every expression can be asked for over the elements of a key and window."""
+
+    def count(self) -> "Aggregate":
+        """How many values there are."""
+        return _aggregate(self, "count")
+
+    def sum(self) -> "Aggregate":
+        """The sum of the values; 0 if there are none. A sum that leaves its type (64 bits, 38 digits) is an error."""
+        return _aggregate(self, "sum")
+
+    def min(self) -> "Aggregate":
+        """The smallest value."""
+        return _aggregate(self, "min")
+
+    def max(self) -> "Aggregate":
+        """The largest value."""
+        return _aggregate(self, "max")
+
+    def mean(self) -> "Aggregate":
+        """The arithmetic mean, a float; of decimals a decimal, rounded half to even."""
+        return _aggregate(self, "mean")
+
+    def variance(self) -> "Aggregate":
+        """The population variance (the mean square distance from the mean), a float."""
+        return _aggregate(self, "variance")
+
+    def first(self) -> "Aggregate":
+        """The value of the earliest event time, in whatever order elements arrive; of several the smallest."""
+        return _aggregate(self, "first")
+
+    def last(self) -> "Aggregate":
+        """The value of the latest event time, in whatever order elements arrive; of several the largest."""
+        return _aggregate(self, "last")
+
+    def collect(self) -> "Aggregate":
+        """Every value, as a sorted list: a bag, since the model promises no order (semantics 8.2)."""
+        return _aggregate(self, "collect")
+
+    def top(self, k: int) -> "Aggregate":
+        """The ``k`` largest values as a list, largest first, equal ones as often as they came."""
+        return _aggregate(self, "top", k=Arguments("top").whole("k", k, least=1))
+
+    def distinct(self) -> "Aggregate":
+        """How many different values there are, exactly."""
+        return _aggregate(self, "distinct")
+
+    def approx_distinct(self) -> "Aggregate":
+        """How many different values there are, to a relative error of 5 %, in bounded state."""
+        return _aggregate(self, "approx_distinct")
+
+    def quantile(self, q: float) -> "Aggregate":
+        """A value at or below which a part ``q`` (0 to 1) of all values lies, to a rank error of 2 %.
+
+        It is one of the values (nearest rank), so integers give an integer.
+        """
+        return _aggregate(self, "quantile", q=Arguments("quantile").number("q", q, most=1))
+
+    def pairs(self, other: "Expr", outer: "Outer | str" = "none") -> "Aggregate":
+        """Every value with every value of ``other`` of the key and window, as a sorted list of pairs: a windowed join
+        (semantics 12.9).
+
+        An element has the one or the other, and NULL does not count as a value: unite two inputs, give each a
+        column of its own, and group by what they are joined on. ``outer`` ("left", "right", "both") keeps the values
+        of a side whose other side is empty, paired with NULL.
+        """
+        from headrace.model.combiners import Outer
+        from headrace.model.expressions.coercion import expression
+
+        given = Arguments("pairs")
+        return _aggregate(
+            self, "pairs", other=expression(given, "other", other), outer=given.choice("outer", outer, Outer)
+        )
+
+    def combine(self, combiner: "CustomCombiner") -> "Aggregate":
+        """``combiner``, an object of your own class, over every value."""
+        from headrace.model.custom_combiners import CustomCombiner
+
+        given = Arguments("combine")
+        write = "an object of your own: subclass CustomCombiner as a frozen dataclass"
+        found = given.instance("combiner", combiner, CustomCombiner, write)  # type: ignore[type-abstract]
+        return _aggregate(self, "custom", custom=found)
+
+
+def _aggregate(value: Aggregations, combiner: str, **options: object) -> "Aggregate":
+    # combiners are over expressions, and these name combiners: one of the two imports late
+    from headrace.model.combiners import Aggregate, Combiner
+
+    return Aggregate(Combiner(combiner), cast("Expr", value), **options)  # type: ignore[arg-type]

@@ -1,0 +1,524 @@
+"""One small typed expression tree for event times, keys, filters, aggregate inputs and predicates.
+
+Both executors compile it, so a pipeline file needs neither Spark nor Python lambdas. NULL follows SQL: an operator with
+a NULL operand gives NULL, ``and``/``or`` use three-valued logic, a filter keeps only TRUE.
+Write expressions with ``col("delay") > 15`` and friends; ``==`` builds an expression, so compare nodes with ``same``.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, ClassVar, NoReturn
+
+from headrace.errors import PipelineError
+from headrace.model.arguments import Arguments, shown
+from headrace.model.expressions.aggregate_methods import Aggregations
+from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths, spelled
+from headrace.model.expressions.text_methods import TextMethods
+from headrace.model.expressions.time_methods import TimeMethods
+from headrace.model.time import LONGEST, UNITS, instant
+
+
+class DataType(StrEnum):
+    """The types of columns. Integers are 64-bit, floats are doubles, timestamps are microseconds UTC; dates are days of
+    the years 1 to 9999; decimals have 38 digits, 9 of them after the point (``model.expressions.decimals``).
+    """
+
+    STRING = "string"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    BYTES = "bytes"
+    DECIMAL = "decimal"
+
+
+MOST_DIGITS = 15
+"""Digits after the point that a number can be rounded to."""
+
+NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
+type_names = ", ".join(t.value for t in DataType)
+Schema = Mapping[str, DataType]
+Scalar = str | int | float | bool | date | bytes | Decimal | None
+
+
+def _refused(what: str, write: str) -> Callable[..., NoReturn]:
+    """A method of Python's that no expression can have: an error that says what to write."""
+
+    def refuse(self: "Expr", *_: object) -> NoReturn:
+        raise PipelineError(f"{what} an expression, {render(self)}: write {write}")
+
+    return refuse
+
+
+class Expr(Aggregations, TextMethods, TimeMethods):
+    """A node of the tree. Immutable; safe to share between pipelines.
+
+    Operators take expressions and constants on either side: ``24 * col("x")``, ``col("at") + timedelta(hours=1)``.
+    """
+
+    def __add__(self, other: "Operand | timedelta") -> "Expr":
+        """The sum of two numbers, or a timestamp that much later."""
+        return _moved(self, other, 1) if isinstance(other, timedelta) else _binary("+", self, other)
+
+    def __radd__(self, other: "Scalar | timedelta") -> "Expr":
+        return _moved(self, other, 1) if isinstance(other, timedelta) else _binary("+", other, self)
+
+    def __sub__(self, other: "Operand | timedelta") -> "Expr":
+        """The difference of two numbers, the days between two dates (an int), or a timestamp that much earlier."""
+        return _moved(self, other, -1) if isinstance(other, timedelta) else _binary("-", self, other)
+
+    def __rsub__(self, other: "Operand") -> "Expr":
+        return _binary("-", other, self)
+
+    def __mul__(self, other: "Operand") -> "Expr":
+        return _binary("*", self, other)
+
+    def __rmul__(self, other: "Operand") -> "Expr":
+        return _binary("*", other, self)
+
+    def __truediv__(self, other: "Operand") -> "Expr":
+        """Division of floats (integers are widened), or of decimals, half to even; NULL when the divisor is zero."""
+        return _binary("/", self, other)
+
+    def __rtruediv__(self, other: "Operand") -> "Expr":
+        return _binary("/", other, self)
+
+    def __mod__(self, other: "Operand") -> "Expr":
+        """Remainder with the sign of the divisor (floor_mod); NULL when the divisor is zero."""
+        return _binary("%", self, other)
+
+    def __rmod__(self, other: "Operand") -> "Expr":
+        return _binary("%", other, self)
+
+    def __neg__(self) -> "Expr":
+        return Function("negate", (self,))
+
+    def __pos__(self) -> "Expr":
+        return self
+
+    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
+        return _binary("==", self, other)
+
+    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
+        return _binary("!=", self, other)
+
+    def __lt__(self, other: "Operand") -> "Expr":
+        return _binary("<", self, other)
+
+    def __le__(self, other: "Operand") -> "Expr":
+        return _binary("<=", self, other)
+
+    def __gt__(self, other: "Operand") -> "Expr":
+        return _binary(">", self, other)
+
+    def __ge__(self, other: "Operand") -> "Expr":
+        return _binary(">=", self, other)
+
+    def __and__(self, other: "Operand") -> "Expr":
+        return _binary("and", self, other)
+
+    def __rand__(self, other: "Operand") -> "Expr":
+        return _binary("and", other, self)
+
+    def __or__(self, other: "Operand") -> "Expr":
+        return _binary("or", self, other)
+
+    def __ror__(self, other: "Operand") -> "Expr":
+        return _binary("or", other, self)
+
+    def __invert__(self) -> "Expr":
+        return Function("not", (self,))
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    __bool__ = _refused(
+        "Python cannot tell the truth of",
+        "& | ~ instead of and, or, not, with parentheses around each comparison; hr.if_else() instead of if; .is_in() "
+        "instead of in; .between() instead of a < b < c",
+    )
+    __contains__ = _refused("in cannot look into", '.contains("text")')
+    __iter__ = _refused("Python cannot go through", "a method of it, such as .is_in() or .substring()")
+    __getitem__ = _refused("[] cannot look into", ".substring(start, length)")
+    __floordiv__ = _refused("// does not work on", "(a / b).floor()")
+    __rfloordiv__ = __floordiv__
+    __pow__ = _refused("** does not work on", "a product, a * a")
+    __rpow__ = __pow__
+    __abs__ = _refused("abs() does not work on", ".abs()")
+    __round__ = _refused("round() does not work on", ".round()")
+    __floor__ = _refused("math.floor() does not work on", ".floor()")
+    __ceil__ = _refused("math.ceil() does not work on", ".ceil()")
+    __len__ = _refused("len() does not work on", ".length()")
+    __int__ = _refused("int() does not work on", ".cast(int)")
+    __float__ = _refused("float() does not work on", ".cast(float)")
+
+    def is_null(self) -> "Expr":
+        """TRUE where this is NULL, FALSE elsewhere; never NULL."""
+        return Function("is_null", (self,))
+
+    def is_not_null(self) -> "Expr":
+        """FALSE where this is NULL, TRUE elsewhere; never NULL."""
+        return Function("not", (self.is_null(),))
+
+    def cast(self, to: DataType | type) -> "Expr":
+        """This as type ``to`` (``int``, ``datetime`` or a DataType); a string that does not read as one gives NULL.
+
+        A timestamp as a number, and a number as a timestamp, is microseconds since 1970 UTC: ``(col("ms") *
+        1000).cast(datetime)``. The date of a timestamp is its day in UTC, and a date as a timestamp its midnight. Bytes
+        and strings are each other's UTF-8. A float as a decimal is the number that it is written as, rounded half to
+        even; a string must say a decimal exactly.
+        """
+        from headrace.model.expressions.schemas import data_type  # which names types of this module
+
+        return Function(f"cast_{data_type(Arguments('cast'), 'to', to).value}", (self,))
+
+    def is_in(self, values: "Iterable[Scalar | datetime]") -> "Expr":
+        """Whether this is one of ``values``, which are constants: ``col("origin").is_in(["EWR", "JFK"])``."""
+        if isinstance(values, str | bytes | Mapping | Expr) or not isinstance(values, Iterable):
+            raise Arguments("is_in").wrong("values", values, 'write a list of constants, ["EWR", "JFK"]')
+        found = [lit(value) for value in values]
+        if not found or any(each.value is None for each in found):
+            raise Arguments("is_in").wrong(
+                "values", values, "write at least one value, and .is_null() for a missing one"
+            )
+        return Function("is_in", (self, *found))
+
+    def between(self, low: "Operand", high: "Operand") -> "Expr":
+        """Whether this is from ``low`` to ``high``, both included."""
+        ends = lift(low), lift(high)
+        if is_empty_range(*ends):
+            raise Arguments("between").wrong(
+                "high", high, f"it is below low={shown(low)}, so nothing is between them; swap them"
+            )
+        return (self >= low) & (self <= high)
+
+    def abs(self) -> "Expr":
+        """The absolute value of this number."""
+        return self._apply("abs")
+
+    def round(self, digits: int | None = None) -> "Expr":
+        """The nearest int, or the even one of two that are equally near, as Python's ``round``; NULL where 64 bits do
+        not hold it. With ``digits``, from 0 to 15, a number of this type with so many after the point, half to even.
+
+        A float is rounded as the number that it is, which is seldom the one that was written: 2.675 is a little less
+        than that, and ``.round(2)`` is 2.67. Decimals are exact.
+        """
+        if digits is None:
+            return self._apply("round")
+        given = Arguments("round")
+        if given.whole("digits", digits, least=0) > MOST_DIGITS:
+            raise given.wrong("digits", digits, f"write at most {MOST_DIGITS}: a float has no more")
+        return self._apply("round_to", digits)
+
+    def floor(self) -> "Expr":
+        """The largest int that is not above this number; NULL where 64 bits do not hold it."""
+        return self._apply("floor")
+
+    def ceil(self) -> "Expr":
+        """The smallest int that is not below this number; NULL where 64 bits do not hold it."""
+        return self._apply("ceil")
+
+    def plus(self, **units: "Expr | int") -> "Expr":
+        """This timestamp moved forward: ``col("hour").plus(minutes=col("minute"))``; also days, hours, seconds,
+        milliseconds, microseconds. A date moves by days."""
+        if not units:
+            raise PipelineError("plus(): say how much later, plus(minutes=15)")
+        result: Expr = self
+        for unit, amount in units.items():
+            if unit not in UNITS:
+                raise Arguments("plus").wrong(unit, amount, f"write one of the units {', '.join(UNITS)}")
+            if isinstance(amount, bool) or not isinstance(amount, Expr | int):
+                raise Arguments("plus").wrong(unit, amount, "write a whole number, or an expression of one")
+            if isinstance(amount, int) and abs(amount) * UNITS[unit] > LONGEST:
+                raise Arguments("plus").wrong(unit, amount, "it is longer than 70,000 years")
+            if unit == "days":
+                result = Function("plus_days", (result, lift(amount)))
+            else:
+                result = Function("plus_us", (result, Binary("*", lift(amount), Literal(UNITS[unit]))))
+        return result
+
+    def date(self) -> "Expr":
+        """The day of this timestamp in UTC."""
+        return Function("cast_date", (self,))
+
+    def _apply(self, name: str, *constants: Scalar) -> "Expr":
+        return Function(name, (self, *map(lit, constants)))
+
+
+@dataclass(frozen=True, eq=False)
+class Column(Expr):
+    """A column of the record at hand."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Expr):
+    """A constant. ``type`` need only be given of a NULL, whose type is None otherwise, and of a timestamp, whose value
+    is an Instant.
+    """
+
+    value: Scalar
+    type: DataType | None = None
+
+    def __post_init__(self) -> None:
+        if self.type is None and self.value is not None:
+            object.__setattr__(self, "type", next(kind for kind, of in _CONSTANTS if isinstance(self.value, of)))
+
+
+_CONSTANTS = (
+    (DataType.BOOL, bool),
+    (DataType.INT, int),
+    (DataType.FLOAT, float),
+    (DataType.STRING, str),
+    (DataType.DATE, date),
+    (DataType.BYTES, bytes),
+    (DataType.DECIMAL, Decimal),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Expr):
+    """An operator between two expressions: + - * / % == != < <= > >= and or."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+    ARITHMETIC: ClassVar[frozenset[str]] = frozenset({"+", "-", "*", "/", "%"})
+    COMPARISON: ClassVar[frozenset[str]] = frozenset({"==", "!=", "<", "<=", ">", ">="})
+    BOOLEAN: ClassVar[frozenset[str]] = frozenset({"and", "or"})
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Expr):
+    """A named function (``model.expressions.typing`` lists them) of expressions, of which some must be constants."""
+
+    name: str
+    args: tuple[Expr, ...]
+
+
+Operand = Expr | Scalar | datetime
+"""What may stand beside an operator."""
+
+
+def col(name: str) -> Column:
+    """The column called ``name``."""
+    if not isinstance(name, str) or not name:
+        raise PipelineError(f'col({shown(name)}): write the name of a column, col("delay")')
+    return Column(str(name))
+
+
+def lit(value: object) -> Literal:
+    """A constant; an aware datetime becomes a timestamp."""
+    match value:
+        case None:
+            return Literal(None)
+        case datetime():
+            try:
+                return Literal(instant(value), DataType.TIMESTAMP)
+            except ValueError:
+                raise PipelineError(f"{value!r} has no time zone: write datetime(..., tzinfo=UTC)") from None
+        case bool() | float() | date() | bytes():
+            return Literal(value)
+        case Decimal():
+            number = billionths(value)
+            if number is None:
+                raise PipelineError(f"{value} does not fit a decimal of {DIGITS}: round it")
+            return Literal(of_billionths(number))
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise PipelineError(f"{value} leaves 64 bits: write a smaller int, or a float")
+            return Literal(int(value))
+        case timedelta():
+            raise PipelineError(f"{value!r} is a length of time: it can be added to a timestamp, or taken from one")
+        case str():
+            if not is_text(value):
+                raise PipelineError(f"{value!r} has half of a surrogate pair, which is not a character")
+            return Literal(str.__str__(value))
+    raise PipelineError(f"{shown(value)} cannot stand in an expression: write {_OPERANDS}")
+
+
+def is_text(value: str) -> bool:
+    """Whether ``value`` has characters alone: no half of a surrogate pair, which no file can hold."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+_OPERANDS = (
+    "an expression like col(...), a string, a number, a bool, a Decimal, a date, a datetime with a time zone, or bytes"
+)
+
+
+def lift(value: object) -> Expr:
+    """``value`` itself if it is an expression, else a literal of it."""
+    return value if isinstance(value, Expr) else lit(value)
+
+
+def _binary(op: str, left: object, right: object) -> Binary:
+    if left is None or right is None:
+        known = right if left is None else left
+        written = render(known) if isinstance(known, Expr) else repr(known)
+        test = ".is_not_null()" if op == "!=" else ".is_null()"
+        raise PipelineError(
+            f"{op} with None is never true nor false: to ask for what is missing, write {written}{test}"
+        )
+    return Binary(op, lift(left), lift(right))
+
+
+def is_nan(expr: Expr) -> bool:
+    """Whether ``expr`` is the constant NaN."""
+    return isinstance(expr, Literal) and isinstance(expr.value, float) and expr.value != expr.value
+
+
+def is_decided(expr: Expr) -> bool | None:
+    """Whether ``expr`` is a comparison with the constant NaN that is TRUE (FALSE) of every value that is not NULL: NaN
+    is above every number. None if values decide.
+    """
+    match expr:
+        case Binary(">", _, constant) | Binary("<", constant, _) if is_nan(constant):
+            return False
+        case Binary("<=", _, constant) | Binary(">=", constant, _) if is_nan(constant):
+            return True
+    return None
+
+
+def is_empty_range(low: Expr, high: Expr) -> bool:
+    """Whether these are constants of one type, of which ``low`` is above ``high``."""
+    if not isinstance(low, Literal) or not isinstance(high, Literal) or None in (low.value, high.value):
+        return False
+    alike = low.type is high.type or {low.type, high.type} <= {DataType.INT, DataType.FLOAT}
+    return alike and bool(low.value > high.value)  # type: ignore[operator]
+
+
+def _moved(time: Expr, by: timedelta, sign: int) -> Expr:
+    microseconds = by // timedelta(microseconds=1) * sign
+    if abs(microseconds) > LONGEST:
+        raise PipelineError(f"{by!r} beside {render(time)} is longer than 70,000 years")
+    if not by % timedelta(days=1):
+        return Function("plus_days", (time, Literal(by.days * sign)))
+    return Function("plus_us", (time, Literal(microseconds)))
+
+
+def coalesce(*args: Operand) -> Expr:
+    """The first argument that is not NULL."""
+    return _of_several("coalesce", args)
+
+
+def if_else(condition: Operand, then: Operand, otherwise: Operand) -> Expr:
+    """``then`` where ``condition`` is TRUE, ``otherwise`` where it is FALSE or NULL."""
+    return Function("if", (lift(condition), lift(then), lift(otherwise)))
+
+
+def least(*args: Operand) -> Expr:
+    """The smallest argument that is not NULL; NULL only if all are."""
+    return _of_several("least", args)
+
+
+def greatest(*args: Operand) -> Expr:
+    """The largest argument that is not NULL; NULL only if all are."""
+    return _of_several("greatest", args)
+
+
+def concat(*args: Operand) -> Expr:
+    """The strings one after another; NULL if one is NULL."""
+    return _of_several("concat", args)
+
+
+def _of_several(name: str, args: tuple[object, ...]) -> Expr:
+    if not args:
+        raise PipelineError(f'{name}(): write at least one argument, {name}(col("a"), col("b"))')
+    return Function(name, tuple(lift(a) for a in args))
+
+
+def children(expr: Expr) -> Iterator[Expr]:
+    """The direct operands of ``expr``."""
+    match expr:
+        case Binary(_, left, right):
+            yield left
+            yield right
+        case Function(_, args):
+            yield from args
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and all below it."""
+    left = [expr]
+    while left:
+        yield (found := left.pop())
+        left += children(found)
+
+
+def columns_of(expr: Expr) -> frozenset[str]:
+    """Names of all columns that ``expr`` reads."""
+    own = frozenset({expr.name}) if isinstance(expr, Column) else frozenset()
+    return own.union(*(columns_of(child) for child in children(expr)))
+
+
+def same(left: Expr, right: Expr) -> bool:
+    """Structural equality (``==`` builds an expression instead)."""
+    return to_json(left) == to_json(right)
+
+
+def to_json(expr: Expr) -> list[Any]:
+    """A JSON value that identifies ``expr``. Fingerprints are made of it: its words never change."""
+    match expr:
+        case Column(name):
+            return ["column", name]
+        case Literal(value, kind):
+            return ["literal", constant_to_json(value), None if kind is None else kind.value]
+        case Binary(op, left, right):
+            return ["binary", op, to_json(left), to_json(right)]
+        case Function(name, args):
+            return ["function", name, *map(to_json, args)]
+    raise TypeError(type(expr).__name__)
+
+
+def constant_to_json(value: Any) -> Any:
+    """A constant as JSON has it: days, bytes and decimals are texts."""
+    match value:
+        case date():
+            return value.isoformat()
+        case bytes():
+            return b64encode(value).decode()
+        case Decimal():
+            return spelled(value)
+    return value
+
+
+_OF_SEVERAL = {**{name: name for name in ("coalesce", "least", "greatest", "concat")}, "if": "if_else"}
+
+
+def render(expr: Expr) -> str:
+    """``expr`` for people, as it would be written."""
+    match expr:
+        case Column(name):
+            return name
+        case Literal(value, _):
+            return repr(value)
+        case Binary(op, left, right):
+            return f"({render(left)} {op} {render(right)})"
+        case Function():
+            return _render_function(expr)
+    raise TypeError(type(expr).__name__)
+
+
+def _render_function(expr: Function) -> str:
+    match expr.name, expr.args:
+        case "not", (Function("is_null", (value,)),):
+            return f"{render(value)}.is_not_null()"
+        case "not" | "negate", (value,):
+            return f"{'~' if expr.name == 'not' else '-'}{render(value)}"
+        case "round_to", (value, digits):
+            return f"{render(value)}.round({render(digits)})"
+        case "plus_us", (value, amount):
+            return f"{render(value)}.plus(microseconds={render(amount)})"
+        case name, args if name in _OF_SEVERAL:
+            return f"{_OF_SEVERAL[name]}({', '.join(map(render, args))})"
+    value, *constants = expr.args
+    method, _, to = expr.name.partition("_") if expr.name.startswith("cast_") else (expr.name, "", "")
+    return f"{render(value)}.{method}({', '.join([*([to] if to else []), *map(render, constants)])})"

@@ -1,0 +1,69 @@
+"""What every expression can be asked for that is a timestamp."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from headrace.model.arguments import Arguments
+
+if TYPE_CHECKING:
+    from headrace.model.expressions.expr import Expr, Scalar
+
+
+class TimeUnit(StrEnum):
+    """What a timestamp can be truncated to. A week begins on Monday."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+class TimeMethods:
+    """Functions of a timestamp, as clocks and calendars show it in a ``zone`` such as "Europe/Berlin".
+
+    NULL where that is not in the years 1 to 9999.
+    """
+
+    if TYPE_CHECKING:
+
+        def _apply(self, name: str, *constants: Scalar) -> Expr: ...
+
+    def year(self, zone: str = "UTC") -> "Expr":
+        """The year."""
+        return self._apply("year", Arguments("year").zone("zone", zone))
+
+    def month(self, zone: str = "UTC") -> "Expr":
+        """The month, 1 to 12."""
+        return self._apply("month", Arguments("month").zone("zone", zone))
+
+    def day(self, zone: str = "UTC") -> "Expr":
+        """The day of the month, 1 to 31."""
+        return self._apply("day", Arguments("day").zone("zone", zone))
+
+    def weekday(self, zone: str = "UTC") -> "Expr":
+        """The day of the week, 1 (Monday) to 7 (Sunday)."""
+        return self._apply("weekday", Arguments("weekday").zone("zone", zone))
+
+    def hour(self, zone: str = "UTC") -> "Expr":
+        """The hour of the day, 0 to 23."""
+        return self._apply("hour", Arguments("hour").zone("zone", zone))
+
+    def minute(self, zone: str = "UTC") -> "Expr":
+        """The minute of the hour, 0 to 59."""
+        return self._apply("minute", Arguments("minute").zone("zone", zone))
+
+    def second(self, zone: str = "UTC") -> "Expr":
+        """The second of the minute, 0 to 59, without its fraction."""
+        return self._apply("second", Arguments("second").zone("zone", zone))
+
+    def truncate(self, unit: TimeUnit | str, zone: str = "UTC") -> "Expr":
+        """The moment when the ``unit`` began ("minute", "hour", "day", "week", "month", "quarter" or "year").
+
+        A day that clocks begin late begins when they do, and one whose midnight they show twice at the first, as
+        calendar windows do. Of an hour that clocks show twice, each is one of its own.
+        """
+        given = Arguments("truncate")
+        return self._apply("truncate", given.choice("unit", unit, TimeUnit).value, given.zone("zone", zone))

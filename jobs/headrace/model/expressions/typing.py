@@ -1,0 +1,148 @@
+"""Types of expressions: what type an expression has over a schema, and what is wrong with it if it has none."""
+
+from collections.abc import Mapping
+
+from headrace.errors import PipelineError
+from headrace.model.expressions.expr import NUMERIC, Binary, Column, DataType, Expr, Function, Literal, Schema, render
+
+_B, _I, _F, _S, _T = DataType.BOOL, DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
+_D, _Y, _M = DataType.DATE, DataType.BYTES, DataType.DECIMAL
+Kind = DataType | None
+
+_CASTS: Mapping[DataType, frozenset[DataType]] = {
+    _B: frozenset({_I, _F, _S, _T}),
+    **dict.fromkeys((_I, _F), frozenset({_B, _I, _F, _S, _T, _M})),
+    _T: frozenset({_B, _I, _F, _S, _D}),
+    _S: frozenset(DataType),
+    _D: frozenset({_S, _T}),
+    _Y: frozenset({_S}),
+    _M: frozenset({_I, _F, _S}),
+}
+"""Besides itself, what a value of each type can be cast to."""
+
+
+def type_of(expr: Expr, schema: Schema) -> DataType | None:
+    """The type of ``expr`` over columns of ``schema``; None for an untyped NULL.
+
+    Raises PipelineError for an unknown column or operands that do not fit.
+    """
+    match expr:
+        case Column(name):
+            if name not in schema:
+                raise PipelineError(f"there is no column {name!r}; the columns are {', '.join(sorted(schema))}")
+            return schema[name]
+        case Literal(_, kind):
+            return kind
+        case Binary(op, left, right):
+            return _binary_type(expr, op, type_of(left, schema), type_of(right, schema))
+        case Function(name, args):
+            return _function_type(expr, name, [type_of(a, schema) for a in args])
+    raise PipelineError(f"{expr!r} is not an expression")
+
+
+def _bad(expr: Expr, why: str) -> PipelineError:
+    return PipelineError(f"in {render(expr)}: {why}")
+
+
+def _unify(expr: Expr, types: list[Kind]) -> Kind:
+    known = {t for t in types if t is not None}
+    if not known:
+        return None
+    if known == {_I, _F}:
+        return _F
+    if known == {_I, _M}:
+        return _M
+    if len(known) > 1:
+        raise _bad(expr, f"the operands have different types: {', '.join(sorted(known))}{_hint('compare', known)}")
+    return known.pop()
+
+
+def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> DataType:
+    if op in Binary.BOOLEAN:
+        if {left, right} - {_B, None}:
+            sign = "&" if op == "and" else "|"
+            raise _bad(
+                expr,
+                f"{op} needs booleans, found {left} and {right}; put each comparison beside {sign} in parentheses",
+            )
+        return _B
+    if op in Binary.COMPARISON:
+        _unify(expr, [left, right])
+        return _B
+    if op not in Binary.ARITHMETIC:
+        raise _bad(expr, f"unknown operator {op!r}")
+    if op == "-" and _D in {left, right} and not {left, right} - {_D, None}:
+        return _I
+    if {left, right} - {*NUMERIC, None}:
+        raise _bad(expr, f"{op} needs numbers, found {left} and {right}{_hint(op, {left, right})}")
+    found = _unify(expr, [left, right]) or _I
+    return _F if op == "/" and found is _I else found
+
+
+def _hint(op: str, kinds: set[DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a line for each mistake)
+    """What to write for operands of ``kinds`` that do not fit."""
+    if op == "compare" and kinds == {_S, _T}:
+        return '; write the time as a datetime with a time zone, or lit("2013-01-01T00:00:00Z").cast(datetime)'
+    if op == "compare" and kinds == {_S, _D}:
+        return "; write the day as a date, date(2013, 1, 1)"
+    if op == "compare" and kinds == {_F, _M}:
+        return "; a decimal is exact and a float is not: write Decimal('1.1') in place of 1.1, or cast one of them"
+    if op == "+" and _S in kinds:
+        return "; write concat(a, b) for one text after another"
+    if op == "-" and kinds == {_D, _T}:
+        return "; write .date() after the timestamp for the days between them"
+    if op in "+-" and _D in kinds:
+        return "; write a timedelta of days, or .plus(days=...)"
+    if op in "+-" and _T in kinds:
+        if kinds == {_T}:
+            return "; cast both to int for the microseconds between them"
+        return "; write a timedelta, or .plus(minutes=...)"
+    return ""
+
+
+def _function_type(expr: Expr, name: str, args: list[Kind]) -> Kind:
+    if name.startswith("cast_"):
+        return _cast_type(expr, args[0], DataType(name.removeprefix("cast_")))
+    if name in {"coalesce", "least", "greatest"}:
+        return _unify(expr, args)
+    if name == "is_null":
+        return _B
+    if name == "if":
+        if args[0] not in (_B, None):
+            raise _bad(expr, f"the condition is {args[0]}, not bool")
+        return _unify(expr, args[1:])
+    if name == "is_in":
+        _unify(expr, args)
+        return _B
+    if name not in _SIGNATURES:
+        raise _bad(expr, f"unknown function {name!r}")
+    accepted, result = _SIGNATURES[name]
+    for arg in args if name == "concat" else args[:1]:  # what else there is are constants, checked when it is written
+        if arg is not None and arg not in accepted:
+            raise _bad(expr, f"{name} takes {' or '.join(accepted)}, found {arg}")
+    if name in ("plus_us", "plus_days") and args[1] not in (_I, None):
+        raise _bad(expr, f"a {args[0] or _T} moves by an int, found {args[1]}")
+    return result or args[0]
+
+
+def _cast_type(expr: Expr, source: Kind, to: DataType) -> DataType:
+    if source is None or source is to or to in _CASTS[source]:
+        return to
+    raise _bad(expr, f"a {source} cannot be cast to {to}, only to {', '.join(sorted(_CASTS[source]))}")
+
+
+_SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
+    "not": ((_B,), _B),
+    "concat": ((_S,), _S),
+    **dict.fromkeys(("negate", "abs", "round_to"), (NUMERIC, None)),
+    **dict.fromkeys(("round", "floor", "ceil"), (NUMERIC, _I)),
+    **dict.fromkeys(("lower", "upper", "strip", "substring", "replace"), ((_S,), _S)),
+    **dict.fromkeys(("contains", "starts_with", "ends_with", "matches"), ((_S,), _B)),
+    **dict.fromkeys(("length", "crc32"), ((_S,), _I)),
+    **dict.fromkeys(("year", "month", "day", "weekday"), ((_T, _D), _I)),
+    **dict.fromkeys(("hour", "minute", "second"), ((_T,), _I)),
+    "truncate": ((_T,), _T),
+    "plus_us": ((_T,), _T),
+    "plus_days": ((_T, _D), None),
+}
+"""What each function takes, and gives; None is the type of its first argument."""

@@ -1,0 +1,41 @@
+"""Types of the values of panes: those of columns, and lists, which no expression reads."""
+
+from dataclasses import dataclass
+from types import GenericAlias
+
+from headrace.model.arguments import Arguments
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.schemas import data_type
+
+
+@dataclass(frozen=True)
+class ListType:
+    """The type of a pane value that is a list; no expression reads it."""
+
+    item: DataType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "item", data_type(Arguments("ListType"), "item", self.item))
+
+
+@dataclass(frozen=True)
+class PairsType:
+    """The type of a pane value that is a list of pairs, both parts of which may be NULL; no expression reads it."""
+
+    left: DataType
+    right: DataType
+
+
+ValueType = DataType | ListType | PairsType
+
+StoredType = type | DataType | ListType | GenericAlias
+"""The type of what an object of the user's keeps: one of a column, or a list of these (``list[int]``)."""
+
+
+def stored_type(given: Arguments, name: str, kind: object) -> DataType | ListType:
+    """The type ``kind`` of a value or a list. Raises PipelineError."""
+    if isinstance(kind, ListType):
+        return kind
+    if isinstance(kind, GenericAlias) and kind.__origin__ is list:
+        return ListType(data_type(given, name, kind.__args__[0]))
+    return data_type(given, name, kind)

@@ -1,0 +1,1 @@
+"""Pipelines found and loaded from users' own files."""

@@ -1,0 +1,190 @@
+"""What users' own code says: a digest of the definitions that each named Spark function and own object reaches.
+
+The fingerprint knows own objects by their class and fields, and Spark functions by their names; this is what lies
+behind the names, as far as it is written in the same folder (or, of an installed package, in that package): the
+definition, and what it reads of its module and of those that this imports. Comments, docstrings and layout do not
+count.
+"""
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from importlib.util import resolve_name
+from types import ModuleType
+from typing import Any
+
+from headrace.pipeline.loading.folders import imported, package_of, plain_name
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import SparkFunction
+
+
+def code_of(pipeline: Pipeline) -> dict[str, str]:
+    """Digests by ``module:name``; nothing for code whose source is not to be had. Imports the named functions."""
+    found = {}
+    for module, name in _own(pipeline):
+        if text := _Reached(module).text(name):
+            found[f"{plain_name(module.__name__)}:{name}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return dict(sorted(found.items()))
+
+
+def changed_code(pipeline: Pipeline, recorded: Mapping[str, str]) -> list[str]:
+    """The names of own code that is not what was ``recorded``."""
+    return [name for name, digest in code_of(pipeline).items() if recorded.get(name) != digest]
+
+
+def modules_of(value: Any) -> set[str]:
+    """The names of the modules that define own objects and Spark functions anywhere in ``value``, as in a pipeline."""
+    return {module.__name__ for module, _ in _own(value)}
+
+
+def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
+    """The modules and names of Spark functions, and of classes of own objects, anywhere in ``value``."""
+    if isinstance(value, SparkFunction):
+        module, _, name = value.name.partition(":")
+        try:
+            yield imported(module, value.package), name
+        except Exception:  # the run says so when it needs the function
+            return
+    elif is_dataclass(value) and not isinstance(value, type):
+        kind = type(value)
+        if kind.__module__.partition(".")[0] != "headrace" and kind.__module__ in sys.modules:
+            yield sys.modules[kind.__module__], kind.__qualname__.partition(".")[0]
+        for field in fields(value):
+            yield from _own(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _own(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _own(part)
+
+
+class _Reached:
+    """The statements that definitions of ``module`` reach, in it and in the modules beside it."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._start = module
+        self._home = package_of(module.__name__) or module.__name__.partition(".")[0]
+        self._seen: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._found: dict[tuple[str, int], str] = {}
+        self._parsed: dict[str, list[ast.stmt]] = {}
+
+    def text(self, name: str) -> str:
+        """All of them, in an order that does not depend on where they stand among others."""
+        self._reach(self._start.__name__, name)
+        return "\n".join(sorted(self._found.values()))
+
+    def _reach(self, module: str, name: str, attributes: tuple[str, ...] = ()) -> None:
+        if (module, name, attributes) in self._seen or not self._is_ours(module):
+            return
+        self._seen.add((module, name, attributes))
+        for number, statement in enumerate(self._statements(module)):
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                self._follow(module, statement, name, attributes)
+            elif name in _defined(statement):
+                self._take(module, number, statement)
+
+    def _take(self, module: str, number: int, statement: ast.stmt) -> None:
+        if (module, number) in self._found:
+            return
+        self._found[module, number] = f"{plain_name(module)}: {ast.unparse(statement)}"
+        inner = [node for node in ast.walk(statement) if isinstance(node, ast.Import | ast.ImportFrom)]
+        for name, attributes in _reads(statement):
+            self._reach(module, name, attributes)
+            for each in inner:
+                self._follow(module, each, name, attributes)
+
+    def _follow(
+        self, module: str, statement: ast.Import | ast.ImportFrom, name: str, attributes: tuple[str, ...]
+    ) -> None:
+        """Go on in another module if ``statement`` gives ``name`` from there, of which ``attributes`` are read."""
+        for alias in statement.names:
+            if isinstance(statement, ast.Import):
+                top = alias.name.partition(".")[0]
+                if name == (alias.asname or top):
+                    self._reach_in(self._absolute(module, alias.name if alias.asname else top), attributes)
+            elif alias.name == "*" or name == (alias.asname or alias.name):
+                origin = self._absolute(module, "." * statement.level + (statement.module or ""))
+                self._reach_in(origin, (name if alias.name == "*" else alias.name, *attributes))
+
+    def _reach_in(self, module: str, path: tuple[str, ...]) -> None:
+        """Go on at what ``path`` leads to from ``module``: a name in it or in a module of it, or a whole one."""
+        while path and f"{module}.{path[0]}" in sys.modules:
+            module, path = f"{module}.{path[0]}", path[1:]
+        if path:
+            self._reach(module, path[0], path[1:])
+        elif self._is_ours(module):
+            for number, statement in enumerate(self._statements(module)):
+                self._take(module, number, statement)
+
+    def _absolute(self, module: str, name: str) -> str:
+        """The name among ``sys.modules`` of what ``module`` calls ``name``."""
+        if name.startswith("."):
+            is_package = hasattr(sys.modules[module], "__path__")
+            return resolve_name(name, module if is_package else module.rpartition(".")[0])
+        beside = f"{package_of(module)}.{name}"
+        return beside if beside in sys.modules else name
+
+    def _statements(self, module: str) -> list[ast.stmt]:
+        if module not in self._parsed:
+            self._parsed[module] = _statements(module)
+        return self._parsed[module]
+
+    def _is_ours(self, module: str) -> bool:
+        return module in sys.modules and module.partition(".")[0] == self._home
+
+
+def _statements(module: str) -> list[ast.stmt]:
+    """The top level of a module, without docstrings; nothing if its source is not to be had."""
+    spec = sys.modules[module].__spec__
+    loader = None if spec is None else spec.loader
+    source = loader.get_source(module) if loader is not None and hasattr(loader, "get_source") else None
+    if source is None:
+        return []
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    body: list[ast.stmt] = tree.body
+    return body
+
+
+def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return ast.get_docstring(node, clean=False) is not None
+
+
+def _reads(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names that ``node`` reads, each with the attributes that it reads of it."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.insert(0, node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id, tuple(attributes)
+    for child in ast.iter_child_nodes(node):
+        yield from _reads(child)
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    """The names that a statement of the top level gives, changes, or calls a method of."""
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {statement.name}
+    found = set()
+    for node in ast.walk(statement):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case (
+                ast.Attribute(ctx=ast.Store(), value=ast.Name(id=name))
+                | ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name))
+            ):
+                found.add(name)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
+                found.add(name)
+    return found

@@ -1,0 +1,258 @@
+"""Finding pipelines: those that ship, those of ``HEADRACE_PIPELINES``, and one named by a path.
+
+Importing a pipeline file runs it, nothing else: no Spark, no storage. A file that cannot be used takes nothing away
+from the others: each has a limit of its own, and whatever it raises is its own.
+"""
+
+import os
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.errors import FixConfigError, PipelineError
+from headrace.model.time import UNITS, parse_duration
+from headrace.pipeline.loading.folders import forget, load
+from headrace.pipeline.loading.guard import Interrupted, TimeUpError, guarded
+from headrace.pipeline.pipeline import Pipeline
+
+SHIPPED = Path(__file__).resolve().parents[3] / "pipelines"
+"""In the repository: the installed package ships none, and the images leave it out."""
+
+VARIABLE = "HEADRACE_PIPELINES"
+
+IMPORT_LIMIT: Final = "HEADRACE_IMPORT_LIMIT"
+_IMPORT_LIMIT: Final = "10s"
+
+
+class ImportLimitError(FixConfigError):
+    """The limit for importing a pipeline's file is no length of time."""
+
+    code = "config.import_limit"
+
+
+class UnknownPipelineError(FixConfigError):
+    """No pipeline of that name, or several, or a file without one."""
+
+    code = "config.unknown_pipeline"
+
+
+class PipelineFileError(PipelineError):
+    """A pipeline's file, or a module beside it, raises when it is imported. The message begins with file and line."""
+
+    code = "config.pipeline_file"
+
+
+REFERENCES: dict[str, str] = {}
+"""By name, how this process was told to find pipelines in files: their names alone need not resolve."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A usable pipeline and the file that defines it. ``reference`` finds it without looking at any other file."""
+
+    pipeline: Pipeline
+    file: Path
+
+    @property
+    def reference(self) -> str:
+        """As the command line and submit.py take it."""
+        return f"{self.file.resolve()}:{self.pipeline.name}"
+
+
+@dataclass(frozen=True)
+class RegisteredFiles:
+    """``pipelines`` by name. ``broken``: why each of the other files cannot be used. ``repeated``: names that several
+    files define, and two of them; the first of these counts (``_first``).
+    """
+
+    pipelines: Mapping[str, Registered]
+    broken: Mapping[Path, str]
+    repeated: Mapping[str, tuple[Path, Path]]
+
+
+def pipeline_folders() -> list[Path]:
+    """Folders that are searched: those in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
+    named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+    shipped = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
+    folders = [*named, *shipped]
+    return list({folder.resolve(): folder for folder in folders}.values())
+
+
+def registered_files() -> RegisteredFiles:
+    """Every pipeline that can be loaded; a file that raises, takes too long or repeats a name is broken, nothing else.
+
+    Raises ImportLimitError.
+    """
+    broken: dict[Path, str] = {}
+    found = dict(_usable(_files(broken), broken))
+    defining: dict[str, list[Path]] = defaultdict(list)
+    for file, pipelines in found.items():
+        for pipeline in pipelines:
+            defining[pipeline.name].append(file)
+    repeated: dict[str, tuple[Path, Path]] = {}
+    for name, files in sorted(defining.items()):
+        if len(files) == 1:
+            continue
+        first, *others = _first(name, files)
+        for other in others:
+            broken.setdefault(other, f"{other}: pipeline {name} is also defined in {first}; rename one")
+            repeated.setdefault(name, (first, other))
+    usable = {
+        pipeline.name: Registered(pipeline, file)
+        for file, pipelines in found.items()
+        if file not in broken
+        for pipeline in pipelines
+    }
+    return RegisteredFiles(dict(sorted(usable.items())), broken, repeated)
+
+
+def registered(name: str) -> Registered:
+    """The pipeline of that name out of ``registered_files``, without loading files that need not be: of those in which
+    the name is written one will do. Raises UnknownPipelineError.
+    """
+    broken: dict[Path, str] = {}
+    for file, pipelines in _usable(_first(name, _files(broken)), broken):
+        for pipeline in pipelines:
+            if pipeline.name == name:
+                return Registered(pipeline, file)
+    raise UnknownPipelineError(f"there is no pipeline {name!r}{_unusable(broken)}")
+
+
+def resolve(reference: str) -> Pipeline:
+    """The pipeline that ``reference`` names: a registered name, or ``path/to/file.py[:name]``.
+
+    Raises UnknownPipelineError, and PipelineFileError for the file that is named.
+    """
+    path, _, name = reference.partition(":")
+    if path.endswith(".py"):
+        found_there = _from_file(Path(path), name)
+        REFERENCES[found_there.name] = reference
+        return found_there
+    found = registered_files()
+    if reference in found.repeated:
+        first, second = found.repeated[reference]
+        raise UnknownPipelineError(f"pipeline {reference} is defined in {first} and in {second}; rename one")
+    if reference not in found.pipelines:
+        raise UnknownPipelineError(
+            f"there is no pipeline {reference!r}; registered: {', '.join(found.pipelines) or 'none'}; "
+            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(found.broken)}"
+        )
+    return found.pipelines[reference].pipeline
+
+
+def in_file(file: Path) -> list[Registered]:
+    """The pipelines that ``file`` defines. Raises UnknownPipelineError, PipelineFileError."""
+    if not file.is_file():
+        raise UnknownPipelineError(f"there is no file {file}")
+    forget(file.parent)
+    return [Registered(pipeline, file) for pipeline in _loaded(file)]
+
+
+def _from_file(file: Path, name: str) -> Pipeline:
+    found = [each.pipeline for each in in_file(file)]
+    pipelines = [p for p in found if not name or p.name == name]
+    if len(pipelines) != 1:
+        names = ", ".join(p.name for p in found) or "none"
+        raise UnknownPipelineError(f"{file} holds these pipelines: {names}; name one as {file}:NAME")
+    return pipelines[0]
+
+
+def _unusable(broken: Mapping[Path, str]) -> str:
+    return "".join(f"\ncannot be used: {why}" for why in broken.values())
+
+
+def _first(name: str, files: Iterable[Path]) -> list[Path]:
+    """``files`` as they are asked for pipeline ``name``: those in which it is written come first."""
+    return sorted(files, key=lambda file: not _is_written(name, file))
+
+
+def _is_written(name: str, file: Path) -> bool:
+    try:
+        return name.encode() in file.read_bytes()
+    except OSError:  # loading it tells more
+        return False
+
+
+def _usable(files: Iterable[Path], broken: dict[Path, str]) -> Iterator[tuple[Path, Sequence[Pipeline]]]:
+    """The pipelines of each file that can be used; why the others cannot goes to ``broken``."""
+    limit = import_limit()
+    for file in files:
+        try:
+            yield file, _loaded(file, limit)
+        except PipelineFileError as error:
+            broken[file] = str(error)
+
+
+def import_limit() -> float | None:
+    """Seconds that each file may take to import where all of a folder are asked for; None: any time.
+
+    Raises ImportLimitError.
+    """
+    stated = os.environ.get(IMPORT_LIMIT) or _IMPORT_LIMIT
+    try:
+        limit = parse_duration(stated) / UNITS["seconds"]
+    except ValueError as error:
+        raise ImportLimitError(f"{IMPORT_LIMIT}={stated!r}: {error}; write 10s, or 1m; 0s: no limit") from None
+    return limit if limit > 0 else None
+
+
+def _files(broken: dict[Path, str]) -> list[Path]:
+    """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
+    files = []
+    for folder in pipeline_folders():
+        try:
+            names = sorted(entry.name for entry in folder.iterdir())
+        except OSError as error:
+            broken[folder] = f"{folder}: {VARIABLE} names it and it is not a folder that can be read: {error.strerror}"
+            continue
+        forget(folder)
+        files += [folder / name for name in names if name.endswith(".py") and not name.startswith("_")]
+    return files
+
+
+def _loaded(file: Path, limit: float | None = None) -> Sequence[Pipeline]:
+    """The pipelines that ``file`` defines at its top level, in order of definition. Raises PipelineFileError, also when
+    that takes longer than ``limit`` seconds.
+    """
+    try:
+        with guarded(limit):
+            module = load(file)
+    except Interrupted:
+        raise
+    except BaseException as error:  # a user's file may raise anything
+        raise PipelineFileError(f"{_place(file, error)}: {_said(error)}") from error
+    # by the type alone: whatever else a file holds is not asked what it is
+    unique = {id(value): value for value in vars(module).values() if issubclass(type(value), Pipeline)}
+    return list(unique.values())
+
+
+def _place(file: Path, error: BaseException) -> str:
+    """File and line at which ``error`` was raised: the last of the user's own files on the way there."""
+    folder = str(file.resolve().parent)
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((error.filename, error.lineno))
+    own = [(name, line) for name, line in frames if name.startswith(f"{folder}{os.sep}")]
+    name, line = own[-1] if own else (str(file), None)
+    where = file if name == str(file.resolve()) else Path(name)
+    return f"{where}:{line}" if line else str(where)
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, TimeUpError):
+        return f"{error}: let it define pipelines and nothing else, or raise {IMPORT_LIMIT}"
+    return f"{type(error).__name__}: {_text(error)}"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return error.msg
+    if isinstance(error, SystemExit):
+        return f"it calls sys.exit({error})"
+    try:
+        return str(error)
+    except Exception as failure:  # the text of an error is code of the file too
+        return f"(its text cannot be had: {type(failure).__name__})"

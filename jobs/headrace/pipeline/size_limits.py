@@ -1,0 +1,57 @@
+"""How large a pipeline may be, checked before anything else looks into its expressions and triggers."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace.errors import PipelineError
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.tree_size import extent, too_large
+from headrace.model.triggers import DataDriven, Trigger
+from headrace.model.windows import FixedWindows, ShiftedOutputTime
+from headrace.pipeline.column_usage import expressions, of_event_time
+from headrace.pipeline.trigger_checks import nodes
+
+if TYPE_CHECKING:
+    from headrace.pipeline.pipeline import Aggregation, Pipeline
+
+MOST_AGGREGATIONS = 100
+MOST_TRIGGERS, DEEPEST_TRIGGER = 500, 50
+
+
+def check_bounds(pipeline: "Pipeline", aggregations: "list[Aggregation | Pipeline]") -> None:
+    """Raise PipelineError for a pipeline of ``aggregations`` (its own, then those behind it) that is too large."""
+    if len(aggregations) > MOST_AGGREGATIONS:
+        raise PipelineError(
+            f"it has {len(aggregations):,} aggregations, and may have {MOST_AGGREGATIONS}: write several pipelines"
+        )
+    for aggregation in aggregations:
+        if aggregation.when is not None:
+            _check_trigger(aggregation.when)
+    for purpose, expr in _expressions(pipeline, aggregations):
+        if why := too_large(expr):
+            raise PipelineError(f"{purpose}: {why}")
+
+
+def _check_trigger(trigger: Trigger) -> None:
+    found = extent(trigger, lambda node: node.children if isinstance(node, Trigger) else ())
+    if found.depth > DEEPEST_TRIGGER or found.nodes > MOST_TRIGGERS:
+        raise PipelineError(
+            f"when: the trigger has {found.nodes:,} nodes in {found.depth:,} levels, and may have {MOST_TRIGGERS} in "
+            f"{DEEPEST_TRIGGER}: leave out what does not change when it fires"
+        )
+
+
+def _expressions(pipeline: "Pipeline", aggregations: "list[Aggregation | Pipeline]") -> Iterator[tuple[str, Expr]]:
+    for given in pipeline.inputs:
+        yield from of_event_time(given.event_time)
+        yield from ((f"column {name} of input {given.name}", expr) for name, expr in given.columns.items())
+    if pipeline.deduplicate is not None:
+        yield "the id of Deduplicate", pipeline.deduplicate.id
+    for aggregation in aggregations:
+        yield from expressions(aggregation)
+        where = aggregation.where.inner if isinstance(aggregation.where, ShiftedOutputTime) else aggregation.where
+        if isinstance(where, FixedWindows) and where.phase is not None:
+            yield "the phase", where.phase
+        for node in () if aggregation.when is None else nodes(aggregation.when):
+            if isinstance(node, DataDriven):
+                yield "DataDriven", node.ready_if

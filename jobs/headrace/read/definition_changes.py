@@ -1,0 +1,164 @@
+"""Definitions that have changed since a snapshot was made: which parts of them, and what each means for state."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from headrace.pipeline.identity.fingerprint import definition, fingerprint, parts
+from headrace.pipeline.identity.renaming import Renamed
+from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace_snapshots.format.manifest import Manifest
+
+
+class Action(StrEnum):
+    """What becomes of state: there is none yet; it stays; its columns change with the first epoch; it has to be made
+    anew from all input.
+    """
+
+    BEGIN = "begin"
+    KEEP = "keep"
+    MIGRATE = "migrate"
+    REPLAY = "replay"
+
+
+_PARTS = {
+    "path": "path",
+    "schema": "schema",
+    "transform": "Spark code",
+    "event_time": "event time, watermark or splits",
+    "columns": "columns for the pipeline",
+    "key": "key",
+    "filter": "filter",
+    "where": "where (windows)",
+    "when": "when (trigger)",
+    "how": "how (accumulation, lateness, behaviour)",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A part of a pipeline that is not what it was. ``stage``: its aggregation, counted from 1, None if all read it.
+    ``action``: what becomes of state for it; ``starts_empty``: an aggregate, whose state would know nothing of what was
+    read before.
+    """
+
+    part: str
+    change: str
+    stage: int | None = None
+    action: Action = Action.REPLAY
+    starts_empty: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.change}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"part": self.part, "change": self.change, "stage": self.stage, "action": self.action.value}
+
+
+def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:
+    """What there is to know if ``pipeline`` is defined otherwise now than when the snapshot was made; else None."""
+    if manifest.fingerprint == fingerprint(pipeline):
+        return None
+    return (
+        f"pipeline {pipeline.name} has changed since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): its "
+        "columns, and what they mean, are still those of the definition that made it"
+    )
+
+
+def changes(pipeline: Pipeline, before: Renamed) -> list[Change]:
+    """The parts of ``pipeline`` that are not those of the definition ``before`` it, which is another: at least one.
+
+    What is not known to leave state right is REPLAY.
+    """
+    now = definition(pipeline)
+    found = [*_renames(pipeline, before), *_differences(pipeline, before.definition, now)]
+    return found or [Change("the definition", "has changed")]
+
+
+def named(found: Sequence[Change]) -> str:
+    """Changes one after another, in words."""
+    return "; ".join(f"{change}{'' if change.stage is None else f' (aggregation {change.stage})'}" for change in found)
+
+
+def _renames(pipeline: Pipeline, before: Renamed) -> Iterator[Change]:
+    for number, (stage, then) in enumerate(zip(pipeline.stages, before.stages, strict=False), start=1):
+        for name, old in {**then.keys, **then.values}.items():
+            if name != old:
+                kind = "key" if name in stage.aggregation.key else "aggregate"
+                yield Change(f"{kind} {name!r}", f"was {old!r}", number, Action.MIGRATE)
+
+
+def _differences(pipeline: Pipeline, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+    then, own = parts(before), parts(now)
+    names = [*then, *(name for name in own if name not in then)]
+    different = [name for name in names if then.get(name) != own.get(name)]
+    for name in different:
+        number = name.split("/")[1] if name.startswith("stages/") else None
+        key = f"stages/{number}/where"  # which every aggregation has
+        if number is not None and (key in then) != (key in own):
+            if name == key:
+                yield Change("the aggregation", "is new" if key in own else "is gone", int(number))
+            continue
+        if not any(other.startswith(f"{name}/") for other in different):  # the list of what is named by itself
+            change = "has changed" if name in then and name in own else "is new" if name in own else "is gone"
+            if (columns := _columns(name, before, now)) is None:
+                yield _change(pipeline, name, change)
+            else:
+                yield from columns
+
+
+def _columns(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change] | None:
+    """The columns of an input's schema that have come or gone, which leaves state as it is; None if that is not all."""
+    match name.split("/"):
+        case ["inputs", of, "schema"]:
+            old, new = (_input(each, of) for each in (before, now))
+            columns, others = dict(old["schema"]), dict(new["schema"])
+            if "transform" in new or any(others.get(name, kind) != kind for name, kind in columns.items()):
+                return None
+            gone = [(name, "is gone") for name in columns if name not in others]
+            come = [(name, "is new") for name in others if name not in columns]
+            return [Change(f"column {name!r} of input {of!r}", how, action=Action.KEEP) for name, how in gone + come]
+    return None
+
+
+def _input(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    (found,) = [each for each in said["inputs"] if each["name"] == name]
+    return dict(found)
+
+
+def _change(pipeline: Pipeline, name: str, change: str) -> Change:
+    match name.split("/", 3):
+        case ["inputs"]:
+            return Change("the order of the inputs", change)
+        case ["inputs", of, *rest]:
+            part = "/".join(rest)
+            return Change(f"{_PARTS.get(part, part)} of input {of!r}", change)
+        case ["stages", number, "what"]:
+            action = Action.REPLAY if _keeps_elements(pipeline.stages[int(number) - 1]) else Action.MIGRATE
+            return Change("the order of the aggregates", change, int(number), action)
+        case ["stages", number, "what", aggregate]:
+            return _aggregate(pipeline.stages[int(number) - 1], aggregate, change, int(number))
+        case ["stages", number, part]:
+            return Change(_PARTS.get(part, part), change, int(number))
+    return Change({"deduplicate": "deduplication"}.get(name, f"the {name}"), change)
+
+
+def _aggregate(stage: Stage, name: str, change: str, number: int) -> Change:
+    """An aggregate may go. It may begin with nothing, unless elements that it has never seen can be withdrawn from it;
+    another one under the same name cannot.
+    """
+    part = f"aggregate {name!r}"
+    if _keeps_elements(stage) or change == "has changed":
+        return Change(part, change, number)
+    if change == "is gone":
+        return Change(part, change, number, Action.MIGRATE)
+    if stage.withdrawable:
+        return Change(part, "is new, and panes that it has never seen may be withdrawn", number)
+    return Change(part, change, number, Action.MIGRATE, starts_empty=True)
+
+
+def _keeps_elements(stage: Stage) -> bool:
+    """Whether its state is the last elements themselves, as far as its aggregates read them."""
+    return stage.aggregation.how.keep_last is not None

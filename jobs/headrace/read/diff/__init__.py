@@ -1,0 +1,1 @@
+"""What two snapshots do not have in common."""

@@ -1,0 +1,185 @@
+"""What differs between two snapshots: their manifests compared, and their rows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from headrace.program import columns as c
+from headrace.read.diff.differences import (
+    ColumnsDiff,
+    OutputDiff,
+    Pair,
+    SnapshotDiff,
+    SnapshotName,
+    StageDiff,
+    clocks_between,
+    code_that_differs,
+    inputs_between,
+    logs_between,
+    watermarks_between,
+)
+from headrace.read.diff.row_changes import ComparedTable, RecordFold, RowCounts, columns_of
+from headrace.read.snapshots.progress import StoredProgress, inputs_read
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.compaction import GONE, PLACE
+from headrace.read.views.database import database, sql_types, working_folder
+from headrace.read.views.sources import NamedFile, brought
+from headrace.state.tables import IDS
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.manifest import Manifest
+
+CURRENT = "current"
+_PANE = ("pane_time", "timing", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch")
+"""What a row of ``current`` says of its pane."""
+
+
+def diff(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> SnapshotDiff:
+    """What a reader would see change from ``before`` to ``after`` (None: no snapshot yet), and what lies under it; at
+    most ``limit`` rows are given, all are counted.
+
+    Reads the state and ``current`` of both. Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError,
+    ReadResourcesError.
+    """
+    ancestor = _ancestor(catalog, before, after)
+    progress = [None if each is None else StoredProgress.of(each) for each in (before, after)]
+    read = Pair(*(None if each is None else inputs_read(each) for each in (before, after)))
+    with _Tables.opened(catalog, before, after) as tables:
+        return SnapshotDiff(
+            pipeline=catalog.pipeline,
+            snapshots=Pair(*(None if each is None else SnapshotName.of(each) for each in (before, after))),
+            ancestor=None if ancestor is None else SnapshotName.of(ancestor),
+            definition=Pair(*(None if each is None else each.fingerprint for each in (before, after))),
+            code=code_that_differs(before, after),
+            clocks=clocks_between(*progress),
+            inputs=inputs_between(read, *(_inputs_since(catalog, each, ancestor) for each in (before, after))),
+            stages=tuple(
+                tables.stage(number, *watermarks) for number, watermarks in enumerate(watermarks_between(*progress))
+            ),
+            ids=tables.ids(),
+            logs=logs_between(before, after, ancestor),
+            output=tables.output(limit),
+        )
+
+
+def _ancestor(catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Manifest | None:
+    if before is None or after is None:
+        return None
+    link = catalog.common_ancestor(before.snapshot_id, after.snapshot_id)
+    if link is not None and link.problem is not None:
+        raise link.problem
+    return None if link is None else link.manifest
+
+
+def _inputs_since(catalog: Catalog, manifest: Manifest | None, ancestor: Manifest | None) -> list[InputFile]:
+    """The files that were read up to ``manifest`` and not by ``ancestor``."""
+    if manifest is None:
+        return []
+    records = catalog.files(manifest.logs["inputs"], None if ancestor is None else ancestor.epoch)
+    return [file for record in records for file in record.files if isinstance(file, InputFile)]
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The layered tables of both snapshots, in a database; ``local``: where the files are, by path."""
+
+    connection: duckdb.DuckDBPyConnection
+    before: Manifest | None
+    after: Manifest | None
+    local: Mapping[str, Path]
+
+    @classmethod
+    @contextmanager
+    def opened(cls, catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Iterator["_Tables"]:
+        """With all files verified."""
+        sides = [each for each in (before, after) if each is not None]
+        files = {file.path: file for each in sides for name in each.tables for file in _files(each, name)}
+        with working_folder() as folder:
+            local = dict(zip(files, brought(catalog, [*files.values()], folder), strict=True))
+            with database(folder, [*local.values()]) as connection:
+                yield cls(connection, before, after, local)
+
+    def stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
+        """Stage ``number``, whose state is a table: key and window, the epoch that wrote the row, what it holds."""
+        table = f"state_{number}" if number else "state"
+        rows, is_comparable = self._state(table, f"{c.STATUS} = {c.DELETED}")
+        return StageDiff(table, input_watermark, output_watermark, rows, is_comparable)
+
+    def ids(self) -> RowCounts:
+        """Remembered ids, those that are about to be forgotten among them."""
+        return self._state(IDS, "false")[0]
+
+    def _state(self, table: str, gone: str) -> tuple[RowCounts, bool]:
+        """How many rows of ``table`` became what, and whether both sides have the same columns, which that takes."""
+        before, after = self._paths(self.before, table), self._paths(self.after, table)
+        left, right = (columns_of(self.connection, files) for files in (before, after))
+        fold = _fold_of_state([*(left or right)], gone)
+        if left and right and left != right:
+            number = fold.number(self.connection, before)
+            return RowCounts.apart(number, _fold_of_state([*right], gone).number(self.connection, after)), False
+        values = tuple(name for name in (left or right) if name not in {c.HASH, *fold.identity, *fold.place})
+        return ComparedTable(before, after, fold, values).counts(self.connection), True
+
+    def output(self, limit: int) -> OutputDiff:
+        """``current``."""
+        schemas = [ViewColumns.from_json(each.schema) for each in (self.before, self.after) if each is not None]
+        if not schemas:
+            return OutputDiff(RowCounts())
+        left, right = schemas[0], schemas[-1]
+        shared = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
+        fold = self._fold_of_current(left, shared)
+        if left.keys != right.keys:
+            other = self._fold_of_current(right, ())
+            before, after = self._current(self.before, fold), self._current(self.after, other)
+            rows = RowCounts.apart(fold.number(self.connection, before), other.number(self.connection, after))
+            return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
+        before, after = self._current(self.before, fold), self._current(self.after, fold)
+        compared = ComparedTable(before, after, fold, shared, _PANE)
+        rows = compared.counts(self.connection)
+        first = compared.first(self.connection, limit, left.order(View.CURRENT))
+        return OutputDiff(rows, tuple(first), _columns_apart(left, right))
+
+    def _fold_of_current(self, columns: ViewColumns, shared: Sequence[str]) -> RecordFold:
+        """As far as key, window, the ``shared`` values and what is said of panes go."""
+        names = [*columns.identity, *shared, *dict.fromkeys((*_PANE, *PLACE, GONE))]
+        types = sql_types(columns.types(View.CURRENT))
+        return RecordFold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})
+
+    def _current(self, manifest: Manifest | None, fold: RecordFold) -> list[NamedFile]:
+        """The files of ``current``, each with the names that it has for the columns that count."""
+        if manifest is None:
+            return []
+        columns = ViewColumns.from_json(manifest.schema)
+        return [
+            NamedFile.of(self.local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*fold.types])
+            for layer in manifest.tables.get(CURRENT, ())
+            for file in layer.files
+        ]
+
+    def _paths(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
+        return [] if manifest is None else [NamedFile(self.local[file.path]) for file in _files(manifest, table)]
+
+
+def _files(manifest: Manifest, table: str) -> list[DataFile]:
+    return [file for layer in manifest.tables.get(table, ()) for file in layer.files]
+
+
+def _fold_of_state(names: Sequence[str], gone: str) -> RecordFold:
+    """What stands before the epoch that wrote a row says what it is of; there is nothing to fold without columns."""
+    identity = names[: names.index(c.EPOCH)] if names else []
+    return RecordFold(tuple(name for name in identity if name != c.HASH), (c.EPOCH,), gone)
+
+
+def _columns_apart(left: ViewColumns, right: ViewColumns) -> ColumnsDiff:
+    """Columns with their types that only one side has."""
+    own, other = (
+        {name: str(each.schema(View.CURRENT).field(name).type) for name in (*each.keys, *each.values)}
+        for each in (left, right)
+    )
+    return ColumnsDiff(
+        {name: kind for name, kind in own.items() if other.get(name) != kind},
+        {name: kind for name, kind in other.items() if own.get(name) != kind},
+    )

@@ -1,0 +1,202 @@
+"""Why windows of a key have fired or not, in words and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, NEVER, Instant, is_finite, render
+from headrace.model.windows import Window
+from headrace.read.explain.waiting import ASKED, TriggerCondition
+
+
+class WindowStatus(StrEnum):
+    """What has become of a window: it waits; its trigger has finished; the watermark has passed its lateness; a larger
+    window took it in; or nothing of it was ever there.
+    """
+
+    OPEN = "open"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+    MERGED = "merged"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What an open window has: aggregates ``so_far``, how many elements no pane has shown, its trigger."""
+
+    so_far: Mapping[str, Any]
+    new_elements: int
+    trigger: TriggerCondition
+
+
+@dataclass(frozen=True)
+class WindowExplained:
+    """One window of the key. ``panes`` counts what it has emitted, ``last_panes`` are the newest of them that readers
+    got (only of the last aggregation); ``late`` counts elements of it that were dropped since it had expired, None
+    where nobody keeps them. It expires once the watermark exceeds ``expiry``, NEVER if it does not.
+    """
+
+    window: Window
+    status: WindowStatus
+    expiry: Instant
+    panes: int
+    last_panes: Sequence[Mapping[str, Any]] = ()
+    late: int | None = None
+    holding: Holding | None = None
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        fired = "" if self.status is WindowStatus.ABSENT else f": {self.status}, {self._fired()}"
+        yield f"window {written(self.window)}{fired}"
+        if self.holding is not None:
+            yield from _indented(_held(self.holding))
+        yield from _indented(self._ended())
+        for pane in self.last_panes:
+            kind = "withdrawn" if pane["is_retraction"] else str(pane["timing"]).lower().replace("_", " ")
+            values = ", ".join(f"{name} = {value}" for name, value in pane["values"].items())
+            yield f"  pane {pane['pane_index']}, {kind}, of epoch {pane['epoch']}: {values}"
+        if self.late:
+            elements = "element was" if self.late == 1 else "elements were"
+            yield f"  {self.late:,} {elements} dropped: too late for it (headrace read --view late)"
+
+    def _fired(self) -> str:
+        if not self.panes:
+            return "has not fired" if self.status is WindowStatus.OPEN else "without a pane"
+        return f"has fired {self.panes:,} pane{'s' if self.panes > 1 else ''}"
+
+    def _ended(self) -> Iterator[str]:
+        expires = "never" if self.expiry >= NEVER else f"once the watermark passes {self._expires()}"
+        match self.status:
+            case WindowStatus.OPEN:
+                gives = ": it gives what no pane has shown by then; elements after that are late"
+                yield f"expires {expires}{'' if self.expiry >= NEVER else gives}"
+            case WindowStatus.CLOSED:
+                yield f"its trigger has finished: whatever comes for it is dropped, and it is forgotten {expires}"
+            case WindowStatus.EXPIRED:
+                yield f"the watermark has passed {self._expires()}: whatever comes for it is late"
+            case WindowStatus.MERGED:
+                yield "it is part of a larger window now"
+            case WindowStatus.ABSENT:
+                yield "no element of this key has come into it"
+
+    def _expires(self) -> str:
+        at = Instant(self.expiry + 1)
+        return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render(at)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, but for the values of aggregates."""
+        holding = self.holding
+        own = {
+            "window_start": _time(self.window.start),
+            "window_end": _time(self.window.end),
+            "status": self.status.value,
+            "expires": _time(Instant(self.expiry + 1)),
+            "panes": self.panes,
+            "last_panes": list(self.last_panes),
+            "late": self.late,
+        }
+        if holding is None:
+            return own
+        held = {"so_far": dict(holding.so_far), "new_elements": holding.new_elements}
+        return {**own, **held, "waits_for": holding.trigger.waits_for or ASKED, "trigger": holding.trigger.to_json()}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a snapshot knows of the windows of a ``key``. ``held_back_by``: who holds the watermark back, in words,
+    and ``held_since`` when an input last moved it on, in processing time;
+    ``rejected``: how many records of all keys are dead letters; ``earlier``: how many windows that have expired, or are
+    part of others, are left out.
+    """
+
+    pipeline: str
+    snapshot: str
+    epoch: int
+    stage: int
+    key: Mapping[str, Any]
+    watermark: Instant
+    held_back_by: str | None
+    held_since: Instant | None
+    processing_time: Instant
+    rejected: int
+    windows: Sequence[WindowExplained]
+    earlier: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        key = ", ".join(f"{name} = {value}" for name, value in self.key.items()) or "no key"
+        yield f"{self.pipeline} at snapshot {self.snapshot} (epoch {self.epoch}), aggregation {self.stage}: {key}"
+        holder = "" if self.held_back_by is None else f", held back by {self.held_back_by}"
+        since = "" if self.held_since is None else f"; it last moved on at {render(self.held_since)}"
+        yield f"the watermark stands at {render(self.watermark)}{holder}{since}"
+        yield f"the newest epoch ran at {render(self.processing_time)}"
+        for window in self.windows:
+            yield ""
+            yield from window.lines()
+        if self.earlier:
+            yield ""
+            yield f"{self.earlier:,} windows before them are over; ask for one of them by a time in it"
+        if not self.windows:
+            yield ""
+            yield "no element with this key has ever come into a window"
+        if self.rejected and all(window.holding is None for window in self.windows):
+            yield ""
+            records = "1 record" if self.rejected == 1 else f"{self.rejected:,} records"
+            yield f"{records} of all keys could not be used (headrace read --view rejected)"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, but for values of keys and aggregates."""
+        return {
+            "pipeline": self.pipeline,
+            "snapshot": self.snapshot,
+            "epoch": self.epoch,
+            "stage": self.stage,
+            "key": dict(self.key),
+            "watermark": render(self.watermark),
+            "held_back_by": self.held_back_by,
+            "held_since": None if self.held_since is None else render(self.held_since),
+            "processing_time": render(self.processing_time),
+            "rejected": self.rejected,
+            "earlier": self.earlier,
+            "windows": [window.to_json() for window in self.windows],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def written(window: Window) -> str:
+    """A window as people write it."""
+    start, end = (render(at) if is_finite(at) else "" for at in (window.start, window.end))
+    return f"[{start}, {end})" if start or end else "of all time"
+
+
+def _time(at: Instant) -> str | None:
+    return render(at) if is_finite(at) and at <= END_OF_CALENDAR else None
+
+
+def _held(holding: Holding) -> Iterator[str]:
+    values = ", ".join(f"{name} = {value}" for name, value in holding.so_far.items())
+    elements = "1 element" if holding.new_elements == 1 else f"{holding.new_elements:,} elements"
+    new = f"{elements} that no pane has shown yet" if holding.new_elements else "nothing new since the last pane"
+    yield f"holds {values}; {new}"
+    yield "its trigger:"
+    yield from _indented(_tree(holding.trigger))
+    if holding.trigger.waits_for is None:
+        yield f"  waits for {ASKED}"
+
+
+def _tree(found: TriggerCondition) -> Iterator[str]:
+    """A node and its parts: [x] is met, [ ] is not."""
+    part = f"{found.part}: " if found.part else ""
+    yield f"[{'x' if found.is_met else ' '}] {part}{found.condition}"
+    if found.waits_for is not None and not found.parts:
+        yield f"    waits for {found.waits_for}"
+    for each in found.parts:
+        yield from (f"    {line}" for line in _tree(each))
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)

@@ -1,0 +1,260 @@
+"""Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property, reduce
+from operator import and_
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import FixConfigError
+from headrace.kernel.keys import hashes
+from headrace.kernel.state import lookup
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.arguments import shown
+from headrace.model.expressions.expr import DataType, Expr, col, lit
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, parse
+from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
+from headrace.program import columns as c
+from headrace.read.explain.explanation import Explanation, Holding, WindowExplained, WindowStatus
+from headrace.read.explain.stage_state import StageState
+from headrace.read.explain.waiting import Readiness
+from headrace.read.views.arrow_types import python_rows
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.open_windows import values_so_far
+from headrace.read.views.sources import OutputFiles
+from headrace.reference.windows import assign, phase_of
+from headrace.state.key_groups import KeyGroupRange, groups_of
+from headrace.state.layer_reader import some_of
+
+Given = Any
+"""The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
+
+SHOWN_PANES, SHOWN_WINDOWS = 5, 20
+
+
+class ExplainError(FixConfigError):
+    """The key or the window that is asked about is not written as one."""
+
+    code = "config.explain"
+
+
+def explain(state: StageState, key: Given = None, window: str | datetime | None = None) -> Explanation:
+    """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
+    start, or any time in them. Raises ExplainError.
+    """
+    return _Asked(state, key_values(state, key), None if window is None else _instant(window)).explanation()
+
+
+def key_values(state: StageState, given: Given) -> dict[str, Any]:
+    """The value of each column of the key that is ``given``. Raises ExplainError."""
+    kinds = state.stage.stage.key_types
+    names = ", ".join(kinds) or "none: leave key out"
+    if isinstance(given, Mapping):
+        values = [given.get(name) for name in kinds] if given.keys() == kinds.keys() else []
+    else:
+        values = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    if len(values) != len(kinds):
+        raise ExplainError(
+            f"key={shown(given)} does not name a key of aggregation {state.number} of {state.pipeline.name}: give a "
+            f"value for each of its columns, in their order ({names})"
+        )
+    return {name: _value(name, kind, value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    state: StageState
+    key: Mapping[str, Any]
+    at: Instant | None
+
+    def explanation(self) -> Explanation:
+        state, manifest = self.state, self.state.manifest
+        windows = sorted(self._windows(), key=lambda each: (each.window.end, each.window.start))
+        over = [each for each in windows if each.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
+        earlier = over[:-SHOWN_WINDOWS] if self.at is None else []
+        rejected = manifest.logs.get(View.REJECTED)
+        return Explanation(
+            pipeline=state.pipeline.name,
+            snapshot=manifest.snapshot_id,
+            epoch=manifest.epoch,
+            stage=state.number,
+            key=self.key,
+            watermark=state.clocks.watermark,
+            held_back_by=state.held_back,
+            held_since=state.held_since,
+            processing_time=state.clocks.processing_time,
+            rejected=0 if rejected is None else rejected.rows,
+            windows=[each for each in windows if each not in earlier],
+            earlier=len(earlier),
+        )
+
+    def _windows(self) -> Iterator[WindowExplained]:
+        """Those of the state, and those that are there no more."""
+        known = [*self._known()]
+        yield from known
+        there = [each.window for each in known]
+        late = [window for window in self._late_windows if not any(_contains(each, window) for each in there)]
+        gone = {*self._panes, *late, *self._assigned()} - {*there}
+        yield from (self._gone(window) for window in gone if self._is_asked(window))
+
+    def _is_asked(self, window: Window) -> bool:
+        return self.at is None or window.start <= self.at < window.end
+
+    def _known(self) -> Iterator[WindowExplained]:
+        """The windows that are in the state."""
+        state = self.state
+        rows = self._rows()
+        held = "" if state.held_back is None else f", held back by {state.held_back}"
+        is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.OPEN))
+        readiness = Readiness(state.stage)
+        values = python_rows(pa.RecordBatch.from_pydict(values_so_far(state.stage, is_open)))
+        of_open = {}
+        for facts, so_far in zip(readiness.facts(is_open, state.clocks, held), values, strict=True):
+            window = Window(Instant(facts.row[c.WINDOW_START]), facts.end)
+            of_open[window] = Holding(so_far, facts.row[c.NEW], readiness.condition(facts))
+        for row in rows.select([c.WINDOW_START, c.WINDOW_END, c.STATUS, c.INDEX]).to_pylist():
+            window = Window(Instant(row[c.WINDOW_START]), Instant(row[c.WINDOW_END]))
+            if self._is_asked(window):
+                status = WindowStatus.OPEN if window in of_open else WindowStatus.CLOSED
+                yield self._explained(window, status, row[c.INDEX], of_open.get(window))
+
+    def _gone(self, window: Window) -> WindowExplained:
+        """A window that is not in the state."""
+        panes = self._panes.get(window, [])
+        emitted = sum(not pane["is_retraction"] for pane in panes)
+        if self.state.clocks.watermark > self.state.stage.expiry(window.end):
+            status = WindowStatus.EXPIRED
+        else:
+            status = WindowStatus.MERGED if panes else WindowStatus.ABSENT
+        return self._explained(window, status, emitted, None)
+
+    def _explained(self, window: Window, status: WindowStatus, panes: int, holding: Holding | None) -> WindowExplained:
+        late = self._late_windows
+        return WindowExplained(
+            window=window,
+            status=status,
+            expiry=self.state.stage.expiry(window.end),
+            panes=panes,
+            last_panes=self._panes.get(window, [])[-SHOWN_PANES:],
+            late=None if self.state.number > 1 else _within(late, window),
+            holding=holding,
+        )
+
+    def _rows(self) -> pa.RecordBatch:
+        """The rows of the key's windows."""
+        state = self.state
+        stage, schema = state.stage, state.stage.state_schema
+        kinds = stage.stage.key_types
+        columns = [pa.array([value], ARROW_TYPES[kinds[name]]) for name, value in self.key.items()]
+        hashed = hashes(columns, 1)
+        groups = groups_of(hashed)
+        assert groups is not None
+        held = [
+            rows for each in state.layers for rows in some_of(state.catalog.store, schema, each, KeyGroupRange(*groups))
+        ]
+        rows = lookup(stage, held, np.asarray(hashed))
+        for name, value in zip(self.key, columns, strict=True):
+            rows = rows.filter(pc.equal(rows.column(name), value[0]))
+        return rows
+
+    def _assigned(self) -> list[Window]:
+        """The windows that an element of the time that is asked about would be in, as far as that is known."""
+        where = self.state.stage.where
+        if self.at is None or isinstance(where, CustomWindows) or where.merges:
+            return []
+        return assign(where, self.at, phase=phase_of(where, self.key, self.state.stage.stage.key_types))
+
+    @cached_property
+    def _panes(self) -> dict[Window, list[dict[str, Any]]]:
+        """The panes of the key, by window, in the order of emission; none but of the last aggregation."""
+        if self.state.number < len(self.state.pipeline.stages):
+            return {}
+        names = [*self.state.stage.stage.value_types]
+        info = [WINDOW_START, WINDOW_END, "timing", "pane_index", "is_retraction", "epoch"]
+        found: dict[Window, list[dict[str, Any]]] = {}
+        for row in self._view(View.PANES, [*info, *names]):
+            values = {name: row.pop(name) for name in names}
+            found.setdefault(_window(row), []).append({**row, "values": values})
+        return found
+
+    @cached_property
+    def _late_windows(self) -> dict[Window, int]:
+        """How many elements of the key were dropped as late, by their windows."""
+        if self.state.number > 1:
+            return {}
+        found: dict[Window, int] = {}
+        for row in self._view(View.LATE, [WINDOW_START, WINDOW_END]):
+            window = _window(row)
+            found[window] = found.get(window, 0) + 1
+        return found
+
+    def _view(self, view: View, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The rows of the key in a view of the snapshot."""
+        state = self.state
+        source = OutputFiles(state.catalog, state.manifest, view, ViewColumns.from_json(state.manifest.schema), None)
+        conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
+        where = reduce(and_, conditions) if conditions else None
+        for batch in LazyView(view, source, state.manifest, where=where, columns=columns).batches():
+            yield from python_rows(batch)
+
+
+def _within(late: Mapping[Window, int], window: Window) -> int:
+    """Of the elements that were ``late`` those whose own window lies in ``window``."""
+    return sum(count for each, count in late.items() if _contains(window, each))
+
+
+def _contains(window: Window, other: Window) -> bool:
+    return window.start <= other.start and other.end <= window.end
+
+
+def _window(row: dict[str, Any]) -> Window:
+    """The window of a row of a view, which is taken out of it."""
+    start, end = row.pop(WINDOW_START), row.pop(WINDOW_END)
+    if start is None and end is None:
+        return GLOBAL_WINDOW
+    return Window(MIN_INSTANT if start is None else _at(start), GLOBAL_WINDOW_END if end is None else _at(end))
+
+
+def _at(time: datetime | str) -> Instant:
+    """A time of a row (``python_rows``)."""
+    return parse(time) if isinstance(time, str) else instant(time)
+
+
+def _instant(window: str | datetime) -> Instant:
+    try:
+        return instant(datetime.fromisoformat(window) if isinstance(window, str) else window)
+    except (ValueError, TypeError) as error:
+        raise ExplainError(
+            f"window={shown(window)} is not a time: write a time in it, or its start, with a time zone, such as "
+            "2026-11-21T10:00:00Z"
+        ) from error
+
+
+_READ = {
+    DataType.INT: int,
+    DataType.TIMESTAMP: datetime.fromisoformat,
+    DataType.DATE: date.fromisoformat,
+    DataType.DECIMAL: Decimal,
+    DataType.BYTES: base64.b64decode,
+    DataType.BOOL: {"true": True, "false": False}.__getitem__,
+}
+"""How text on a command line becomes the value of a key."""
+
+
+def _value(name: str, kind: DataType, given: Any) -> Any:
+    try:
+        value = _READ[kind](given) if isinstance(given, str) and kind in _READ else given  # type: ignore[operator]
+        if value is None or (kind is DataType.TIMESTAMP and value.tzinfo is None):
+            raise ValueError("no time zone" if value is not None else "NULL is no key")
+        return pa.scalar(value, ARROW_TYPES[kind]).as_py()
+    except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
+        raise ExplainError(f"key: {given!r} is not the {kind} that {name} is ({error})") from error

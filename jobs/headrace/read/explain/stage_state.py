@@ -1,0 +1,131 @@
+"""The state of one aggregation in a snapshot: its windows, and the clocks under which they wait."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from headrace.distribute.clocks import StageClocks, source_clocks, stage_clocks
+from headrace.errors import FixConfigError
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.state import newest, there
+from headrace.model.time import Instant
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.loading.registry import UnknownPipelineError, resolve
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import StoredProgress, progress_of
+from headrace.state.datafiles.cache import RowCache
+from headrace.state.key_groups import KeyGroupRange, parts
+from headrace.state.layer_reader import open_rows
+from headrace.state.tables import state_tables
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.manifest import Manifest
+
+PART_ROWS, PART_BYTES = 200_000, 16 * 2**20
+"""Rows, and bytes of their files, that are looked at at a time."""
+
+
+class StateDefinitionError(FixConfigError):
+    """State can be read only with the definition of the pipeline that made it."""
+
+    code = "config.state_definition"
+
+
+def definition_of(catalog: Catalog, pipeline: Pipeline | None) -> Pipeline:
+    """``pipeline``, or the registered one of the catalog's name. Raises StateDefinitionError."""
+    if pipeline is not None:
+        return pipeline
+    try:
+        return resolve(catalog.pipeline)
+    except UnknownPipelineError as error:
+        raise StateDefinitionError(
+            f"state is read with the definition of its pipeline, and {catalog.pipeline} is not registered: name its "
+            f"folder in HEADRACE_PIPELINES, or give the pipeline itself (pipeline=...). {error}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class StageState:
+    """The state of aggregation ``number``, counted from 1, of a pipeline at ``manifest``, which ``pipeline`` made."""
+
+    catalog: Catalog
+    manifest: Manifest
+    pipeline: Pipeline
+    number: int
+
+    def __post_init__(self) -> None:
+        check_number(self.pipeline, self.number)
+        if self.manifest.fingerprint != fingerprint(self.pipeline):
+            raise StateDefinitionError(
+                f"pipeline {self.pipeline.name} has changed since snapshot {self.manifest.snapshot_id} (epoch "
+                f"{self.manifest.epoch}), and its state can be read only by the definition that made it: take the "
+                f"change back to look at it. `headrace plan {self.pipeline.name}` says what has changed"
+            )
+
+    @cached_property
+    def stage(self) -> CompiledStage:
+        """The aggregation."""
+        return CompiledStage(self.pipeline.stages[self.number - 1])
+
+    @cached_property
+    def clocks(self) -> StageClocks:
+        """Its clocks behind the snapshot's epoch."""
+        progress = progress_of(self.catalog, self.manifest)
+        stages = [CompiledStage(stage) for stage in self.pipeline.stages]
+        return stage_clocks(progress, stages, source_clocks(self.pipeline, progress.inputs))[self.number - 1]
+
+    @cached_property
+    def progress(self) -> StoredProgress:
+        """All clocks of the snapshot."""
+        return StoredProgress.of(self.manifest)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Its table, oldest layer first."""
+        return self.manifest.tables.get(state_tables(self.pipeline)[self.number - 1], ())
+
+    @property
+    def parts(self) -> tuple[KeyGroupRange, ...]:
+        """All keys, in parts that fit into memory."""
+        rows = sum(layer.rows for layer in self.layers)
+        size = sum(file.bytes for layer in self.layers for file in layer.files)
+        return parts(1 + max(rows // PART_ROWS, size // PART_BYTES))
+
+    def windows(self, cache: RowCache, part: KeyGroupRange) -> pa.RecordBatch:
+        """The rows of the windows of ``part``, open and closed. Raises BrokenObjectError."""
+        schema = self.stage.state_schema
+        opened = [open_rows(cache, self.catalog.store, schema, layer, part) for layer in self.layers]
+        return there(newest(self.stage, [run.rows for layer in opened for run in layer.runs]))
+
+    @property
+    def held_back(self) -> str | None:
+        """Who holds the watermark of the aggregation back, in words; None where nobody is known to."""
+        outputs = self.progress.output_watermarks
+        watermarks = (self.progress.watermark, *outputs)
+        for number in range(self.number, 1, -1):  # of aggregation n it is what n - 1 lets through
+            if outputs and watermarks[number - 1] < watermarks[number - 2]:
+                return f"windows of aggregation {number - 1} that wait"
+        held_to = self.progress.held_to
+        if held_to is not None and self.progress.watermark >= held_to.watermark:
+            return "main, whose watermark a backfill does not pass"
+        holder = self.progress.held_back_by
+        if holder is None:
+            return None
+        (event_time,) = [each.event_time for each in self.pipeline.inputs if each.name == holder.input]
+        split = "" if holder.split is None or event_time.split is None else f"split {holder.split!r} of "
+        return f"{split}input {holder.input!r}"
+
+    @property
+    def held_since(self) -> Instant | None:
+        """The processing time at which who holds the inputs' watermark back last moved it on, None if nobody did."""
+        return None if self.progress.held_back_by is None else self.progress.held_back_by.since
+
+
+def check_number(pipeline: Pipeline, number: int) -> None:
+    """Raise StateDefinitionError unless ``pipeline`` has an aggregation of that number."""
+    there_are = len(pipeline.stages)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= there_are:
+        raise StateDefinitionError(
+            f"stage={number!r} is none of the aggregations of {pipeline.name}: they are counted from 1 to {there_are}"
+        )

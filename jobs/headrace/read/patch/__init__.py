@@ -1,0 +1,1 @@
+"""Output patches: the rows that replace those of main."""

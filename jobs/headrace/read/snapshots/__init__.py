@@ -1,0 +1,1 @@
+"""Snapshots: which one a reader means, and what its manifest says."""

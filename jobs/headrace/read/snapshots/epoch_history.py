@@ -1,0 +1,111 @@
+"""What a branch recorded of its epochs: the files that each read, when it ran, which signals it heard.
+
+That and the pipeline decide all that an epoch does, so it is what a replay needs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.errors import FixConfigError
+from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.triggers import Signal
+from headrace.read.snapshots.progress import StoredProgress, input_file, watermarks_of
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.landing import ByInput
+from headrace.sources.progress import WatermarkHold
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.filelog import LoggedFile
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+
+
+class ExpiredError(FixConfigError):
+    """Epochs are asked for of which nothing is kept any more."""
+
+    code = "config.expired"
+
+
+@dataclass(frozen=True)
+class RecordedEpoch:
+    """An epoch as it ran, or is to run: its files by input in the order of their arrival, its processing time, the
+    signals that it hears; whether the input ends with it; what it was held to.
+
+    ``reached``: the watermarks that it left, None where nobody can say any more. ``is_ahead``: some of its records lay
+    too far ahead of its processing time to move a watermark (12.14).
+    """
+
+    files: ByInput
+    processing_time: Instant
+    signals: tuple[Signal, ...] = ()
+    is_last: bool = False
+    held_to: WatermarkHold | None = None
+    reached: WatermarkHold | None = None
+    is_ahead: bool = False
+
+
+def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
+    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first,
+    without output patches, which are no epochs of the pipeline. A request for each of them, several at once.
+
+    Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
+    """
+    manifests, files = _recorded_since(catalog, snapshot_id, until)
+    first = 0 if until is None else catalog.manifest(until).epoch + 1
+    if manifests and (expired := max(manifests) + 1 - first - len(manifests)):
+        raise ExpiredError(
+            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, and what they "
+            "recorded with them: replay what has landed, under a clock of your own (--clock), or run a backfill"
+        )
+    return [
+        _recorded(manifests[epoch], files.get(epoch, {}))
+        for epoch in sorted(manifests)
+        if not manifests[epoch].is_patch
+    ]
+
+
+def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
+    """``recorded_epochs``, and of those that have expired the files, as if they had run when the next one did that is
+    kept; where that ended nobody knows. Raises MissingSnapshotError, BrokenObjectError.
+    """
+    manifests, files = _recorded_since(catalog, snapshot_id, until)
+    found: list[RecordedEpoch] = []
+    for epoch in sorted({*manifests, *files}, reverse=True):
+        if epoch in manifests:
+            if not manifests[epoch].is_patch:
+                found.append(_recorded(manifests[epoch], files.get(epoch, {})))
+        elif found:
+            found.append(RecordedEpoch(files[epoch], found[-1].processing_time))
+    return found[::-1]
+
+
+def _recorded_since(
+    catalog: Catalog, snapshot_id: str, until: str | None
+) -> tuple[dict[int, Manifest], dict[int, ByInput]]:
+    """Manifests that are kept, and files that were read, by epoch, of those after ``until``."""
+    manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, until)}
+    if not manifests:
+        return {}, {}
+    since = -1 if until is None else catalog.manifest(until).epoch
+    records = catalog.files(manifests[max(manifests)].logs["inputs"], since_epoch=since)
+    return manifests, {record.epoch: _by_input(record.files) for record in records}
+
+
+def _by_input(files: Iterable[LoggedFile]) -> ByInput:
+    found: dict[str, list[LandedFile]] = {}
+    for file in files:
+        if not isinstance(file, DataFile):
+            found.setdefault(file.input, []).append(input_file(file))
+    return found
+
+
+def _recorded(manifest: Manifest, files: ByInput) -> RecordedEpoch:
+    progress = StoredProgress.of(manifest)
+    return RecordedEpoch(
+        files=files,
+        processing_time=progress.processing_time,
+        signals=progress.signals,
+        is_last=progress.watermark == MAX_INSTANT,  # no record can take it there
+        held_to=progress.held_to,
+        reached=watermarks_of(manifest),
+        is_ahead=bool(progress.ahead),
+    )

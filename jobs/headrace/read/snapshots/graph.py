@@ -1,0 +1,138 @@
+"""The snapshots of a catalog's log as a graph: what each was made from, what points to it, what people did to them.
+
+All of it stands in the entries of the log, so a graph costs a request for each entry and reads no manifest.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.read.snapshots.graph_layout import Lanes
+from headrace_snapshots.catalog import Catalog, LostEntry
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.refs import PUBLISHED, TAGS
+
+_ROUTINE = {Kind.INIT, Kind.CLAIM, Kind.PUBLISH}
+"""What every run does besides its commits: where that led to is where branches and ``published`` point."""
+
+
+@dataclass(frozen=True)
+class GraphRow:
+    """An entry of the log: the ``snapshot`` that it committed and the one that it was made from; None if it is none."""
+
+    entry: Entry | LostEntry
+    snapshot: str | None = None
+    parent: str | None = None
+
+    @classmethod
+    def of(cls, entry: Entry | LostEntry) -> "GraphRow":
+        """Of any entry."""
+        if isinstance(entry, LostEntry) or entry.kind is not Kind.COMMIT:
+            return cls(entry)
+        ((parent, snapshot),) = entry.moves.values()
+        return cls(entry, snapshot, parent)
+
+
+@dataclass(frozen=True)
+class SnapshotGraph:
+    """Entries of the log, newest first, and the ``refs`` behind the newest of them: branches and tags by name."""
+
+    rows: tuple[GraphRow, ...]
+    refs: Mapping[str, str]
+
+    @cached_property
+    def reached(self) -> frozenset[str]:
+        """Those of its snapshots that a branch or a tag points to or comes from."""
+        found = {*self.refs.values()}
+        for row in self.rows:  # children stand before their parents
+            if row.snapshot in found and row.parent is not None:
+                found.add(row.parent)
+        return frozenset(found)
+
+    def lines(self) -> Iterator[str]:
+        """The graph as ``git log --graph`` draws it: ``*`` is a snapshot, ``o`` one that no branch and no tag leads to
+        any more.
+        """
+        lanes = Lanes()
+        for row in self.rows:
+            if row.snapshot is None:
+                yield f"{lanes.beside()}{_told(row.entry)}"
+                continue
+            drawn = lanes.snapshot(row.snapshot, row.parent, "*" if row.snapshot in self.reached else "o")
+            yield from drawn.above
+            yield f"{drawn.beside}{self._snapshot(row)}"
+            yield from drawn.below
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value: ``snapshots`` with their parents, the same as ``edges`` (from a snapshot to its parent),
+        ``refs``, and the other entries.
+        """
+        made = [row for row in self.rows if row.snapshot is not None]
+        return {
+            "snapshots": [self._snapshot_to_json(row) for row in made],
+            "edges": [[row.snapshot, row.parent] for row in made if row.parent is not None],
+            "refs": {ref.removeprefix(TAGS): snapshot for ref, snapshot in sorted(self.refs.items())},
+            "entries": [row.entry.to_json() for row in self.rows if row.snapshot is None],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _names(self, snapshot: str | None) -> list[str]:
+        """The refs at a snapshot: branches, ``published``, tags."""
+        names = [name for name, at in self.refs.items() if at == snapshot]
+        return sorted(names, key=lambda name: (name.startswith(TAGS), name == PUBLISHED, name))
+
+    def _snapshot(self, row: GraphRow) -> str:
+        assert isinstance(row.entry, Entry)
+        names = [
+            f"tag: {name.removeprefix(TAGS)}" if name.startswith(TAGS) else name for name in self._names(row.snapshot)
+        ]
+        at = f" ({', '.join(names)})" if names else ""
+        return f"{row.snapshot}{at} {_second(row.entry)} {row.entry.message} on {row.entry.branch}"
+
+    def _snapshot_to_json(self, row: GraphRow) -> dict[str, Any]:
+        assert isinstance(row.entry, Entry)
+        return {
+            "snapshot": row.snapshot,
+            "parent": row.parent,
+            "branch": row.entry.branch,
+            "epoch": row.entry.detail["epoch"],
+            "entry": row.entry.number,
+            "at": row.entry.at,
+            "message": row.entry.message,
+            "refs": [name.removeprefix(TAGS) for name in self._names(row.snapshot)],
+            "reached": row.snapshot in self.reached,
+        }
+
+
+def snapshot_graph(catalog: Catalog, *, limit: int, before: int | None = None) -> SnapshotGraph:
+    """The newest ``limit`` snapshots and doings of people in the log, of entries below number ``before``. Claims and
+    publishes are left out, but for their effect.
+    """
+    rows: list[GraphRow] = []
+    refs: Mapping[str, str] | None = None
+    for entry in catalog.history(before):
+        if refs is None and isinstance(entry, Entry):
+            refs = entry.refs
+        if isinstance(entry, LostEntry) or entry.kind not in _ROUTINE:
+            rows.append(GraphRow.of(entry))
+        if len(rows) == limit:
+            break
+    return SnapshotGraph(tuple(rows), refs or {})
+
+
+def _told(entry: Entry | LostEntry) -> str:
+    if isinstance(entry, LostEntry):
+        return f"entry {entry.number} is lost: {entry.problem}"
+    moves = ", ".join(
+        f"{ref.removeprefix(TAGS)}: {old or '-'} -> {new or '-'}" for ref, (old, new) in entry.moves.items()
+    )
+    return f"{_second(entry)} {entry.kind.value} {moves}  {entry.message}".rstrip()
+
+
+def _second(entry: Entry) -> str:
+    """When an entry was written, to the second."""
+    return f"{entry.at[:19]}Z"

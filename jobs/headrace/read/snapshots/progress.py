@@ -1,0 +1,197 @@
+"""How far a pipeline had come after an epoch, as the manifest of its snapshot says."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.model.time import Instant
+from headrace.model.triggers import Signal
+from headrace.model.windows import Window
+from headrace.read.snapshots.reprocessed_copies import left_out
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.landing import ByInput, Landing
+from headrace.sources.progress import EpochClocks, PipelineProgress, WatermarkHold, clocks_from_json
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import files as stored
+from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
+from headrace_snapshots.format.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class ListingPosition:
+    """Where the listing of an input starts, and how many files after that were read."""
+
+    path: str
+    recent: int
+
+    @classmethod
+    def of_input(cls, inputs: Fields, name: str) -> "ListingPosition":
+        """That of the stored offsets of input ``name``. Raises MalformedError."""
+        offsets = inputs.fields(name).fields("offsets")
+        return cls(offsets.text("mark"), offsets.integer("recent"))
+
+
+@dataclass(frozen=True)
+class InputRead:
+    """What was read of an input since the beginning: files and their bytes; and its ``watermark``, as ISO 8601."""
+
+    files: int
+    bytes: int
+    watermark: str
+
+    @classmethod
+    def of_input(cls, inputs: Fields, name: str) -> "InputRead":
+        """That of the stored progress of input ``name``. Raises MalformedError."""
+        fields = inputs.fields(name)
+        offsets = fields.fields("offsets")
+        return cls(offsets.integer("files"), offsets.integer("bytes"), fields.text("watermark"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredProgress(EpochClocks):
+    """What a manifest says by itself, without the names of files: clocks, and the mark of each input.
+
+    ``signals`` are those that the epoch heard; ``signals_of`` is the request whose signals were the last that any epoch
+    has heard, None if no request had any.
+    """
+
+    marks: Mapping[str, ListingPosition]
+    signals: tuple[Signal, ...]
+    signals_of: str | None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "StoredProgress":
+        """That of ``manifest``. Raises BrokenObjectError."""
+        with _readable(manifest) as fields:
+            return cls(
+                marks=fields.mapping("inputs", ListingPosition.of_input),
+                signals=fields.items("signals", signal_from_json),
+                signals_of=fields.optional_text("signals_of"),
+                **clocks_from_json(fields),
+            )
+
+
+def inputs_read(manifest: Manifest) -> Mapping[str, InputRead]:
+    """What a manifest says of each of its inputs. Raises BrokenObjectError."""
+    with _readable(manifest) as fields:
+        return fields.mapping("inputs", InputRead.of_input)
+
+
+def watermarks_of(manifest: Manifest) -> WatermarkHold:
+    """The watermarks that the epoch of ``manifest`` left. Raises BrokenObjectError."""
+    with _readable(manifest) as fields:
+        return WatermarkHold.from_json(fields)
+
+
+def progress_to_json(
+    progress: PipelineProgress, *, signals: Iterable[Signal], signals_of: str | None, executor: str
+) -> dict[str, JSON]:
+    """What a manifest says, of which ``StoredProgress.of`` and ``progress_of`` are the inverse."""
+    return {
+        **progress.to_json(),
+        "signals": [signal_to_json(signal) for signal in signals],
+        "signals_of": signals_of,
+        "executor": executor,
+    }
+
+
+def progress_of(catalog: Catalog, manifest: Manifest) -> PipelineProgress:
+    """How far ``manifest`` has come, with the files that its offsets remember. Raises BrokenObjectError."""
+    recent = _recent_files(catalog, manifest)
+    with _readable(manifest) as fields:
+        return PipelineProgress.from_json(fields, recent)
+
+
+def unread_files(
+    catalog: Catalog,
+    landing: Landing,
+    manifest: Manifest | None,
+    progress: PipelineProgress,
+    *,
+    full_sweep: bool,
+    told: Callable[[Set[str]], None] = lambda paths: None,
+) -> dict[str, list[LandedFile]]:
+    """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
+    where nobody looks any more. ``told``: is told the paths of files of records that landed again of which nobody knows
+    whether they are input, if there are any.
+    """
+    read = None
+    if full_sweep and manifest is not None:
+        records = catalog.files(manifest.logs["inputs"])
+        read = [file for record in records for file in record.files if isinstance(file, stored.InputFile)]
+    return without_copies(catalog, manifest, landing.new_files(progress.offsets, read), told)
+
+
+def without_copies(
+    catalog: Catalog,
+    manifest: Manifest | None,
+    files: ByInput,
+    told: Callable[[Set[str]], None] = lambda paths: None,
+) -> dict[str, list[LandedFile]]:
+    """``files`` but for copies of records that who goes on from ``manifest`` reads where they came from."""
+    copies = left_out(catalog, manifest, (file.path for some in files.values() for file in some))
+    if copies.unknown:
+        told(copies.unknown)
+    rest = {name: [file for file in some if file.path not in copies] for name, some in files.items()}
+    return {name: some for name, some in rest.items() if some}
+
+
+def input_file(file: stored.InputFile) -> LandedFile:
+    """A file that a log of inputs names."""
+    return LandedFile(file.path, file.size, file.etag, file.digest)
+
+
+@contextmanager
+def _readable(manifest: Manifest) -> Iterator[Fields]:
+    """The progress in ``manifest``, to be read. What is malformed of it becomes a BrokenObjectError."""
+    try:
+        yield Fields(dict(manifest.progress), "progress")
+    except MalformedError as error:
+        raise BrokenObjectError(
+            f"snapshot {manifest.snapshot_id} of {manifest.pipeline} (epoch {manifest.epoch}) does not say how far it "
+            f"has come: {error}. Go on from an older snapshot, or with the version of Headrace that wrote it"
+        ) from error
+
+
+def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[LandedFile]]:
+    """The files after the mark of each input, by name. Reads the log of inputs back until it has them all."""
+    marks = StoredProgress.of(manifest).marks
+    missing = sum(mark.recent for mark in marks.values())
+    found: dict[str, list[LandedFile]] = {name: [] for name in marks}
+    records = catalog.newest_files(manifest.logs["inputs"]) if missing else ()
+    for record in records:
+        for file in record.files:
+            if isinstance(file, stored.InputFile) and file.path > marks[file.input].path:
+                found[file.input].append(input_file(file))
+                missing -= 1
+        if not missing:
+            break
+    if missing:
+        raise BrokenObjectError(
+            f"snapshot {manifest.snapshot_id} of {catalog.pipeline} (epoch {manifest.epoch}) remembers {missing} files "
+            "more than its log of inputs names: go on from an older snapshot"
+        )
+    return {name: sorted(files, key=lambda file: file.path) for name, files in found.items()}
+
+
+def signal_to_json(signal: Signal) -> JSON:
+    """A JSON value; the inverse of ``signal_from_json``."""
+    return {
+        "name": signal.name,
+        "key": signal.written_key,
+        "window": None if signal.window is None else list(signal.window),
+    }
+
+
+def signal_from_json(fields: Fields) -> Signal:
+    """The inverse of ``signal_to_json``. Raises MalformedError."""
+    key = None if fields.json("key") is None else tuple(fields.array("key"))
+    return Signal(fields.text("name"), key, None if fields.json("window") is None else _window(fields))
+
+
+def _window(fields: Fields) -> Window:
+    match fields.array("window"):
+        case [int(start), int(end)]:
+            return Window(Instant(start), Instant(end))
+        case other:
+            raise MalformedError(f"{fields.where}.window is {other}, not a start and an end")

@@ -1,0 +1,103 @@
+"""Files of late records and dead letters that were landed again where the pipeline reads: for whom they are input.
+
+The files that such records came from hold them as well. So a file of them is input only for a run that goes on from the
+snapshot that dropped them. Who reads the original files anew (a backfill, a batch, a run after a rollback) judges the
+records there, and leaves out the file of them: each counts once, whatever is read again, and whoever else reads there.
+
+Which snapshots dropped what, the log of the view says. An expiry lets it go up to the oldest snapshot that is kept,
+whose own log still says it. Once that has expired too, nobody can say whether such a file is input.
+"""
+
+import re
+from collections.abc import Iterable, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Self
+
+from headrace.read.views.columns import View
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+
+AGAIN = "again-"
+"""How names of such files begin where the pipeline reads; elsewhere whoever reads them has no other file of them."""
+
+_NAME = re.compile(rf"({AGAIN})?({View.LATE}|{View.REJECTED})-(\d{{8}}-[0-9a-f]{{16}})")
+
+
+def landed_from(path: str, view: View) -> str | None:
+    """The epoch and the snapshot whose ``view`` records a file holds, by its name; None if it was not landed again."""
+    named = _NAME.match(PurePosixPath(path).name)
+    return named[3] if named is not None and named[2] == view else None
+
+
+def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
+    """The files of the ``view`` by epoch and snapshot (as data files are named), oldest first."""
+    found: dict[str, list[DataFile]] = {}
+    for record in () if manifest is None else catalog.files(manifest.logs[view]):
+        for file in record.files:
+            if isinstance(file, DataFile):
+                found.setdefault(PurePosixPath(file.path).parent.name, []).append(file)
+    return found
+
+
+@dataclass(frozen=True)
+class DroppedBefore:
+    """The epochs and snapshots that dropped records, up to some snapshot. Of epochs below ``first`` nobody knows any
+    more.
+    """
+
+    named: Set[str]
+    first: int = 0
+
+    @classmethod
+    def of(cls, catalog: Catalog, manifest: Manifest, view: View) -> Self:
+        """Those with records of the ``view`` up to ``manifest``, also those that its log has let go, as far as the
+        oldest snapshot of its line that is kept can tell.
+        """
+        found, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
+        if horizon is None or not horizon.floor:
+            return cls(found)
+        oldest = catalog.ancestor_at(manifest.snapshot_id, horizon.floor)
+        if oldest is not None:
+            with suppress(BrokenObjectError, MissingSnapshotError):  # then nobody can tell
+                found |= set(dropped(catalog, catalog.manifest(oldest), view))
+        return cls(found, min([horizon.floor, *map(_epoch, found)]))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Input files of records that landed again, and are no input for who goes on from a snapshot: the records are read
+    where they came from (``copies``); or nobody can say whether they are (``unknown``).
+    """
+
+    copies: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.copies or path in self.unknown
+
+
+def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) -> LeftOut:
+    """Those of the input files ``paths`` that are none for who goes on from ``manifest`` (None: begins)."""
+    copies: set[str] = set()
+    unknown: set[str] = set()
+    some = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
+    for view in (View.LATE, View.REJECTED):
+        named = {path: of for path in some if (of := landed_from(path, view)) is not None}
+        known = dropped(catalog, manifest, view) if named else {}
+        out = {path: of for path, of in named.items() if of not in known}
+        if manifest is not None and any(_epoch(of) <= manifest.epoch for of in out.values()):
+            before = DroppedBefore.of(catalog, manifest, view)
+            out = {path: of for path, of in out.items() if of not in before.named}
+            unknown |= {path for path, of in out.items() if _epoch(of) < before.first}
+        copies |= out.keys()
+    return LeftOut(frozenset(copies - unknown), frozenset(unknown))
+
+
+def _epoch(name: str) -> int:
+    """Of an epoch and its snapshot as data files are named."""
+    return int(name[:8])

@@ -1,0 +1,95 @@
+"""Arrow types of the columns that readers see."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.model.expressions.decimals import PRECISION, SCALE
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, iso_8601
+
+TIME: Final = pa.timestamp("us", "UTC")
+
+_TYPES: Final = {
+    DataType.STRING: pa.string(),
+    DataType.INT: pa.int64(),
+    DataType.FLOAT: pa.float64(),
+    DataType.BOOL: pa.bool_(),
+    DataType.TIMESTAMP: TIME,
+    DataType.DATE: pa.date32(),
+    DataType.BYTES: pa.binary(),
+    DataType.DECIMAL: pa.decimal128(PRECISION, SCALE),
+}
+
+
+def schema_of(columns: Mapping[str, ValueType]) -> pa.Schema:
+    """The columns with their Arrow types, timestamps in UTC."""
+    return pa.schema([(name, _type(kind)) for name, kind in columns.items()])
+
+
+def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """``rows`` of an engine, which has the columns of ``schema`` in their order: what engines call columns may end at a
+    NUL.
+    """
+    return rows.rename_columns(schema.names).cast(schema)
+
+
+def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """``rows`` as Python's values by column. A time outside of the years 1 to 9999, for which Python has no datetime,
+    is the text that ``iso_8601`` gives.
+    """
+    columns = [_python_values(_whole(column)) for column in rows.columns]
+    return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _python_values(values: pa.Array) -> list[Any]:
+    kind = values.type
+    if pa.types.is_list(kind) and _has_times(kind):
+        items, known = _python_values(values.flatten()), values.is_valid().to_pylist()
+        ends = np.cumsum([size or 0 for size in pc.list_value_length(values).to_pylist()]).tolist()
+        spans = zip([0, *ends], ends, known, strict=False)
+        return [items[begin:end] if is_known else None for begin, end, is_known in spans]
+    if pa.types.is_struct(kind) and _has_times(kind):
+        fields = zip(*(_python_values(part) for part in values.flatten()), strict=True)
+        names = [field.name for field in kind]
+        rows = zip(fields, values.is_valid().to_pylist(), strict=True)
+        return [dict(zip(names, parts, strict=True)) if is_known else None for parts, is_known in rows]
+    if not pa.types.is_timestamp(kind) or _in_calendar(values):
+        return list(values.to_pylist())
+    return [None if at is None else _moment(at, kind) for at in values.cast(pa.int64()).to_pylist()]
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _has_times(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(_has_times(field.type) for field in kind)
+    return bool(pa.types.is_timestamp(kind))
+
+
+def _in_calendar(values: pa.Array) -> bool:
+    ends = pc.min_max(values.cast(pa.int64())).as_py()
+    return ends["min"] is None or bool(ends["min"] >= BEGIN_OF_CALENDAR and ends["max"] <= END_OF_CALENDAR)
+
+
+def _moment(at: int, kind: pa.TimestampType) -> Any:
+    if not BEGIN_OF_CALENDAR <= at <= END_OF_CALENDAR:
+        return iso_8601(at)
+    return pa.scalar(at, pa.int64()).cast(kind).as_py()
+
+
+def _type(kind: ValueType) -> pa.DataType:
+    match kind:
+        case ListType(item):
+            return pa.list_(_TYPES[item])
+        case PairsType(left, right):
+            return pa.list_(pa.struct([("left", _TYPES[left]), ("right", _TYPES[right])]))
+    return _TYPES[kind]

@@ -1,0 +1,218 @@
+"""The columns of what readers see. A snapshot records those of the definition that made it, and is read by them.
+
+A definition may go on from snapshots of another one, which had other columns, or the same under other names. The files
+that these wrote stay as they are; the snapshot records under which names they have its columns.
+
+What looks at columns starts without Arrow: their Arrow types are in ``read.views.arrow_types``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.pipeline.identity.renaming import Formerly
+from headrace.pipeline.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.kernel.renamed_columns import Names
+
+
+class View(StrEnum):
+    """What can be read of a snapshot.
+
+    ``current``: the latest pane per key and window after retractions; ``panes``: every pane and retraction;
+    ``late``: elements that were dropped because their window had expired; ``rejected``: dead letters.
+    """
+
+    CURRENT = "current"
+    PANES = "panes"
+    LATE = "late"
+    REJECTED = "rejected"
+
+
+STATE = "state"
+"""The name of the view of windows that are still open (``read.open_windows``), which is no result."""
+
+_TIME = DataType.TIMESTAMP
+_WINDOW = {WINDOW_START: _TIME, WINDOW_END: _TIME}
+_PANE_INFO = {
+    **_WINDOW,
+    "pane_time": _TIME,
+    "timing": DataType.STRING,
+    "pane_index": DataType.INT,
+    "nonspeculative_index": DataType.INT,
+    "is_first": DataType.BOOL,
+    "is_last": DataType.BOOL,
+    "is_retraction": DataType.BOOL,
+    "epoch": DataType.INT,
+    "sequence": DataType.INT,
+}
+_ORIGIN = {"reason": DataType.STRING, "input": DataType.STRING, "file": DataType.STRING}
+_RAW = {"raw": DataType.STRING, "epoch": DataType.INT}
+_REJECTED = {
+    "input": DataType.STRING,
+    "file": DataType.STRING,
+    "position": DataType.INT,
+    "reason": DataType.STRING,
+    "raw": DataType.STRING,
+    "raw_bytes": DataType.BYTES,
+    "epoch": DataType.INT,
+}
+
+
+@dataclass(frozen=True)
+class EarlierColumns:
+    """What columns are called in files that epochs up to ``until`` wrote: those of panes, and keys of late rows."""
+
+    until: int
+    panes: "Names"
+    late: "Names"
+
+    @classmethod
+    def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
+        """Those of the definition that the snapshot of epoch ``until`` was made by, as ``columns`` are called now."""
+        then = {**stages[-1].keys, **stages[-1].values}
+        panes = {name: then.get(name) for name in (*columns.keys, *columns.values)}
+        return cls(until, _differing(panes), _differing({name: stages[0].keys[name] for name in columns.late_keys}))
+
+    def under(self, later: "EarlierColumns") -> "EarlierColumns":
+        """The same, where names of what ``later`` says are themselves those of an earlier definition."""
+        return EarlierColumns(self.until, _through(self.panes, later.panes), _through(self.late, later.late))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return {"until": self.until, "panes": dict(self.panes), "late": dict(self.late)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "EarlierColumns":
+        """The inverse of ``to_json``."""
+        return cls(value["until"], value["panes"], value["late"])
+
+
+def _differing(names: "Names") -> "Names":
+    return {name: then for name, then in names.items() if name != then}
+
+
+def _through(names: "Names", later: "Names") -> "Names":
+    """What columns are called by ``names``, which go by what ``later`` calls them."""
+    found: dict[str, str | None] = {}
+    for name in {*names, *later}:
+        between = later.get(name, name)
+        found[name] = None if between is None else names.get(between, between)
+    return found
+
+
+@dataclass(frozen=True)
+class ViewColumns:
+    """The columns that a definition gives: keys and values of its panes, keys of its late rows, in order. ``before``:
+    what they are called in files of earlier definitions, oldest first.
+    """
+
+    keys: Mapping[str, DataType]
+    values: Mapping[str, ValueType]
+    late_keys: Mapping[str, DataType]
+    before: tuple[EarlierColumns, ...] = ()
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "ViewColumns":
+        """Those of the definition ``pipeline``."""
+        return cls(pipeline.key_types, pipeline.value_types, pipeline.stages[0].key_types)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        own = {
+            "keys": _to_json(self.keys),
+            "values": _to_json(self.values),
+            "late_keys": _to_json(self.late_keys),
+        }
+        return {**own, "before": [each.to_json() for each in self.before]} if self.before else own
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "ViewColumns":
+        """The inverse of ``to_json``."""
+        return cls(
+            {name: DataType(kind) for name, kind in value["keys"]},
+            {name: _type_from_json(kind) for name, kind in value["values"]},
+            {name: DataType(kind) for name, kind in value["late_keys"]},
+            tuple(map(EarlierColumns.from_json, value.get("before", ()))),
+        )
+
+    def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
+        """These, of a definition that goes on from a snapshot of epoch ``until`` with columns ``earlier``."""
+        last = EarlierColumns.of(until, stages, self)
+        renamed = (last,) if last.panes or last.late else ()
+        return replace(self, before=(*(each.under(last) for each in earlier.before), *renamed))
+
+    def names(self, view: View, epoch: int) -> "Names":
+        """What columns of ``view`` are called in a file that ``epoch`` wrote."""
+        found = next((each for each in self.before if epoch <= each.until), None)
+        if found is None or view is View.REJECTED:
+            return {}
+        return found.late if view is View.LATE else found.panes
+
+    @property
+    def identity(self) -> list[str]:
+        """What tells the rows of ``current`` from each other."""
+        return [*self.keys, WINDOW_START, WINDOW_END]
+
+    @property
+    def decided(self) -> list[str]:
+        """What a release is about: key, window and values. Taking released values back needs no other decision."""
+        return [*self.identity, *self.values]
+
+    def types(self, view: View) -> dict[str, ValueType]:
+        """The columns of ``view``."""
+        match view:
+            case View.CURRENT | View.PANES:
+                return {**self.keys, **self.values, **_PANE_INFO}
+            case View.LATE:
+                return {**self.late_keys, "event_time": _TIME, **_WINDOW, **_ORIGIN, **_RAW}
+            case View.REJECTED:
+                return {**_REJECTED}
+
+    def schema(self, view: View) -> "pa.Schema":
+        """The columns of ``view`` with their Arrow types, timestamps in UTC."""
+        from headrace.read.views.arrow_types import schema_of
+
+        return schema_of(self.types(view))
+
+    def order(self, view: View) -> list[str]:
+        """How the rows of ``view`` are ordered."""
+        match view:
+            case View.CURRENT:
+                return [WINDOW_START, *self.keys, WINDOW_END]
+            case View.PANES:
+                return ["epoch", *self.keys, WINDOW_START, WINDOW_END, "sequence"]
+            case View.LATE:
+                return ["epoch", "event_time", *self.late_keys, WINDOW_START, WINDOW_END]
+            case View.REJECTED:
+                return ["epoch", "file", "position"]
+
+
+def _to_json(columns: Mapping[str, ValueType]) -> list[list[Any]]:
+    """Pairs: objects of a manifest keep no order."""
+    return [[name, _type_to_json(kind)] for name, kind in columns.items()]
+
+
+def _type_to_json(kind: ValueType) -> Any:
+    match kind:
+        case ListType(item):
+            return {"list": item.value}
+        case PairsType(left, right):
+            return {"pairs": [left.value, right.value]}
+    return kind.value
+
+
+def _type_from_json(value: Any) -> ValueType:
+    match value:
+        case {"list": item}:
+            return ListType(DataType(item))
+        case {"pairs": [left, right]}:
+            return PairsType(DataType(left), DataType(right))
+    return DataType(value)

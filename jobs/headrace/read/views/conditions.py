@@ -1,0 +1,176 @@
+"""Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace.
+
+Only for an expression are Arrow and the kernel imported: reading takes half the time to start without them.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING
+
+from headrace.errors import HeadraceError, PipelineError
+from headrace.model.arguments import shown
+from headrace.model.expressions.expr import DataType, Expr, columns_of, render, to_json
+from headrace.model.expressions.tree_size import too_large
+from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.value_types import ValueType
+from headrace.read.views.database import quoted
+from headrace.read.views.pruning import ColumnBounds, said_by
+from headrace.read.views.sql import ParsedCondition, QueryError, condition
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from headrace.read.views.sources import Source
+
+
+@dataclass(frozen=True)
+class RowCondition:
+    """``where`` over the rows of ``source``: text is an SQL condition of DuckDB's; an expression keeps the rows for
+    which it is TRUE.
+
+    An expression is evaluated as pipelines evaluate it, to the last bit.
+    """
+
+    where: str | Expr | None
+    source: "Source"
+    _failures: list[HeadraceError] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise QueryError if ``where`` does not fit the columns."""
+        if self.where is None:
+            return
+        if isinstance(self.where, Expr):
+            self._check_expression(self.where)
+        elif not isinstance(self.where, str) or not self.where.strip():
+            raise QueryError(
+                f"where={self.where!r} is not a condition: write SQL such as 'flights > 30', or an expression such as "
+                'col("flights") > 30'
+            )
+        else:
+            import duckdb
+
+            with (
+                duckdb.connect(config={"enable_external_access": "false"}) as connection,
+                explained(self.source.column_names, asked=f"where={shown(self.where)}"),
+            ):
+                self.applied(connection, self.source.no_rows(connection)).fetchall()
+
+    def applied(
+        self, connection: "duckdb.DuckDBPyConnection", rows: "duckdb.DuckDBPyRelation"
+    ) -> "duckdb.DuckDBPyRelation":
+        """Those of ``rows``, a relation of ``connection``, that fulfil the condition. For an expression the connection
+        gets a function, one however often it is asked for.
+        """
+        if self.where is None:
+            return rows
+        if isinstance(self.where, str):
+            return rows.filter(self._parsed.sql)
+        import duckdb
+        from duckdb.func import FunctionNullHandling, PythonUDFType
+
+        names = self.read_columns
+        kinds = dict(zip(rows.columns, rows.types, strict=True))
+        asked = [to_json(self.where), [[name, str(kinds[name])] for name in names]]
+        function = f"headrace_where_{sha256(json.dumps(asked).encode()).hexdigest()[:32]}"
+        with suppress(duckdb.NotImplementedException):  # there it is already, and the same
+            connection.create_function(
+                function,
+                _of_so_many(self._called, len(names)),
+                [kinds[name] for name in names],
+                "BOOLEAN",
+                type=PythonUDFType.ARROW,
+                null_handling=FunctionNullHandling.SPECIAL,
+            )
+        return rows.filter(f"{function}({quoted(names)})")
+
+    def said(self, columns: Mapping[str, ValueType]) -> Sequence[ColumnBounds]:
+        """What it says of single ``columns``, by which files can be left out that have no such rows."""
+        if self.where is None:
+            return ()
+        if isinstance(self.where, str):
+            from headrace.read.views.sql_bounds import said_in
+
+            return [*said_in(self._parsed.tree, columns)]
+        return [*said_by(self.where, columns)]
+
+    @cached_property
+    def _parsed(self) -> ParsedCondition:
+        assert isinstance(self.where, str)
+        return condition(self.where, self.source.column_names)
+
+    @property
+    def read_columns(self) -> Sequence[str]:
+        """The columns that an expression reads; if it reads none, some column, which says how many rows there are."""
+        assert isinstance(self.where, Expr)
+        return sorted(columns_of(self.where)) or self.source.column_names[:1]
+
+    def _called(self, *arguments: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+        from headrace.distribute.views import fulfilling
+
+        assert isinstance(self.where, Expr)
+        rows = dict(zip(self.read_columns, map(_whole, arguments), strict=True))
+        try:
+            return fulfilling(self.where, self.source.columns, rows, len(arguments[0]))
+        except HeadraceError as error:
+            self._failures.append(error)
+            raise
+
+    @contextmanager
+    def explained(self, order: str | None = None) -> Iterator[None]:
+        """Turn what DuckDB raises while it reads, in that ``order``, into a QueryError, or into what the expression
+        raised itself.
+        """
+        asked = {"where": self.where, "order": order}
+        text = ", ".join(f"{name}={shown(value)}" for name, value in asked.items() if value is not None)
+        with explained(self.source.column_names, self._failures, asked=text):
+            yield
+
+    def _check_expression(self, where: Expr) -> None:
+        from headrace.distribute.views import scalar_columns
+
+        if why := too_large(where):
+            raise QueryError(f"where: {why}")
+        try:
+            kind = type_of(where, scalar_columns(self.source.columns))
+        except PipelineError as error:
+            raise QueryError(f"where={render(where)} does not fit: {error}") from error
+        if kind not in (DataType.BOOL, None):
+            raise QueryError(f"where={render(where)} gives {kind}, not a condition: compare it with something")
+
+
+@contextmanager
+def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, asked: str) -> Iterator[None]:
+    """Turn an error of DuckDB's about what was ``asked`` for into a QueryError that names the columns."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.IOException):
+        raise
+    except duckdb.Error as error:
+        if failures:
+            raise failures[-1] from None
+        raise QueryError(f"{asked}: {str(error).splitlines()[0]}; the columns are {', '.join(columns)}") from error
+
+
+def _of_so_many(function: "Callable[..., pa.Array]", number: int) -> "Callable[..., pa.Array]":
+    """``function``, which takes any number of columns, as one that says that it takes so many: DuckDB counts them."""
+
+    def called(*columns: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+        return function(*columns)
+
+    parameters = [Parameter(f"column_{i}", Parameter.POSITIONAL_ONLY) for i in range(number)]
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return called
+
+
+def _whole(column: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+    import pyarrow as pa
+
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,169 @@
+"""DuckDB as readers use it: what it may take of memory and of the disk, and what it may open.
+
+It is imported where rows are read: it takes as long to import as all that only looks at snapshots.
+"""
+
+import atexit
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import FixConfigError
+from headrace.model.expressions.decimals import PRECISION, SCALE
+from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.sizes import shown, size_in
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_VARIABLE = "HEADRACE_READ_MEMORY"
+DEFAULT_MEMORY = 2**30
+_BY_THREAD = 2**27
+
+
+DISK_VARIABLE = "HEADRACE_READ_DISK"
+_OF_WHAT_IS_FREE = 0.9
+
+
+class ReadResourcesError(FixConfigError):
+    """Neither memory nor the local disk had room for what was read."""
+
+    code = "config.read_resources"
+
+
+@contextmanager
+def database(folder: Path, files: Sequence[Path] = ()) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``."""
+    import duckdb
+
+    limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{limit}B",
+        "threads": str(max(1, min(os.cpu_count() or 1, limit // _BY_THREAD))),
+        "temp_directory": str(folder / "spilled"),
+        "preserve_insertion_order": "false",
+    }
+    with duckdb.connect(config=config) as connection, _resources(limit, folder):
+        in_utc(connection)
+        connection.execute(f"set allowed_paths = [{', '.join(literal(str(file)) for file in files)}]")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set enable_progress_bar = false")  # it would go to stdout where Python has no script
+        # joins keep the side that the statement names second: in ``compaction`` the narrow one, whatever DuckDB guesses
+        connection.execute("set disabled_optimizers = 'build_side_probe_side'")
+        yield connection
+
+
+def in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    """``connection``, which shows times in UTC from now on."""
+    connection.execute("set TimeZone = 'UTC'")
+    return connection
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    """A folder for what one reader keeps on the local disk."""
+    with TemporaryDirectory(prefix="headrace-read-") as folder:
+        yield Path(folder)
+
+
+@cache
+def _kept_folder() -> Path:
+    folder = TemporaryDirectory(prefix="headrace-read-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
+
+
+def kept(file: Path) -> Path:
+    """Where ``file`` can be read as long as this process lasts: where it is, if that is a link to it; else it moves to
+    one folder of the process, in which there is one file of any content.
+    """
+    if file.is_symlink():
+        return file.resolve()
+    with file.open("rb") as content:
+        named = _kept_folder() / f"{hashlib.file_digest(content, 'sha256').hexdigest()}.parquet"
+    named.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # who tidies up may have taken it away
+    if named.exists():
+        file.unlink()
+        return named
+    return file.replace(named)
+
+
+def check_room(needed: int, folder: Path) -> None:
+    """Raise ReadResourcesError if copies of ``needed`` bytes below ``folder`` are more than HEADRACE_READ_DISK allows,
+    by default nine tenths of what is free there: a disk that is full stops more than one reader.
+    """
+    stated = size_in(DISK_VARIABLE)
+    room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if stated is None else stated
+    if needed > room:
+        raise ReadResourcesError(
+            f"what is to be read is copied to the local disk first: {shown(needed)}, and it may take {shown(room)} "
+            f"under {folder.parent} ({DISK_VARIABLE} allows more or less, TMPDIR names another folder). Engines of "
+            "your own read the files where they are: files() names them"
+        )
+
+
+@contextmanager
+def _resources(limit: int, folder: Path) -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        raise ReadResourcesError(
+            f"reading ran out of room: {str(error).splitlines()[0]}. It may take {limit:,} bytes of memory "
+            f"({MEMORY_VARIABLE} says so), and puts what is more under {folder.parent} (TMPDIR names another folder)"
+        ) from error
+
+
+_TYPES: Final = {
+    DataType.STRING: "VARCHAR",
+    DataType.INT: "BIGINT",
+    DataType.FLOAT: "DOUBLE",
+    DataType.BOOL: "BOOLEAN",
+    DataType.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
+    DataType.DATE: "DATE",
+    DataType.BYTES: "BLOB",
+    DataType.DECIMAL: f"DECIMAL({PRECISION},{SCALE})",
+}
+
+
+def sql_types(columns: Mapping[str, ValueType]) -> dict[str, str]:
+    """The types of ``columns``, as DuckDB writes them."""
+    return {name: _type(kind) for name, kind in columns.items()}
+
+
+def no_rows(columns: Mapping[str, ValueType]) -> str:
+    """A query of ``columns`` that finds nothing."""
+    nulls = (f"null::{kind} as {identifier(name)}" for name, kind in sql_types(columns).items())
+    return f"select {', '.join(nulls)} where false"
+
+
+def _type(kind: ValueType) -> str:
+    match kind:
+        case ListType(item):
+            return f"{_TYPES[item]}[]"
+        case PairsType(left, right):
+            return f'STRUCT("left" {_TYPES[left]}, "right" {_TYPES[right]})[]'
+    return _TYPES[kind]
+
+
+def literal(text: str) -> str:
+    """``text`` as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names of columns, one after another, as SQL writes them."""
+    return ", ".join(map(identifier, names))
+
+
+def identifier(name: str) -> str:
+    """``name`` as SQL writes it where it names something."""
+    return '"' + name.replace('"', '""') + '"'

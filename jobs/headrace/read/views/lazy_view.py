@@ -1,0 +1,241 @@
+"""Views that are read when their rows are asked for, and never whole unless one asks for that."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from headrace.extras import require, require_library
+from headrace.model.arguments import Arguments, shown
+from headrace.model.expressions.expr import Expr
+from headrace.read.views.conditions import RowCondition
+from headrace.read.views.database import database, identifier, in_utc, kept, quoted, working_folder
+from headrace.read.views.sources import OutputFiles, Source
+from headrace.read.views.sql import QueryError, order_by
+from headrace_snapshots.format.manifest import Manifest
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from headrace.distribute.spark.types import DataFrame, SparkSession
+
+BATCH_ROWS = 8_192
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+class LazyView:
+    """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
+
+    Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark
+    over a local root is the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it,
+    QueryError for a condition that fails over some rows, and ReadResourcesError where neither memory nor the disk has
+    room.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        manifest: Manifest | None,
+        *,
+        where: str | Expr | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self._name, self._source, self.manifest = name, source, manifest
+        self._condition = RowCondition(where, source)
+        self._condition.check()
+        self._columns = _chosen(columns, source.column_names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self._columns)
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The columns, with their Arrow types; timestamps are in UTC."""
+        import pyarrow as pa
+
+        return pa.schema([self._source.columns.field(name) for name in self._columns])
+
+    def batches(self, *, order: str | None = None, limit: int | None = None) -> "Iterator[pa.RecordBatch]":
+        """The rows, some at a time, as Arrow record batches: by window and key, or in the order of emission.
+
+        ``order`` is another one, as SQL writes it (``"delay desc"``). Sorting and folding take up to
+        HEADRACE_READ_MEMORY and go on on the local disk (TMPDIR).
+        """
+        from headrace.read.views.arrow_types import named_as
+
+        if limit is not None:
+            Arguments("batches").whole("limit", limit, least=0)
+        parsed = self._checked(order)
+        with self._opened() as rows, self._condition.explained(order):
+            for batch in self._ordered(rows, quoted(self._columns), parsed, limit).to_arrow_reader(BATCH_ROWS):
+                yield named_as(batch, self.schema)
+
+    def first(self, limit: int, *, order: str | None = None) -> tuple[list[dict[str, Any]], int]:
+        """The first rows in the order of ``batches``, and how many rows there are. Rows are Python's values by column;
+        times are in UTC, and do not say so. It does without Arrow, and so starts sooner than all that gives rows.
+        """
+        Arguments("first").whole("limit", limit, least=0)
+        parsed = self._checked(order)
+        with self._opened() as rows, self._condition.explained(order):
+            found = self._ordered(rows, _zoneless(rows, self._columns), parsed, limit).fetchall()
+            number = len(found) if len(found) < limit else _counted(rows)
+            return [dict(zip(self._columns, row, strict=True)) for row in found], number
+
+    def count(self) -> int:
+        """How many rows there are; without a condition manifests know it of all views but ``current``."""
+        if self._condition.where is None and self._source.rows is not None:
+            return self._source.rows
+        with self._opened() as rows, self._condition.explained():
+            return _counted(rows)
+
+    def to_arrow(self) -> "pa.Table":
+        """All rows, in memory, ordered as in ``batches``."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows, in memory, ordered as in ``batches``."""
+        require_library("pandas", "a pandas DataFrame")
+        found: pd.DataFrame = self.to_arrow().to_pandas()
+        return found
+
+    def to_polars(self) -> "pl.DataFrame":
+        """All rows, in memory, ordered as in ``batches``. Raises NotInstalledError without polars."""
+        require_library("polars", "a polars DataFrame")
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
+
+    def to_duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
+        """A DuckDB relation over the files, in no order, for ``connection`` or one of its own (with times in UTC).
+
+        A local root is read where it is. Files of another are copied to the local disk (TMPDIR) now, and stay as long
+        as the process: one copy, however often they are asked for.
+        """
+        import duckdb
+
+        using = in_utc(duckdb.connect()) if connection is None else connection
+        # a connection of one's own may take constants of SQL for others than ours does
+        is_ours = connection is None or not isinstance(self._condition.where, str)
+        source = self._source.where(self._condition) if is_ours else self._source
+        with working_folder() as folder:
+            files = [kept(path) for path in source.bring(folder)]
+        rows = source.relation(using, files)
+        return self._condition.applied(using, rows).project(quoted(self._columns))
+
+    def to_spark(self, spark: "SparkSession") -> "DataFrame":
+        """A Spark DataFrame over the files, in no order. Those of a local root Spark reads by itself, against the
+        checksums of their pages alone; of S3 its Python workers read them, verified.
+
+        Raises QueryError for a condition in SQL: that of DuckDB is not that of Spark.
+        """
+        require("spark", "a Spark DataFrame")
+        from headrace.distribute.spark import view_frames
+
+        source, where = self._source, self._condition.where
+        if not isinstance(source, OutputFiles):
+            return view_frames.of_table(spark, self.to_arrow())
+        if isinstance(where, str):
+            raise QueryError(
+                f"where={where!r} is DuckDB's SQL, which Spark may understand otherwise: give an expression, such as "
+                'col("flights") > 30, or filter the DataFrame'
+            )
+        named = [(file, source.names[file.path]) for file in source.data_files]
+        found = view_frames.of_files(spark, source.catalog.store, named, source.columns, source.identity)
+        if where is not None:
+            found = view_frames.filtered(spark, found, source.columns, where)
+        return found.select(*map(view_frames.column_named, self._columns))
+
+    def files(self, *, verify: bool = False) -> list[str]:
+        """Paths (of a local root) or URIs of the Parquet files, oldest first, whatever the condition.
+
+        Those of ``current`` hold panes still to be folded: the newest of a key and window counts. ``verify`` holds each
+        against its length and checksum first: reads all of them, and raises BrokenObjectError for one that is damaged.
+        Raises QueryError where files are from before columns were renamed or added, which whoever reads them as they
+        are would not see.
+        """
+        if verify:
+            self._source.verify()
+        return self._source.files()
+
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        at = "no snapshot yet" if manifest is None else f"{manifest.snapshot_id} (epoch {manifest.epoch})"
+        kept = "" if self._condition.where is None else ", those that fulfil the condition"
+        return f"<{self._name} at {at}: {self._source.describe()}{kept}; columns {', '.join(self._columns)}>"
+
+    @contextmanager
+    def _opened(self) -> "Iterator[duckdb.DuckDBPyRelation]":
+        """The rows that fulfil the condition, in a database that can open nothing but their files."""
+        source = self._source.where(self._condition)
+        with working_folder() as folder:
+            files = source.bring(folder)
+            with database(folder, files) as connection:
+                rows = source.relation(connection, files)
+                with self._condition.explained():
+                    kept = self._condition.applied(connection, rows)
+                yield kept
+
+    def _ordered(
+        self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None
+    ) -> "duckdb.DuckDBPyRelation":
+        by = quoted(self._source.order)
+        statement = f"select {selected} from view order by {by if order is None else f'{order}, {by}'}"
+        statement += "" if limit is None else f" limit {int(limit)}"
+        return _query(rows, statement)
+
+    def _checked(self, order: str | None) -> str | None:
+        """``order`` as SQL that can stand in a statement. Raises QueryError."""
+        if order is None:
+            return None
+        if not isinstance(order, str) or not order.strip():
+            raise QueryError(f"order={shown(order)} is not an order: write SQL such as 'delay desc'")
+        import duckdb
+
+        parsed = order_by(order, self._source.column_names)
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection, self._condition.explained(order):
+            self._ordered(self._source.no_rows(connection), quoted(self._columns), parsed, None).fetchall()
+        return parsed
+
+
+def _query(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.DuckDBPyRelation":
+    """``statement`` over ``rows``, which it calls ``view``."""
+    found = rows.query("view", statement)
+    assert found is not None  # it selects
+    return found
+
+
+def _zoneless(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str:
+    """``columns`` without zones, for which DuckDB would ask Python for a library; under names of their own, so that an
+    order is one of the columns as they are.
+    """
+    kinds = {name: str(kind) for name, kind in zip(rows.columns, rows.types, strict=True)}
+    return ", ".join(
+        f"{identifier(name)}::{kinds[name].replace(_ZONED, 'TIMESTAMP')} as _headrace_{number}"
+        for number, name in enumerate(columns)
+    )
+
+
+def _counted(rows: "duckdb.DuckDBPyRelation") -> int:
+    ((found,),) = _query(rows, "select count(*) from view").fetchall()
+    return int(found)
+
+
+def _chosen(columns: Sequence[str] | None, there: Sequence[str]) -> list[str]:
+    if columns is None:
+        return list(there)
+    is_list = isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)
+    if not is_list or not columns:
+        raise QueryError(f"columns={shown(columns)} is not a list of names, such as {[*there[:2]]}")
+    unknown = [name for name in columns if name not in there]
+    if unknown:
+        raise QueryError(f"there is no column {unknown[0]!r}; the columns are {', '.join(there)}")
+    if len(set(columns)) < len(columns):
+        raise QueryError(f"columns={columns!r} names a column twice")
+    return list(columns)

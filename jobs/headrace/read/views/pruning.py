@@ -1,0 +1,203 @@
+"""Which rows a condition can be true for, as far as its comparisons of keys, windows and epochs with constants say, so
+that files and chunks that can have none of them are not read.
+
+It must never leave out a row that would be found. So a comparison counts only if all rows must fulfil it (it stands
+alone, or between ANDs), and only if the constant is of the type of the column, where equal values have equal hashes.
+Whatever else a condition says is not looked at here: it is applied to all rows that were read.
+
+``current`` is folded from records, of which the newest of a key and window counts. All records of a key and window have
+the same key and the same window: what leaves out one of them by these leaves out all. The epoch is another matter: a
+record of a later epoch may replace or withdraw an earlier one. So no record is left out of ``current`` because it is
+newer than what is asked for; one that is older cannot be found, and hides nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+from headrace.model.expressions.decimals import SCALE
+from headrace.model.expressions.expr import Binary, Column, DataType, Expr, Function, Literal
+from headrace.model.expressions.value_types import ValueType
+from headrace.model.panes import WINDOW_END, WINDOW_START
+
+MOST_KEYS = 256
+"""Keys that are looked for one by one; of more, no file is left out for its keys."""
+
+Pair = tuple[int, int]
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+_ANY: Final[Pair] = (_LEAST, _GREATEST)
+_EPOCH = "epoch"
+_DECIMALS = 10**27
+"""Decimals that are nearer to zero need no rounding to be compared."""
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """What a comparison says of a column: its value is one of ``values``, or lies between the first and the last."""
+
+    column: str
+    values: tuple[Any, ...]
+    is_range: bool = False
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Where the rows that are asked for can be: their key groups (None: any), an interval that the first or the last
+    instant of their windows lies in, in granules, and their epochs; the last two inclusive.
+    """
+
+    groups: frozenset[int] | None = None
+    windows: Pair = _ANY
+    epochs: Pair = _ANY
+
+    @property
+    def is_all(self) -> bool:
+        """Whether any file may have some."""
+        return self == Needed()
+
+    def may_be_in(self, groups: Pair | None, windows: Pair | None) -> bool:
+        """Whether some may be in a file or chunk of these ``groups`` and ``windows`` (None: of nobody knows which)."""
+        if windows is not None and not _meet(windows, self.windows):
+            return False
+        if groups is None or self.groups is None:
+            return True
+        first, last = groups
+        return any(first <= group <= last for group in self.groups)
+
+    def may_be_of(self, first: int, last: int, *, is_folded: bool) -> bool:
+        """Whether some may be among records of epochs ``first`` to ``last``, or be withdrawn by some of them."""
+        return last >= self.epochs[0] and (is_folded or first <= self.epochs[1])
+
+
+ALL: Final = Needed()
+
+
+def needed(said: Iterable[ColumnBounds], keys: Mapping[str, DataType]) -> Needed:
+    """Where rows are for which all is true that is ``said``; ``keys`` are the columns of the key, in order."""
+    found = list(said)
+    windows = [_interval(each) for each in found if each.column in (WINDOW_START, WINDOW_END)]
+    epochs = [_interval(each) for each in found if each.column == _EPOCH]
+    return Needed(_groups(found, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
+
+
+def _groups(said: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
+    values = [
+        min((each.values for each in said if each.column == name and not each.is_range), key=len, default=None)
+        for name in keys
+    ]
+    known = [each for each in values if each is not None]
+    if not keys or len(known) < len(keys) or prod(map(len, known)) > MOST_KEYS:
+        return None
+    import pyarrow as pa
+
+    from headrace.kernel.keys import hashes
+    from headrace.kernel.types import ARROW_TYPES
+    from headrace.state.key_groups import group_of
+
+    rows = list(product(*known))
+    if not rows:
+        return frozenset()
+    columns = [
+        pa.array(each, ARROW_TYPES[kind]) for each, kind in zip(zip(*rows, strict=True), keys.values(), strict=True)
+    ]
+    return frozenset(group_of(hashes(columns)).tolist())
+
+
+def _interval(said: ColumnBounds) -> Pair:
+    if not said.values:
+        return _GREATEST, _LEAST
+    low, high = (said.values[0], said.values[-1]) if said.is_range else (min(said.values), max(said.values))
+    return _LEAST if low is None else low, _GREATEST if high is None else high
+
+
+def _narrower(one: Pair, other: Pair) -> Pair:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _meet(one: Pair, other: Pair) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def fitting(value: Any, kind: ValueType | None) -> Any | None:
+    """``value`` as a value of a column of that ``kind``, which is none of floats: they are no keys. None if it is not
+    surely one.
+    """
+    found: Any | None = None
+    match kind, value:
+        case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST <= value <= _GREATEST:
+            found = value
+        case (DataType.STRING, str()) | (DataType.BOOL, bool()) | (DataType.BYTES, bytes()):
+            found = value
+        case (DataType.DATE, date()) if type(value) is date:
+            found = value
+        case (DataType.DECIMAL, int()) if not isinstance(value, bool) and abs(value) < _DECIMALS:
+            found = Decimal(value)
+        case (DataType.DECIMAL, Decimal()) if value.is_finite() and abs(value) < _DECIMALS:
+            found = value if int(value.as_tuple().exponent) >= -SCALE else None
+    return found
+
+
+# --- expressions
+
+TURNED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What each comparison is when its sides change places."""
+
+
+def said_by(where: Expr, columns: Mapping[str, ValueType]) -> Iterator[ColumnBounds]:
+    """What ``where`` says of single ``columns``, whatever the others are."""
+    match where:
+        case Binary("and", left, right):
+            yield from said_by(left, columns)
+            yield from said_by(right, columns)
+        case Binary("or", left, right):
+            yield from either([*said_by(left, columns)], [*said_by(right, columns)])
+        case Binary(op, Column(name), Literal(value, kind)) if op in TURNED:
+            yield from compared(name, op, _value(value, kind, columns.get(name)))
+        case Binary(op, Literal(value, kind), Column(name)) if op in TURNED:
+            yield from compared(name, TURNED[op], _value(value, kind, columns.get(name)))
+        case Function("is_in", (Column(name), *constants)):
+            yield from among(name, [_constant(each, columns.get(name)) for each in constants])
+
+
+def _constant(expr: Expr, column: ValueType | None) -> Any | None:
+    match expr:
+        case Literal(value, kind):
+            return _value(value, kind, column)
+    return None
+
+
+def _value(value: Any, kind: DataType | None, column: ValueType | None) -> Any | None:
+    if DataType.TIMESTAMP in (kind, column):
+        return int(value) if kind is column else None
+    return fitting(value, column)
+
+
+def compared(name: str, op: str, value: Any | None) -> Iterator[ColumnBounds]:
+    """What ``name op value`` says; nothing for a value that does not fit."""
+    if value is not None:
+        match op:
+            case "==":
+                yield ColumnBounds(name, (value,))
+            case "<" | "<=":
+                yield ColumnBounds(name, (None, value), is_range=True)
+            case ">" | ">=":
+                yield ColumnBounds(name, (value, None), is_range=True)
+
+
+def among(name: str, values: Sequence[Any | None]) -> Iterator[ColumnBounds]:
+    """What it says that a column is one of ``values``; nothing if one of them does not fit."""
+    if all(value is not None for value in values):
+        yield ColumnBounds(name, tuple(values))
+
+
+def either(left: Sequence[ColumnBounds], right: Sequence[ColumnBounds]) -> Iterator[ColumnBounds]:
+    """What is true where one of both is, each of which says one thing: that a column is one of some values."""
+    if len(left) == len(right) == 1:
+        (one,), (other,) = left, right
+        if one.column == other.column and not (one.is_range or other.is_range):
+            yield ColumnBounds(one.column, (*one.values, *other.values))

@@ -1,0 +1,405 @@
+"""Where the rows of lazy views come from: data files that a manifest names, or manifests themselves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.model.time import Instant, is_finite
+from headrace.read.snapshots.damage import ways_out
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.compaction import newest_of
+from headrace.read.views.database import check_room, identifier, literal, no_rows, quoted, sql_types
+from headrace.read.views.pruning import ALL, Needed, needed
+from headrace.read.views.row_files import check_files
+from headrace.read.views.sql import QueryError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.datafiles import put_under
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import TAGS
+from headrace_snapshots.store import LocalStore, ObjectStore
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from headrace.kernel.renamed_columns import Names
+    from headrace.read.views.conditions import RowCondition
+
+_SMALL = 2**18
+"""Bytes of a file that is read with one request, whatever is needed of it."""
+
+_FETCHING = 4
+"""Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
+
+
+class Source(Protocol):
+    """All rows of a view."""
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """Of the columns, in order."""
+
+    @property
+    def columns(self) -> "pa.Schema":
+        """What each row has."""
+
+    @property
+    def order(self) -> Sequence[str]:
+        """The columns by which rows are ordered."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are, None if that is known only once they are read."""
+
+    @property
+    def identity(self) -> Sequence[str] | None:
+        """What records are folded by, None if each is a row."""
+
+    def where(self, condition: "RowCondition") -> "Source":
+        """The same rows, without files that can have none which fulfil ``condition``."""
+
+    def describe(self) -> str:
+        """How many rows there are, for people."""
+
+    def files(self) -> list[str]:
+        """Paths of a local root, or URIs, of what rows are read from, oldest first."""
+
+    def verify(self) -> None:
+        """Hold the files against their lengths and checksums. Raises BrokenObjectError."""
+
+    def bring(self, folder: Path) -> list[Path]:
+        """The files under ``folder``, verified. Raises BrokenObjectError."""
+
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
+        """The rows, read from files that were brought."""
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """The columns without any row."""
+
+
+@dataclass(frozen=True)
+class OutputFiles:
+    """A view of the output. ``ref``: the branch or tag by which the snapshot was found."""
+
+    catalog: Catalog
+    manifest: Manifest | None
+    view: View
+    definition: ViewColumns
+    ref: str | None
+    needed: Needed = ALL
+
+    def where(self, condition: "RowCondition") -> "OutputFiles":
+        """By key, window and epoch, as far as files and their chunks say what they have (``pruning``)."""
+        keys = {View.LATE: self.definition.late_keys, View.REJECTED: {}}.get(self.view, self.definition.keys)
+        return replace(self, needed=needed(condition.said(self.definition.types(self.view)), keys))
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """Those of the definition that made the snapshot."""
+        return [*self.definition.types(self.view)]
+
+    @property
+    def columns(self) -> "pa.Schema":
+        """The same, with their types."""
+        return self.definition.schema(self.view)
+
+    @property
+    def order(self) -> Sequence[str]:
+        """By window and key, or as they were emitted."""
+        return self.definition.order(self.view)
+
+    @property
+    def identity(self) -> Sequence[str] | None:
+        """Key and window for ``current``."""
+        return self.definition.identity if self.view is View.CURRENT else None
+
+    @property
+    def rows(self) -> int | None:
+        """As the manifest counts them."""
+        return None if self.view is View.CURRENT and self._records else self._records
+
+    def describe(self) -> str:
+        """Of ``current`` the number of records that it is folded from."""
+        return f"{self._records:,} rows" if self.rows is not None else f"folded from {self._records:,} panes"
+
+    def files(self) -> list[str]:
+        """Records of ``current`` are still to be folded. Raises QueryError where files call columns otherwise."""
+        store = self.catalog.store
+        renamed = {(name, then) for names in self.names.values() for name, then in names.items()}
+        others = [f"{name} is {then or 'not there'}" for name, then in renamed]
+        if others:
+            raise QueryError(
+                f"files of view {self.view} are from before the pipeline changed, and call columns otherwise "
+                f"({', '.join(sorted(others))}): whoever reads them as they are would find NULL. Read the view, also "
+                "as a DuckDB relation or a Spark DataFrame; or have a backfill write them anew"
+            )
+        if isinstance(store, LocalStore):
+            return [str(store.root / file.path) for file in self.data_files]
+        return [f"{store.uri.rstrip('/')}/{file.path}" for file in self.data_files]
+
+    def verify(self) -> None:
+        """Reads all of them."""
+        with ways_out(self.catalog, self.ref or ""):
+            check_files(self.catalog.store, self.data_files)
+
+    def bring(self, folder: Path) -> list[Path]:
+        """Copies, or links where the root is local; of files that say where the rows are which are needed, these."""
+        files = self.wanted_files
+        paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
+        with ways_out(self.catalog, self.ref or ""):
+            if self.needed.is_all:
+                put_files(self.catalog, files, paths)
+                return paths
+            with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
+                is_there = [*pool.map(partial(_put_some, self.catalog.store, self.needed), files, paths)]
+            others = [(file, path) for file, path, done in zip(files, paths, is_there, strict=True) if not done]
+            put_files(self.catalog, *([*each] for each in zip(*others, strict=True)) if others else ([], []))
+        return paths
+
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
+        """``current`` is folded as it is read."""
+        if not files:
+            return self.no_rows(connection)
+        named = [
+            NamedFile.of(path, self.names[file.path], self.column_names)
+            for path, file in zip(files, self.wanted_files, strict=True)
+        ]
+        rows = rows_of(named, sql_types(self.definition.types(self.view)))
+        if self.identity is None:
+            return connection.sql(f"select {quoted(self.column_names)} from {rows}")
+        return connection.sql(newest_of(rows, self.column_names, self.identity))
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """Of the types of the definition."""
+        return connection.sql(no_rows(self.definition.types(self.view)))
+
+    @cached_property
+    def data_files(self) -> tuple[DataFile, ...]:
+        """What rows are read from, oldest first."""
+        return tuple(file for _, _, files in self._by_epochs for file in files)
+
+    @cached_property
+    def wanted_files(self) -> tuple[DataFile, ...]:
+        """Those of them that may have rows which are ``needed``."""
+        return tuple(
+            file
+            for first, last, files in self._by_epochs
+            if self.needed.may_be_of(first, last, is_folded=self.view is View.CURRENT)
+            for file in files
+            if self.needed.may_be_in(file.groups, file.windows)
+        )
+
+    @cached_property
+    def names(self) -> "Mapping[str, Names]":
+        """What columns are called in the data files, by their paths."""
+        by_epoch = ((self.definition.names(self.view, last), files) for _, last, files in self._by_epochs)
+        return {file.path: names for names, files in by_epoch for file in files}
+
+    @cached_property
+    def _by_epochs(self) -> Sequence[tuple[int, int, Sequence[DataFile]]]:
+        """The first and the last epoch that files have rows of, and the files."""
+        if self.manifest is None:
+            return ()
+        if self.view is View.CURRENT:
+            layers = self.manifest.tables.get("current", ())
+            return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
+        log = self.manifest.logs.get(self.view)
+        with ways_out(self.catalog, self.ref or ""):
+            records = [] if log is None else [*self.catalog.files(log)]
+        named = ((each.epoch, [file for file in each.files if isinstance(file, DataFile)]) for each in records)
+        return [(epoch, epoch, files) for epoch, files in named]
+
+    @property
+    def _records(self) -> int:
+        if self.manifest is None:
+            return 0
+        if self.view is View.CURRENT:
+            return sum(layer.rows for layer in self.manifest.tables.get("current", ()))
+        log = self.manifest.logs.get(self.view)
+        return 0 if log is None else log.rows
+
+
+@dataclass(frozen=True)
+class SnapshotRows:
+    """A row for ``manifest`` and for each snapshot before it, newest last."""
+
+    catalog: Catalog
+    manifest: Manifest | None
+
+    column_names = (
+        "snapshot",
+        "epoch",
+        "parent",
+        "branch",
+        "refs",
+        "committed_at",
+        "processing_time",
+        "watermark",
+        "fingerprint",
+        "counts",
+    )
+    order = ("epoch",)
+    identity = None
+
+    @property
+    def columns(self) -> "pa.Schema":
+        """The same, with their types."""
+        import pyarrow as pa
+
+        from headrace.read.views.arrow_types import TIME
+
+        others = {
+            "epoch": pa.int64(),
+            "refs": pa.list_(pa.string()),
+            "committed_at": TIME,
+            "processing_time": TIME,
+            "watermark": TIME,
+            "counts": pa.map_(pa.string(), pa.int64()),
+        }
+        return pa.schema([(name, others.get(name, pa.string())) for name in self.column_names])
+
+    @property
+    def rows(self) -> int | None:
+        """Known only without any."""
+        return 0 if self.manifest is None else None
+
+    def where(self, condition: "RowCondition") -> "SnapshotRows":
+        """All of them: manifests are no data files."""
+        del condition
+        return self
+
+    def describe(self) -> str:
+        """How far they go."""
+        return "no rows" if self.manifest is None else "a row for each snapshot up to it"
+
+    def files(self) -> list[str]:
+        """None: manifests are not data files."""
+        return []
+
+    def verify(self) -> None:
+        """Manifests are held against their checksums whenever they are read."""
+
+    def bring(self, folder: Path) -> list[Path]:
+        """Nothing."""
+        return []
+
+    def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
+        """A request for each snapshot that this catalog has not read yet."""
+        import pyarrow as pa
+
+        return connection.from_arrow(pa.Table.from_pylist([*self._found()], schema=self.columns))
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """Without a request."""
+        return connection.from_arrow(self.columns.empty_table())
+
+    def _found(self) -> Iterator[dict[str, Any]]:
+        if self.manifest is None:
+            return
+        refs: dict[str, list[str]] = {}
+        for ref, snapshot in sorted(self.catalog.head().refs.items()):
+            refs.setdefault(snapshot, []).append(ref.removeprefix(TAGS))
+        for manifest in self.catalog.ancestry(self.manifest.snapshot_id):
+            progress = StoredProgress.of(manifest)
+            yield {
+                "snapshot": manifest.snapshot_id,
+                "epoch": manifest.epoch,
+                "parent": manifest.parent,
+                "branch": manifest.branch,
+                "refs": refs.get(manifest.snapshot_id, []),
+                "committed_at": datetime.fromisoformat(manifest.created_at),
+                "processing_time": _finite(progress.processing_time),
+                "watermark": _finite(progress.watermark),
+                "fingerprint": manifest.fingerprint,
+                "counts": [*manifest.counts.items()],
+            }
+
+
+def brought(catalog: Catalog, files: Sequence[DataFile], folder: Path) -> list[Path]:
+    """Where under ``folder`` each of ``files`` can be read, verified: copies, or links where the root is local.
+
+    Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
+    """
+    paths = [folder / f"{number:06}.parquet" for number in range(len(files))]
+    put_files(catalog, files, paths)
+    return paths
+
+
+def put_files(catalog: Catalog, files: Sequence[DataFile], paths: Sequence[Path]) -> None:
+    """Let each of ``files`` be read at its path, as ``brought`` does."""
+    if files and not isinstance(catalog.store, LocalStore):
+        check_room(sum(file.bytes for file in files), paths[0].parent)
+    with ThreadPoolExecutor(_FETCHING, thread_name_prefix="read") as pool:
+        for _ in pool.map(partial(put_under, catalog.store), files, paths):
+            pass
+
+
+def _put_some(store: ObjectStore, needed: Needed, file: DataFile, path: Path) -> bool:
+    """Let the rows of ``file`` that are ``needed`` be read at ``path``; FALSE if it is as well to read all of it.
+
+    Raises BrokenObjectError.
+    """
+    if file.footer is None or file.bytes < _SMALL:
+        return False
+    import pyarrow.parquet as pq
+
+    from headrace.state.datafiles.chunks import some_rows
+
+    found = some_rows(store, file, needed.may_be_in)
+    if found is not None:
+        pq.write_table(found, path, compression="none")
+    return found is not None
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that can be read at ``path``. ``names``: what it calls columns, where that is not their name, in pairs."""
+
+    path: Path
+    names: tuple[tuple[str, str | None], ...] = ()
+
+    @classmethod
+    def of(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
+        """As far as ``columns`` go."""
+        return cls(path, tuple((name, names[name]) for name in columns if name in names))
+
+
+def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
+    """The rows of ``files``, of which there is one at least (SQL): where some of them have other names for columns, the
+    columns of ``types`` alone.
+    """
+    by_names: dict[tuple[tuple[str, str | None], ...], list[Path]] = {}
+    for file in files:
+        by_names.setdefault(file.names, []).append(file.path)
+    if [*by_names] == [()]:
+        return parquet(by_names[()])
+    each = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
+    return f"({' union all '.join(each)})"
+
+
+def _columns(names: "Names", types: Mapping[str, str]) -> str:
+    def column(name: str, kind: str) -> str:
+        then = names.get(name, name)
+        return f"{f'cast(null as {kind})' if then is None else identifier(then)} as {identifier(name)}"
+
+    return ", ".join(column(name, kind) for name, kind in types.items())
+
+
+def parquet(files: Sequence[Path]) -> str:
+    """The rows of ``files``, of which there is one at least (SQL)."""
+    return f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
+
+
+def escaped(path: str) -> str:
+    """``path`` for DuckDB, which takes some characters of a path for a pattern."""
+    return "".join(f"[{each}]" if each in "[*?" else each for each in path)
+
+
+def _finite(instant: Instant) -> int | None:
+    return int(instant) if is_finite(instant) else None

@@ -1,0 +1,1 @@
+"""Backfills: input read again into a branch."""

@@ -1,0 +1,146 @@
+"""Backfill: replay input into a branch with the pipeline as it is now, and audit that.
+
+The branch begins with nothing, or for a range of event time with the newest snapshot that has read nothing as new
+(``forking``). From there on everything is read again, as far as main has come and what has landed since: later results
+may depend on it. Main goes on undisturbed until the branch is promoted.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from headrace.audit.range import seen
+from headrace.model.windows import Window
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.roots import check_root
+from headrace.read.snapshots.progress import progress_of, unread_files
+from headrace.runs.backfill.fork_point import ForkPoint, fork_point
+from headrace.runs.executors.choice import check_installed
+from headrace.runs.options import RunOptions, RunOptionsError
+from headrace.runs.process import process
+from headrace.runs.publishing.promotion import check_before
+from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
+from headrace.runs.reporting.listener import Listener, watched
+from headrace.runs.reporting.results import RunResult
+from headrace.runs.restore import InputGoneError
+from headrace.sources.input_diagnostics import exists
+from headrace.sources.landing import Landing
+from headrace.sources.landing_places import check_places
+from headrace.sources.progress import PipelineProgress
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import open_store
+
+_FILES_PER_EPOCH = 10_000
+"""Large epochs: how many bytes are in one is for the pipeline's source to say."""
+_NAMED = 3
+
+
+def branch_of(options: RunOptions) -> str:
+    """The branch that a backfill fills: the one asked for, or one named after the run."""
+    return f"backfill-{options.run_id}" if options.branch == MAIN else options.branch
+
+
+def has_input(pipeline: Pipeline, root: str) -> bool:
+    """Whether a backfill would find anything: main has read something, or something has landed."""
+    store = open_store(root)
+    if not exists(store):
+        return False
+    catalog = Catalog(store, pipeline.name)
+    if catalog.head().refs.get(MAIN) is not None:
+        return True
+    return bool(unread_files(catalog, Landing(pipeline, store), None, PipelineProgress(), full_sweep=True))
+
+
+def backfill(
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    *,
+    listener: Listener | None = None,
+    spark: Any = None,
+    now: Callable[[], datetime] | None = None,
+) -> RunResult:
+    """Fork a branch (or go on with it), read all input there that it has not, audit what is new. Publishes nothing.
+
+    Raises MissingRootError when there is no such root, what would stand against the promotion that ``options`` say is
+    to follow, InputGoneError if input that main has read is not there any more
+    and RunOptionsError for a range that the branch does not begin with (all before anything moves), and what
+    ``process`` raises.
+    """
+    branch = branch_of(options)
+    listener = watched(listener)
+    check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
+    store = open_store(root)
+    check_root(store)  # a fork would make it
+    catalog = Catalog(store, pipeline.name)
+    check_places(pipeline, store, is_first=catalog.head().entry < 0)
+    begun = _begun(catalog, pipeline, options, branch, listener)
+    # What a full sweep has found for main meanwhile is below the mark of the branch.
+    files = options.files_per_epoch or _FILES_PER_EPOCH
+    options = replace(options, branch=branch, publish=False, full_sweep=True, files_per_epoch=files)
+    options = replace(options, as_read_by=catalog.head().refs.get(MAIN))
+    result = process(pipeline, root, options, listener=listener, spark=spark, now=now)
+    return replace(result, action="backfill", forked_from=begun)
+
+
+def _begun(catalog: Catalog, pipeline: Pipeline, options: RunOptions, branch: str, listener: Listener) -> str | None:
+    """The snapshot that ``branch`` has begun with; it is forked if there is none yet. Moves nothing if it raises."""
+    landing = Landing(pipeline, catalog.store)
+    # Ends: another turn means that an expiry has marked the snapshot that was chosen.
+    while True:
+        point = fork_point(catalog, pipeline, options.span)
+        if branch not in catalog.head().generations:
+            listener.noted(str(point))
+        if options.promotes:
+            check_before(catalog, branch, point.manifest)
+        try:
+            return _begin(catalog, landing, branch, point, options.span)
+        except RefusedError:
+            if point.snapshot is None or catalog.is_kept(point.snapshot):
+                raise
+
+
+def _begin(catalog: Catalog, landing: Landing, branch: str, point: ForkPoint, span: Window | None) -> str | None:
+    """Fork ``branch`` at ``point``, unless there is one that has begun there or before; the snapshot that it has begun
+    with. Moves nothing if it raises.
+    """
+    now = catalog.head()
+    if branch not in now.generations:
+        _check_input(catalog, landing, point.manifest)
+        catalog.fork(branch, point.snapshot)
+        return point.snapshot
+    head = now.refs.get(branch)
+    after = None if head is None else seen(catalog, head, now.refs.get(PUBLISHED))
+    begun, wanted = (-1 if at is None else catalog.manifest(at).epoch for at in (after, point.snapshot))
+    if span is not None and begun > wanted:
+        raise RunOptionsError(
+            f"branch {branch} of {catalog.pipeline} has begun with snapshot {after} (epoch {begun}), which has some of "
+            f"the range already; {point}. Name another branch, or `headrace drop {catalog.pipeline} {branch}`"
+        )
+    _check_input(catalog, landing, None if head is None else catalog.manifest(head))
+    return after
+
+
+def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> None:
+    """Raise InputGoneError if main has read files that are not there to be read again behind ``begin``."""
+    main = catalog.head().refs.get(MAIN)
+    if main is None:
+        return
+    progress = PipelineProgress() if begin is None else progress_of(catalog, begin)
+    listed = unread_files(catalog, landing, begin, progress, full_sweep=True)
+    wanted, taken = files_main_read(catalog, main, begin), files_read(catalog, begin)
+    gone: list[str] = []
+    for name in landing.places:
+        gone += lacking(taken[name] | {file.path for file in listed.get(name, ())}, wanted[name])
+    if gone:
+        where = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
+        more = f", and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        raise InputGoneError(
+            f"a backfill of {catalog.pipeline} from {where} on reads all that main has read since, and {len(gone)} "
+            f"files are gone: {', '.join(gone[:_NAMED])}{more}. Put them back; or backfill a later range (--from), "
+            "which needs only what was read after its fork"
+        )

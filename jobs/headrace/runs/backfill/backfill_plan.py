@@ -1,0 +1,273 @@
+"""Reading again what main has read, as a backfill does: in the order in which main read it, at the processing times of
+then, with the same signals; only that several of its epochs become one. A recovery reads so what its branch had read,
+and a run that falls back to an older snapshot what the broken one had.
+
+Records are judged under watermarks that main had for them, or older ones:
+
+* No epoch of main is ever divided, however small epochs are to be: its records were judged together.
+* An epoch is *held to* the watermarks that main had after the last epoch that is in it. Records alone do not say that:
+  where several epochs are one, nobody has been silent for as long as for main; files may have other content by now.
+  Of an epoch whose snapshot has expired nobody knows any more: it is held to what was known before.
+* One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
+* On another branch what main has not read is held to where main is, and so is time that passes: main may read it yet,
+  beside other files.
+
+So a record that main accepted is not dropped as late, whatever the names of files are. The watermark goes on with the
+first epoch that is held to nothing: the next one of main, once the branch has become main. If the event times of the
+inputs have changed, main's watermarks say nothing of the new ones, and nothing is held.
+
+Epochs stay as they are, those without input too, where the watermark decides more than that: which duplicates are
+remembered (12.10); and where event time is the time of arrival. Where the order of arrival counts, epochs become one
+only if records arrive in the same order.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from headrace.kernel.stage import CompiledStage
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.triggers import Signal
+from headrace.pipeline.identity.fingerprint import definition, fingerprint
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.epoch_history import RecordedEpoch, what_was_read
+from headrace.read.snapshots.progress import StoredProgress, watermarks_of
+from headrace.runs.commits import Committer
+from headrace.sources.file_planning import LandedFile
+from headrace.sources.landing import ByInput
+from headrace.sources.progress import WatermarkHold
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+
+Take = Callable[[ByInput], ByInput]
+"""Takes files in that make an epoch."""
+
+
+@dataclass(frozen=True)
+class Rereading:
+    """``epochs``, each computed as one, and the ``rest``: files that main has not read."""
+
+    epochs: tuple[RecordedEpoch, ...]
+    rest: ByInput
+
+    def run(self, committer: Committer, take: Take, limit: int | None) -> int:
+        """Compute and submit the epochs, up to ``limit`` of them; how many there were."""
+        epochs = self.epochs[:limit]
+        for number, epoch in enumerate(epochs, start=1):
+            settles = number == limit or (number == len(self.epochs) and not self.rest)
+            computed = committer.engine.compute(
+                take(epoch.files),
+                epoch.processing_time,
+                signals=epoch.signals,
+                settles=settles,
+                hold=epoch.held_to,
+            )
+            committer.submit(computed)
+        return len(epochs)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How far a branch has come that reads again: ``at`` this processing time, with the watermarks ``reached`` (None:
+    nothing is held), and it has ``heard`` these signals since it parted from main.
+    """
+
+    at: Instant = MIN_INSTANT
+    reached: WatermarkHold | None = None
+    heard: tuple[tuple[Signal, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class MainsReading:
+    """What main has read up to ``head``, its newest snapshot that can be read (a backfill replaces broken ones),
+    for ``pipeline`` to read again.
+    """
+
+    catalog: Catalog
+    pipeline: Pipeline
+    head: Manifest
+
+    @classmethod
+    def of(cls, catalog: Catalog, pipeline: Pipeline, snapshot_id: str) -> Self | None:
+        """That of the line of ``snapshot_id``; None if nothing of it can be read."""
+        for link in catalog.lineage(snapshot_id):
+            with suppress(BrokenObjectError):
+                if link.manifest is not None:
+                    watermarks_of(link.manifest)
+                    return cls(catalog, pipeline, link.manifest)
+        return None
+
+    @property
+    def hold(self) -> WatermarkHold | None:
+        """Where main is: what is not to be passed by who has read what it has."""
+        return self._held_to(watermarks_of(self.head))
+
+    def since(self, begin: Manifest | None) -> list[RecordedEpoch]:
+        """Its epochs after those that it has in common with ``begin``, as far as that can still be told."""
+        until = self._common(begin)
+        for link in self.catalog.lineage(self.head.snapshot_id):
+            if link.snapshot_id == until:
+                break
+            with suppress(BrokenObjectError, MissingSnapshotError):
+                found = what_was_read(self.catalog, link.snapshot_id, until)
+                return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in found]
+        return []
+
+    def begun(self, begin: Manifest | None) -> Begun:
+        """How far a branch with the head ``begin`` has come since it parted from main."""
+        if begin is None:
+            return Begun(reached=self._held_to(WatermarkHold()))
+        progress = StoredProgress.of(begin)
+        own = self.catalog.whole_ancestry(begin.snapshot_id, self._common(begin))
+        heard = [signals for manifest in reversed(own) if (signals := StoredProgress.of(manifest).signals)]
+        return Begun(progress.processing_time, self._held_to(watermarks_of(begin)), tuple(heard))
+
+    def _common(self, begin: Manifest | None) -> str | None:
+        if begin is None:
+            return None
+        found = self.catalog.common_ancestor(self.head.snapshot_id, begin.snapshot_id)
+        return found.snapshot_id if found is not None and self.catalog.is_kept(found.snapshot_id) else None
+
+    def _held_to(self, found: WatermarkHold | None) -> WatermarkHold | None:
+        """``found`` of main, as far as it says anything of the watermarks of ``pipeline``."""
+        if found is None or self.head.fingerprint == fingerprint(self.pipeline):
+            return found
+        then = self.head.definition
+        if then is None or _event_times(then) != _event_times(definition(self.pipeline)):
+            return None
+        return replace(found, outputs=())  # the stages may have been others
+
+
+def reread(
+    pipeline: Pipeline,
+    recorded: Iterable[RecordedEpoch],
+    unread: ByInput,
+    begun: Begun = Begun(),
+    *,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+) -> Rereading:
+    """How a branch that has ``begun`` reads those of the ``unread`` files again that are ``recorded``, in epochs of at
+    most so many files and bytes of an input, where main's are not larger; None: as its source says.
+    """
+    waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
+    is_exact = _is_exact(pipeline)
+    epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, is_exact=is_exact)]
+    if not is_exact:
+        room = {
+            each.name: _Room(max_files or each.source.max_files, max_bytes or each.source.max_bytes)
+            for each in pipeline.inputs
+        }
+        epochs = [*_together(epochs, room, _Order.of(pipeline))]
+    return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
+
+
+def _event_times(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The event time of each input in a definition."""
+    return {each["name"]: each["event_time"] for each in said["inputs"]}
+
+
+def _is_exact(pipeline: Pipeline) -> bool:
+    """Whether epochs are to stay as main had them."""
+    arrives = any(each.event_time.expr is None for each in pipeline.inputs)
+    return arrives or pipeline.deduplicate is not None
+
+
+def _held(recorded: Iterable[RecordedEpoch], reached: WatermarkHold | None) -> Iterator[RecordedEpoch]:
+    """``recorded``, each held to the watermarks that it left, or what is known of those before it."""
+    for epoch in recorded:
+        reached = epoch.reached or reached
+        yield replace(epoch, held_to=reached)
+
+
+def _left_of(
+    recorded: Iterable[RecordedEpoch], waiting: Mapping[str, dict[str, LandedFile]], begun: Begun, *, is_exact: bool
+) -> Iterator[RecordedEpoch]:
+    """What is left of ``recorded`` epochs: with those of their files that are ``waiting``, as they are now, which wait
+    no longer; with their signals, if those were not given yet. Epochs that have neither only where it ``is_exact``.
+    """
+    heard = [*begun.heard]
+    for epoch in recorded:
+        files = {
+            name: [there for file in some if (there := waiting.get(name, {}).pop(file.path, None)) is not None]
+            for name, some in epoch.files.items()
+        }
+        left = {name: some for name, some in files.items() if some}
+        signals = epoch.signals
+        if signals in heard:
+            heard.remove(signals)
+            signals = ()
+        if left or signals or (is_exact and not epoch.files and epoch.processing_time > begun.at):
+            yield replace(epoch, files=left, signals=signals, is_last=False)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How much of an input there is place for in an epoch, or is in it."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def with_more(self, files: Sequence[LandedFile]) -> "_Room":
+        return _Room(self.files + len(files), self.bytes + sum(file.size for file in files))
+
+    def holds(self, other: "_Room") -> bool:
+        return other.files <= self.files and other.bytes <= self.bytes
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The order in which files of one epoch arrive (semantics 12.3): ``inputs`` by their names. None: it does not
+    count.
+    """
+
+    inputs: Sequence[str] | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Self:
+        is_ordered = any(CompiledStage(stage).is_ordered for stage in pipeline.stages)
+        return cls([each.name for each in pipeline.inputs] if is_ordered else None)
+
+    def keeps(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
+        """Whether ``after`` comes last if it becomes one with those ``before``, which arrive in their order."""
+        last = next((epoch for epoch in reversed(before) if epoch.files), None)
+        if self.inputs is None or last is None or not after.files:
+            return True
+        return max(self._places(last)) < min(self._places(after))
+
+    def _places(self, epoch: RecordedEpoch) -> list[tuple[int, str]]:
+        assert self.inputs is not None
+        return [(self.inputs.index(name), file.path) for name, some in epoch.files.items() for file in some]
+
+
+def _together(epochs: Iterable[RecordedEpoch], room: Mapping[str, _Room], order: _Order) -> Iterator[RecordedEpoch]:
+    """``epochs``, as many as there is ``room`` for in one, at the processing time of the last. One with signals is the
+    last of its own: they were given after what had been read. So is one with records ahead of its clock.
+    """
+    gathered: list[RecordedEpoch] = []
+    taken: dict[str, _Room] = {}
+    for epoch in epochs:
+        more = {name: taken.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
+        fits = all(room[name].holds(some) for name, some in more.items())
+        if gathered and not (fits and order.keeps(gathered, epoch)):
+            yield _one(gathered)
+            gathered, more = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
+            taken = {}
+        gathered.append(epoch)
+        taken |= more
+        if epoch.signals or epoch.is_ahead:
+            yield _one(gathered)
+            gathered, taken = [], {}
+    if gathered:
+        yield _one(gathered)
+
+
+def _one(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
+    files: dict[str, list[LandedFile]] = {}
+    for epoch in epochs:
+        for name, some in epoch.files.items():
+            files.setdefault(name, []).extend(some)
+    return replace(epochs[-1], files=files)

@@ -1,0 +1,150 @@
+"""Where the branch of a backfill begins: at the newest snapshot that readers have seen and that has read nothing yet as
+new as the windows in question, so that all of their input is read again; or at nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from headrace.model.time import Instant, render
+from headrace.model.windows import Window
+from headrace.pipeline.affected_range import reach
+from headrace.pipeline.identity.fingerprint import fingerprint
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.sources.newest_event_time import newest_read
+from headrace_snapshots.ancestry import Link
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.gc.deletion_list import DeletionList
+from headrace_snapshots.layout import manifest_path
+from headrace_snapshots.refs import PUBLISHED
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """The snapshot of ``manifest`` (None: nothing), and why that one, for people."""
+
+    manifest: Manifest | None
+    because: str
+
+    @property
+    def snapshot(self) -> str | None:
+        """Its id."""
+        return None if self.manifest is None else self.manifest.snapshot_id
+
+    def __str__(self) -> str:
+        manifest = self.manifest
+        begins = "nothing" if manifest is None else f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch})"
+        return f"the backfill begins with {begins}: {self.because}"
+
+
+def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> ForkPoint:
+    """The newest snapshot, not newer than ``published``, up to which no epoch had read anything as new as the first
+    event time on which windows touching ``span`` depend. Nothing if there is none, or no span, or if the pipeline has
+    changed since.
+
+    Takes few requests, however many epochs there are: the newest event time that was read never goes back. Records that
+    no window has count too, those that were filtered out, say: they may be others now. One that lay too far ahead of
+    the clock (12.14) does not; its window keeps it.
+    """
+    if span is None:
+        return ForkPoint(None, "all input is read again")
+    needed, published = reach(pipeline, span), catalog.head().refs.get(PUBLISHED)
+    if published is None:
+        return ForkPoint(None, "nothing is published yet")
+    if needed is None:
+        return ForkPoint(None, "a window function of the pipeline's own does not say how far its windows reach")
+    try:
+        found = _newest_before(catalog, pipeline, published, needed.start)
+    except (BrokenObjectError, MissingSnapshotError) as error:
+        return ForkPoint(None, f"an older snapshot that it might begin with cannot be read ({error})")
+    return _judged(pipeline, needed.start, found)
+
+
+def _judged(pipeline: Pipeline, start: Instant, found: Manifest | None) -> ForkPoint:
+    """``found``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can go on from it."""
+    read = f"as new as {render(start)}, where the event times begin that matter to the range"
+    if found is None:
+        return ForkPoint(None, f"the first epoch that is kept has read something {read}, or one before it may have")
+    if found.fingerprint != fingerprint(pipeline):
+        return ForkPoint(
+            None, f"the pipeline has changed since snapshot {found.snapshot_id}, whose state means something else"
+        )
+    return ForkPoint(found, f"the newest snapshot that readers have seen and that has read nothing {read}")
+
+
+def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: Instant) -> Manifest | None:
+    """The newest snapshot up to ``published`` that has read nothing as new as ``start``; None if there is none that is
+    kept.
+    """
+    kept = _Kept.of(catalog)
+    at: str | None = published
+    while at is not None:
+        newer = kept.link(at)
+        if _is_before(pipeline, newer, start):
+            return newer.manifest
+        oldest, found = _before(kept, pipeline, newer, start)
+        if found is not None:
+            return found.manifest
+        at = kept.grafts.get(oldest.snapshot_id)  # tags keep what is older than others that are not kept
+    return None
+
+
+def _before(kept: "_Kept", pipeline: Pipeline, newer: Link, start: Instant) -> tuple[Link, Link | None]:
+    """Of ``newer`` and those before it, as far as they are kept without a gap, the oldest that has read something as
+    new as ``start``, and the one before it, if that is kept.
+    """
+    found: Link | None = None
+    since = -1
+    while between := _ancestors(newer, since):
+        for epoch, snapshot_id in between:
+            try:
+                link = kept.link(snapshot_id)
+            except MissingSnapshotError:  # it has expired, and so has what came before it
+                since = epoch
+                break
+            if _is_before(pipeline, link, start):
+                found, since = link, epoch
+                break
+            newer = link
+    return newer, found
+
+
+def _ancestors(newer: Link, since: int) -> list[tuple[int, str]]:
+    """The ancestors that ``newer`` names of epochs after ``since``, newest first."""
+    return [(epoch, snapshot) for epoch, snapshot in sorted(newer.ancestors.items(), reverse=True) if epoch > since]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Snapshots but for those that an expiry has marked: they may be there still, and a branch cannot begin there."""
+
+    catalog: Catalog
+    mark: DeletionList | None
+    grafts: Mapping[str, str | None]
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Self:
+        """Those of now. Raises BrokenObjectError."""
+        horizon = catalog.head().horizon
+        if horizon is None:
+            return cls(catalog, None, {})
+        return cls(catalog, catalog.marks.read(horizon.mark), horizon.grafts)
+
+    def link(self, snapshot_id: str) -> Link:
+        """Raises BrokenObjectError if its manifest cannot be read, MissingSnapshotError if it is not kept."""
+        if self.mark is not None and manifest_path(self.catalog.pipeline, snapshot_id) in self.mark:
+            raise MissingSnapshotError(f"snapshot {snapshot_id} of {self.catalog.pipeline} has expired")
+        link = self.catalog.link(snapshot_id)
+        if link.problem is not None:
+            raise link.problem
+        return link
+
+
+def _is_before(pipeline: Pipeline, link: Link, start: Instant) -> bool:
+    assert link.manifest is not None
+    newest = newest_read(pipeline, StoredProgress.of(link.manifest))
+    return newest is None or newest < start

@@ -1,0 +1,1 @@
+"""What readers see: publish moves it forward, promotion replaces it."""

@@ -1,0 +1,348 @@
+"""Promotion: a branch becomes main and published, by one catalog entry. The end of a backfill, or a person's decision.
+
+It is refused while the branch has no good audit of all that readers have not seen, while main has read files that the
+branch has not (so that nothing that was visible is lost), when it would bring back what main had and has left, and
+while its clock is ahead of the real one. A branch that was forked before main was patched (``runs/patching``) is
+refused too: what it was forked with lacks the patch. So is one whose input has ended (a batch): main would drop all
+that comes later.
+
+What main had is known by ids of snapshots (``Head.past``), not by names of branches, which are used again. So a branch
+of a branch may become main: all that it goes on from, down to main's line, comes with it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from headrace.audit.range import seen
+from headrace.audit.store import (
+    AuditDamagedError,
+    AuditFailedError,
+    AuditFormatError,
+    AuditOutcome,
+    failure_message,
+    read_audit,
+)
+from headrace.errors import FixConfigError, HeadraceError, RetryError
+from headrace.model.time import MAX_INSTANT, instant, render
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+from headrace.runs.publishing.publish import AuditMissingError, published_result
+from headrace.runs.publishing.read_files import files_main_read, files_read, lacking
+from headrace.runs.reporting.results import RunError, RunResult
+from headrace.runs.reporting.results import now as timestamp
+from headrace_snapshots.catalog import Catalog, Head, Link
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.protocol import Kind, Past
+from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.store import open_store
+
+if TYPE_CHECKING:
+    from headrace.read.diff.differences import SnapshotDiff
+
+_SEARCHED = 1000
+"""Entries of the log: an attempt that comes again comes soon."""
+
+
+class ClockAheadError(FixConfigError):
+    """A branch whose clock is ahead of the real one: main would wait until that catches up."""
+
+    code = "config.clock_ahead"
+
+
+class BranchBehindError(RetryError):
+    """Main has taken in input that the branch has not."""
+
+    code = "retry.branch_behind"
+
+
+class InputEndedError(FixConfigError):
+    """A branch whose watermark is at the end of time, as a batch leaves it: main would drop all later input."""
+
+    code = "config.input_ended"
+
+
+class ForkGivenUpError(FixConfigError):
+    """A branch that goes on from a snapshot that main does not have any more."""
+
+    code = "config.fork_given_up"
+
+
+class PatchedSinceError(FixConfigError):
+    """Main was patched after the branch had been forked from it: the patch would be lost."""
+
+    code = "config.patched_since"
+
+
+REFUSALS = (
+    AuditMissingError,
+    AuditFailedError,
+    AuditDamagedError,
+    AuditFormatError,
+    ClockAheadError,
+    InputEndedError,
+    ForkGivenUpError,
+    PatchedSinceError,
+    BranchBehindError,
+)
+"""What stands against a promotion, as opposed to what goes wrong while one looks."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a promotion of ``branch`` would change for readers, and why it would be refused: by nothing, if by none."""
+
+    branch: str
+    diff: "SnapshotDiff"
+    refusals: tuple[HeadraceError, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value, as far as ``diff`` has one."""
+        refusals = [asdict(RunError.of(each)) for each in self.refusals]
+        return {"branch": self.branch, "refusals": refusals, "diff": self.diff.to_json()}
+
+
+def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over") -> RunResult:
+    """``promote``, for a pipeline under ``root``."""
+    return promote(Catalog(open_store(root), pipeline), branch, run_id=run_id)
+
+
+def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
+    """Make ``branch`` main and published, if the audit of all that it has and readers have not succeeded, and it has
+    taken in all that main has.
+
+    ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
+    happens, and the result is that of then, for the sake of a caller that died before it could tell.
+    Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, InputEndedError, ForkGivenUpError,
+    BranchBehindError; PublishConflictError if main or the branch moves meanwhile. No Spark.
+    """
+    started_at = timestamp()
+    now = catalog.head()
+    done = None if branch in now.generations else _promoted_before(catalog, now, branch)
+    if done is None:
+        planned = Planned.of(catalog, now, branch)
+        for check in planned.checks():
+            check()
+    else:
+        planned = Planned(catalog, branch, catalog.manifest(done.refs[MAIN]), None, done.moves[PUBLISHED][0], now.past)
+    visible = list(catalog.ancestry(planned.head.snapshot_id, until=planned.base))
+    outcome = planned.audit
+    if done is None:
+        catalog.promote(branch, expected_main=planned.main, expected=planned.head.snapshot_id)
+    return published_result(planned.head, visible, outcome, action="cut_over", run_id=run_id, started_at=started_at)
+
+
+def rehearse(catalog: Catalog, branch: str, *, limit: int = 20) -> Rehearsal:
+    """What ``promote`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
+
+    Raises UnknownBranchError, and what a reader of ``current`` does.
+    """
+    from headrace.read.diff.comparison import diff  # with DuckDB, which a cut-over does not need
+
+    planned = Planned.of(catalog, catalog.head(), branch)
+    refusals = []
+    for check in planned.checks():
+        try:
+            check()
+        except REFUSALS as error:
+            refusals.append(error)
+    before = None if planned.published is None else catalog.manifest(planned.published)
+    return Rehearsal(branch, diff(catalog, before, planned.head, limit=limit), tuple(refusals))
+
+
+def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
+    """Raise what would stand against the promotion of ``branch`` whatever is computed there, before that is done.
+
+    ``begin``: what the branch is to begin with if there is none of that name; None: with nothing.
+    """
+    now = catalog.head()
+    if branch in now.generations:
+        begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
+    if begin is not None:
+        for check in Planned(catalog, branch, begin, now.refs.get(MAIN), now.refs.get(PUBLISHED), now.past).stays():
+            check()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A promotion of ``branch``, whose newest snapshot is ``head``, over what ``main`` and ``published`` are.
+
+    ``past``: what main had and has not any more.
+    """
+
+    catalog: Catalog
+    branch: str
+    head: Manifest
+    main: str | None
+    published: str | None
+    past: Past
+
+    @classmethod
+    def of(cls, catalog: Catalog, now: Head, branch: str) -> "Planned":
+        """Raises UnknownBranchError unless there is such a branch beside main, with a snapshot."""
+        if branch not in now.refs or branch not in now.generations or branch == MAIN:
+            others = sorted(name for name in now.refs if name in now.generations and name != MAIN)
+            raise UnknownBranchError(
+                f"pipeline {catalog.pipeline} has no snapshot on a branch {branch!r} beside main; "
+                f"branches: {', '.join(others) or 'none'}"
+            )
+        head = catalog.manifest(now.refs[branch])
+        return cls(catalog, branch, head, now.refs.get(MAIN), now.refs.get(PUBLISHED), now.past)
+
+    @cached_property
+    def base(self) -> str | None:
+        """The newest snapshot of the branch that readers have seen: what comes after it becomes visible."""
+        return seen(self.catalog, self.head.snapshot_id, self.published)
+
+    @cached_property
+    def audit(self) -> AuditOutcome | None:
+        """That of all that becomes visible; None if there is none, or nothing to audit."""
+        if self.base == self.head.snapshot_id:
+            return None
+        return read_audit(self.catalog.store, self.catalog.pipeline, self.base, self.head.snapshot_id)
+
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """What each may raise one of REFUSALS, the first that is to be said first."""
+        yield self.check_audit
+        yield from self.stays()
+        if self.main is not None:
+            yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
+
+    def stays(self) -> Iterator[Callable[[], None]]:
+        """Those whose outcome stays, whatever the branch still computes."""
+        yield self._check_clock
+        yield self._check_goes_on
+        yield self.check_fork
+        if self.main is not None:
+            yield partial(_check_patched, self.catalog, self.head, self.main, self.branch)
+
+    def check_audit(self) -> None:
+        """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit."""
+        outcome = self.audit
+        if outcome is None and self.base != self.head.snapshot_id:
+            pipeline = self.catalog.pipeline
+            raise AuditMissingError(
+                f"branch {self.branch} of {pipeline} at {self.head.snapshot_id} has no audit; run the backfill again, "
+                f"or `headrace run {pipeline} --branch {self.branch}`, which audits it"
+            )
+        if outcome is not None and not outcome.success:
+            raise AuditFailedError(failure_message(outcome))
+
+    def _check_clock(self) -> None:
+        clock = StoredProgress.of(self.head).processing_time
+        if clock > instant(datetime.now(UTC)):
+            raise ClockAheadError(
+                f"branch {self.branch} of {self.catalog.pipeline} is a replay whose clock stands at {render(clock)}, "
+                "which is still to come: clocks never go back, so main would do nothing by processing time until then. "
+                "Replay with an earlier --clock, or run a backfill"
+            )
+
+    def _check_goes_on(self) -> None:
+        if StoredProgress.of(self.head).watermark != MAX_INSTANT or self._has_ended():
+            return
+        name = self.catalog.pipeline
+        raise InputEndedError(
+            f"branch {self.branch} of {name} was made by a batch (--mode batch): its watermark stands at the end of "
+            "time, so main would drop everything that comes later as late. "
+            + ("" if self.main is None else f"`headrace promote {name} {self.branch} --patch` takes its results; ")
+            + f"`headrace backfill {name} --promote` computes everything again in a way that main can go on from"
+        )
+
+    def _has_ended(self) -> bool:
+        """Whether main drops all that comes already, as far as that can be told."""
+        if self.main is None:
+            return False
+        readable = (link.manifest for link in self.catalog.lineage(self.main) if link.manifest is not None)
+        main = next(readable, None)
+        return main is not None and StoredProgress.of(main).watermark == MAX_INSTANT
+
+    def check_fork(self) -> None:
+        """Raise ForkGivenUpError if the branch would bring back snapshots that main had and has left."""
+        catalog, head = self.catalog, self.head.snapshot_id
+        kept = None if self.main is None else catalog.common_ancestor(head, self.main)
+        lost = self._left_by_main(kept)
+        if lost is None:
+            return
+        replaced = [each for each in self.past.replaced if self._is_behind(lost.snapshot_id, each.main)]
+        why = "main was rolled back, or another branch was promoted"
+        if replaced:
+            why = f"another branch was promoted (entry {replaced[0].entry} of the log)"
+        raise ForkGivenUpError(
+            f"branch {self.branch} of {catalog.pipeline} goes on from snapshot {lost.snapshot_id} (epoch "
+            f"{lost.epoch}), which main does not have any more: {why}. Run the backfill again, with a new branch"
+        )
+
+    def _is_behind(self, snapshot_id: str, main: str) -> bool:
+        """Whether ``main`` goes on from that snapshot; no if it cannot be read."""
+        with suppress(BrokenObjectError, MissingSnapshotError):
+            return self.catalog.is_ancestor(snapshot_id, main)
+        return False
+
+    def _left_by_main(self, kept: Link | None) -> Link | None:
+        """The newest that the branch goes on from, of what main had and has not; ``kept`` is the newest that it has."""
+        catalog, head = self.catalog, self.head.snapshot_id
+        first = catalog.successor(kept, head)
+        lost = catalog.given_up(self.past, head)
+        if lost is not None and lost.epoch > (-1 if kept is None else kept.epoch):
+            return lost
+        made = None if first is None else first.manifest
+        if made is not None and made.branch == MAIN:
+            return first
+        if made is None or made.generation >= self.past.since:
+            return None
+        if made.branch == self.branch:  # the log of then does not tell what main had: the name is all there is
+            return None
+        line = catalog.ancestry(head, until=None if kept is None else kept.snapshot_id)
+        return next((catalog.link(each.snapshot_id) for each in line if each.branch != self.branch), None)
+
+
+def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
+    """The entry that made ``branch`` main, if nothing but commits has moved main since, and no other branch has had the
+    name since.
+    """
+    for entry in islice(catalog.entries(before=now.entry + 1), _SEARCHED):
+        if MAIN in entry.moves and entry.kind is not Kind.COMMIT:
+            return entry if entry.detail == {"branch": branch} else None
+        if branch in {entry.branch, *entry.moves}:
+            return None
+    return None
+
+
+def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+    """Raise PatchedSinceError if ``branch`` goes on from a snapshot of main that lacks main's newest patch, as far as
+    that can still be told: a main whose newest snapshots are broken is what a backfill replaces.
+    """
+    readable = (link.manifest for link in catalog.lineage(old_main) if link.manifest is not None)
+    main = next(readable, None)
+    begun = seen(catalog, manifest.snapshot_id, old_main)
+    if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
+        return
+    epoch = catalog.link(begun).epoch
+    if main.patch.epoch > epoch:
+        raise PatchedSinceError(
+            f"branch {branch} of {catalog.pipeline} goes on from snapshot {begun} (epoch {epoch}), and main was "
+            f"patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch. "
+            "Promote it with --patch, which keeps what was patched; or backfill from the beginning, with a new branch"
+        )
+
+
+def check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
+    """Raise BranchBehindError if main has read files that ``branch``, which is at ``manifest``, has not, by name.
+
+    Inputs that the branch does not have any more do not count.
+    """
+    taken, wanted = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
+    behind = [path for name in StoredProgress.of(manifest).marks for path in lacking(taken[name], wanted[name])]
+    if behind:
+        raise BranchBehindError(
+            f"branch {branch} of {catalog.pipeline} has not read {len(behind)} files that main has, such as "
+            f"{behind[0]}. Run the backfill again with branch {branch}; it goes on where it stopped. Files "
+            "that are gone from where they landed have to be put back before"
+        )

@@ -1,0 +1,52 @@
+"""Which files snapshots have read, by input: what a branch that is to replace main must have read too."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from headrace.read.snapshots.reprocessed_copies import left_out
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import Manifest
+
+
+def lacking(here: set[str], there: set[str]) -> list[str]:
+    """The paths of one input that main has read (``there``) and are not ``here``. Of an input that reads from another
+    place now only numbers can be compared.
+    """
+    return sorted(there - here) if here & there or len(here) < len(there) else []
+
+
+def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
+    """Those that who goes on from ``begin`` must have read too, or must find: not those of records landed again that
+    it reads where they came from. As far as that can still be told: a main whose newest snapshots are broken is what a
+    backfill replaces.
+    """
+    for link in catalog.lineage(head):
+        with suppress(BrokenObjectError):
+            if link.manifest is not None:
+                read = files_read(catalog, link.manifest)
+                copies = left_out(catalog, begin, (path for some in read.values() for path in some))
+                return defaultdict(
+                    set, {name: {path for path in some if path not in copies} for name, some in read.items()}
+                )
+    return defaultdict(set)
+
+
+def files_read(catalog: Catalog, manifest: Manifest | None) -> Mapping[str, set[str]]:
+    """The paths of all files that were read up to ``manifest`` (None: none), by input."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in _inputs(catalog, manifest):
+        found[file.input].add(file.path)
+    return found
+
+
+def files_as_read(catalog: Catalog, manifest: Manifest | None, name: str) -> Mapping[str, InputFile]:
+    """All files of the input ``name`` that were read up to ``manifest`` (None: none), as they were then, by path."""
+    return {file.path: file for file in _inputs(catalog, manifest) if file.input == name}
+
+
+def _inputs(catalog: Catalog, manifest: Manifest | None) -> Iterator[InputFile]:
+    for record in () if manifest is None else catalog.files(manifest.logs["inputs"]):
+        yield from (file for file in record.files if isinstance(file, InputFile))

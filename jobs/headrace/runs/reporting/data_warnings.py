@@ -1,0 +1,47 @@
+"""What a run noticed in its data that a person should know, told when it ends: dates far ahead, columns that are
+missing, many late records.
+"""
+
+from collections.abc import Iterator
+
+from headrace.model.time import render
+from headrace.runs.reporting.tally import Tally
+from headrace.sources.progress import Ahead, Lacking
+
+LATE_SHARE = 0.01
+"""A run warns if more late drops than this share of its records were counted."""
+
+
+def noticed(tally: Tally) -> Iterator[str]:
+    """Warnings about the epochs of a run; lateness comes last."""
+    yield from map(_ahead, tally.ahead.values())
+    yield from map(_lacking, tally.lacking.values())
+    rows = tally.counts
+    records, late = rows.get("records", 0), rows.get("late_dropped", 0)
+    if late > LATE_SHARE * records:
+        yield (
+            f"{late:,} late drops of {records:,} records, more than {LATE_SHARE:.0%}. Look at how late the data is "
+            "(headrace plot), and give the watermark a larger bound or the windows more allowed lateness; what was "
+            "dropped can land again (headrace replay-late)"
+        )
+
+
+def _lacking(found: Lacking) -> str:
+    where = f"file {found.file}" if found.files == 1 else f"{found.files:,} files, the first of them {found.file},"
+    near = "" if found.near is None else f"; its first record has {found.near!r}, which is spelled much like it"
+    return (
+        f"input {found.input} has no column {found.column!r} in any record of {where} and the pipeline reads it: it is "
+        f'NULL there{near}. Correct the name in the schema of the source, or write missing="null" in it if files may '
+        "lack a column"
+    )
+
+
+def _ahead(first: Ahead) -> str:
+    count = first.records
+    line = "" if first.position is None else f" record {first.position}"
+    which = "1 record of" if count == 1 else f"{count:,} records, the first of"
+    return (
+        f"input {first.input} is ahead of the clock by more than its max_ahead: {which} file {first.file}{line}, dated "
+        f"{render(first.at)}. Such records are accepted and move no watermark; correct them, or set max_ahead= of the "
+        "event time (None for schedules)"
+    )

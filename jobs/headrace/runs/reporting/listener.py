@@ -1,0 +1,207 @@
+"""What a run tells those who watch it: the listener that it calls, and the run as lines of text, the same in a terminal
+and in Airflow's task log.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from headrace.model.time import render
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs.reporting.results import RunResult, redacted
+from headrace_snapshots.format.manifest import Manifest
+
+T = TypeVar("T")
+
+_QUIET_DROPS = {
+    "filtered": "filtered",
+    "in_no_window": "in no window",
+    "duplicates": "duplicates",
+    "late_panes_dropped": "late for a later aggregation",
+    "closed_dropped": "dropped by closed windows",
+    "retractions_dropped": "retractions dropped",
+}
+"""Counts that are told only where there are any."""
+
+
+class Listener(Protocol):
+    """What a run tells whoever watches it, from any of its threads."""
+
+    def noted(self, what: str) -> None:
+        """The run begins something that takes a while, or has ended it."""
+
+    def planned(self, files: int) -> None:
+        """``files`` new files were found."""
+
+    def committed(self, manifest: Manifest) -> None:
+        """An epoch became a snapshot."""
+
+    def warned(self, warning: str) -> None:
+        """Something that a person should know, though the run goes on. It is told again when the run ends."""
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def noted(self, what: str) -> None:
+        """Nothing."""
+
+    def planned(self, files: int) -> None:
+        """Nothing."""
+
+    def committed(self, manifest: Manifest) -> None:
+        """Nothing."""
+
+    def warned(self, warning: str) -> None:
+        """Nothing."""
+
+
+class LineListener:
+    """A listener that gives each thing it is told to ``tell`` as one line."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def noted(self, what: str) -> None:
+        """As it is."""
+        self._tell(what)
+
+    def planned(self, files: int) -> None:
+        """How many they are."""
+        self._tell(number_of(files, "new file"))
+
+    def committed(self, manifest: Manifest) -> None:
+        """The epoch's figures."""
+        self._tell(epoch_line(manifest))
+
+    def warned(self, warning: str) -> None:
+        """As a warning."""
+        self._tell(f"warning: {warning}")
+
+
+class Watched:
+    """What a run tells ``listener``, none of whose failures ends the run: after the first, nothing is told any more.
+    ``failure`` is that one.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.failure: Exception | None = None
+
+    def noted(self, what: str) -> None:
+        """As the listener does."""
+        self._tell(self._listener.noted, what)
+
+    def planned(self, files: int) -> None:
+        """As the listener does."""
+        self._tell(self._listener.planned, files)
+
+    def committed(self, manifest: Manifest) -> None:
+        """As the listener does."""
+        self._tell(self._listener.committed, manifest)
+
+    def warned(self, warning: str) -> None:
+        """As the listener does."""
+        self._tell(self._listener.warned, warning)
+
+    def warnings(self) -> Iterator[str]:
+        """That the listener failed, if it did."""
+        if self.failure is not None:
+            yield redacted(
+                f"nothing more was told once the listener had failed ({type(self.failure).__name__}: {self.failure}); "
+                "the run went on"
+            )
+
+    def _tell(self, tell: Callable[[T], None], what: T) -> None:
+        if self.failure is None:
+            try:
+                tell(what)
+            except Exception as error:
+                self.failure = error
+
+
+def watched(listener: Listener | None) -> Watched:
+    """``listener`` (None: a silent one) as a run calls it."""
+    return listener if isinstance(listener, Watched) else Watched(listener or Silent())
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a person asks for what a run made: ``reference`` names the pipeline as the command line takes it."""
+
+    reference: str
+    root: str
+
+    def command(self, name: str, *options: str) -> str:
+        """The command ``headrace name`` about this pipeline, for a shell."""
+        return shlex.join(["headrace", name, self.reference, "--root", self.root, *options])
+
+
+def epoch_line(manifest: Manifest) -> str:
+    """One epoch: what it read, what became of it, the watermark after it, how long it took, its snapshot."""
+    seconds, watermark = sum(manifest.timings.values()), render(StoredProgress.of(manifest).watermark)
+    return (
+        f"epoch {manifest.epoch}: {_figures(manifest.counts)}, watermark {watermark}, "
+        f"{seconds:.1f} s, snapshot {manifest.snapshot_id}"
+    )
+
+
+def ending(result: RunResult, where: Where) -> Iterator[str]:
+    """What a run that succeeded did: its figures, where the branch and readers are now, what shows the rows that it
+    dropped, and last the warnings.
+    """
+    epochs = number_of(len(result.epochs), "epoch")
+    nothing = (
+        "nothing differs where windows have expired" if result.action == "patch" else "there was nothing new to process"
+    )
+    yield f"{epochs}: {_figures(result.rows) if result.epochs else nothing}"
+    if result.snapshot is None:
+        yield f"branch {result.branch} has no snapshot yet"
+    else:
+        yield f"branch {result.branch}: snapshot {result.snapshot} (epoch {result.epoch}), watermark {result.watermark}"
+    yield _published(result)
+    if result.epochs:
+        yield from _dropped(result, where)
+    yield from (f"warning: {warning}" for warning in result.warnings)
+
+
+def _published(result: RunResult) -> str:
+    if result.published is None:
+        return "published: nothing yet"
+    if result.published == result.snapshot:
+        return f"published: snapshot {result.published}, all of branch {result.branch}"
+    return f"published: snapshot {result.published}, not what branch {result.branch} has"
+
+
+def _dropped(result: RunResult, where: Where) -> Iterator[str]:
+    """Where to look for rows that became no part of a result."""
+    at = () if result.published == result.snapshot else ("--at", result.branch)
+    these = f"epoch between {min(result.epochs)} and {max(result.epochs)}"
+
+    def shown(view: str) -> str:
+        return where.command("read", "--view", view, *at, "--where", these)
+
+    if late := result.rows.get("late_dropped", 0):
+        yield f"{number_of(late, 'record')} came too late: {shown('late')}"
+        yield f"late records land once more with: {where.command('replay-late', *at)}"
+    if rejected := result.rows.get("rejected", 0) + result.rows.get("rejected_panes", 0):
+        yield f"{number_of(rejected, 'record')} rejected: {shown('rejected')}"
+        yield f"once they can be read they land once more with: {where.command('replay-rejected', *at)}"
+
+
+def _figures(counts: Mapping[str, int]) -> str:
+    parts = [
+        f"{number_of(counts.get('records', 0), 'record')} of {number_of(counts.get('input_files', 0), 'file')}",
+        number_of(counts.get("panes", 0), "pane"),
+        number_of(counts.get("retractions", 0), "retraction"),
+        f"{counts.get('late_dropped', 0):,} late",
+        f"{counts.get('rejected', 0) + counts.get('rejected_panes', 0):,} rejected",
+        *(f"{counts[name]:,} {words}" for name, words in _QUIET_DROPS.items() if counts.get(name)),
+    ]
+    return ", ".join(parts)
+
+
+def number_of(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,159 @@
+"""The result object of a run: what it did or the typed error it died of, as one small JSON object beside the snapshots.
+
+Whoever started the run (Airflow, the command line, a test) reads this instead of parsing logs or exit codes.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from headrace.errors import FixConfigError, HeadraceError, RestoreError
+from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace_snapshots.format.sealed import sealed, unsealed
+from headrace_snapshots.layout import result_path
+from headrace_snapshots.refs import MAIN
+from headrace_snapshots.store import ObjectStore
+
+FORMAT: Final = 1
+
+Action = Literal["process", "audit", "publish", "recover", "backfill", "cut_over", "patch"]
+Status = Literal["succeeded", "failed"]
+
+_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+class ResultFormatError(FixConfigError):
+    """A result object of a format that this version cannot read."""
+
+    code = "config.result_format"
+
+
+class ResultDamagedError(RestoreError):
+    """A result object that is not what was written."""
+
+    code = "restore.result_damaged"
+
+
+@dataclass(frozen=True)
+class RunError:
+    """A failure as data: ``code`` and ``remedy`` of the error tree (see headrace.errors), ``message`` for people."""
+
+    code: str
+    remedy: str
+    message: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> "RunError":
+        """``error`` as data. One that Headrace did not raise is ``unexpected``, and worth one more attempt."""
+        if isinstance(error, HeadraceError):
+            return cls(error.code, error.remedy, redacted(str(error)))
+        return cls("unexpected", "retry", redacted(f"{type(error).__name__}: {error}"))
+
+
+@dataclass(frozen=True)
+class AuditReference:
+    """The audit that a run made or trusted: of the range (``from_snapshot``, ``to_snapshot``], stored at ``path``."""
+
+    success: bool
+    from_snapshot: str | None
+    to_snapshot: str
+    path: str
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one run did. ``epochs`` are those that it committed (or, for a publish, made visible), oldest first.
+
+    ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
+    ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
+    for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
+    that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
+    is the snapshot that the branch of a backfill goes on from, None if from nothing.
+    """
+
+    run_id: str
+    pipeline: str
+    action: Action
+    status: Status
+    started_at: str
+    finished_at: str
+    error: RunError | None = None
+    epochs: tuple[int, ...] = ()
+    snapshot: str | None = None
+    epoch: int | None = None
+    published: str | None = None
+    audit: AuditReference | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+    watermark: str | None = None
+    warnings: tuple[str, ...] = ()
+    branch: str = MAIN
+    executor: ExecutorDecision | None = None
+    forked_from: str | None = None
+
+
+def to_json(result: RunResult) -> bytes:
+    """The bytes of the object (ARCHITECTURE.md, "Result object of a run")."""
+    fields = {"format": FORMAT, **asdict(result)}
+    if result.audit is not None:
+        fields["audit"] = {
+            "success": result.audit.success,
+            "from": result.audit.from_snapshot,
+            "to": result.audit.to_snapshot,
+            "path": result.audit.path,
+        }
+    return sealed(fields)
+
+
+def from_json(data: bytes) -> RunResult:
+    """The result in ``data``. Raises ResultFormatError (written by a newer version) or ResultDamagedError."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        if (found := document["format"]) != FORMAT:
+            raise ResultFormatError(f"a result object of format {found}; this version reads {FORMAT}: upgrade Headrace")
+        fields = unsealed(document)
+        del fields["format"]
+        error, audit, executor = fields.pop("error"), fields.pop("audit"), fields.pop("executor", None)
+        return RunResult(
+            error=None if error is None else RunError(**error),
+            audit=None
+            if audit is None
+            else AuditReference(audit["success"], audit["from"], audit["to"], audit["path"]),
+            epochs=tuple(fields.pop("epochs")),
+            warnings=tuple(fields.pop("warnings", ())),
+            executor=None if executor is None else ExecutorDecision(Executor(executor["name"]), executor["reason"]),
+            **fields,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultDamagedError(f"a result object that cannot be read ({error}); run the action again") from error
+
+
+def now() -> str:
+    """The time for ``started_at`` and ``finished_at``."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def write(store: ObjectStore, result: RunResult) -> None:
+    """Keep ``result`` (one put). Raises what the store raises."""
+    store.write(result_path(result.pipeline, result.run_id), to_json(result))
+
+
+def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
+    """The result that a run left. Raises ObjectNotFoundError when it left none, and what from_json raises."""
+    path = result_path(pipeline, run_id)
+    found = from_json(store.read(path))
+    if (found.pipeline, found.run_id) != (pipeline, run_id):
+        raise ResultDamagedError(
+            f"{path} is the result of run {found.run_id} of {found.pipeline}; run the action again"
+        )
+    return found
+
+
+def redacted(text: str) -> str:
+    """``text`` without the values of the environment's secrets: a foreign exception may quote a request."""
+    for variable in _SECRETS:
+        if secret := os.environ.get(variable):
+            text = text.replace(secret, f"<{variable}>")
+    return text

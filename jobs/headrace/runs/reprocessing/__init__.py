@@ -1,0 +1,1 @@
+"""Late records and dead letters, landed again."""

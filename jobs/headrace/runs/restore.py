@@ -1,0 +1,223 @@
+"""Restore: hold a snapshot's state against its manifest, and fall back to the newest whole snapshot when it is broken.
+
+A fall-back is what ``recover`` does, without a person: the branch moves back by a recorded catalog entry that names
+what is broken, and what came after is read again. Three things it does not do by itself:
+
+* **Move ``published`` back.** When no snapshot from ``published`` on is whole, readers would see older results until
+  the replay is audited, and for good if that fails. So the run stops with BelowPublishedError, which names the newest
+  whole snapshot; a person rolls back to it, or runs a backfill, which leaves readers where they are. While
+  nothing is published there is no such floor: the branch may fall back to its beginning.
+* **Lose input.** Whatever later epochs had read must still lie there as it was, or the run stops with InputGoneError.
+* **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
+
+Only what a restore reads is verified: the manifest, the files of state, and the names of the input files that are not
+to be read again. The files of views are readers' matter. The executor says how a file of state is verified: one that
+it has verified before, and that has not been touched since, it need not read again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headrace.errors import FixDataError, RestoreError
+from headrace.read.snapshots.progress import StoredProgress, progress_of
+from headrace_snapshots.catalog import Catalog, Claim, Link
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.patches import patches_given_up, told, warned
+from headrace_snapshots.refs import MAIN, PUBLISHED
+
+_READERS = 8
+_NAMED = 3
+_logger = logging.getLogger(__name__)
+
+Verify = Callable[[Manifest, str, DataFile], None]
+"""Of a table of state of a snapshot and one of its files: raises BrokenObjectError unless that is what was written."""
+
+Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
+"""The paths of those files that a run from a manifest would not find as they were when they were read."""
+
+
+class BelowPublishedError(RestoreError):
+    """The newest whole snapshot is older than what readers see: going back to it is a person's decision."""
+
+    code = "restore.below_published"
+
+
+class InputGoneError(FixDataError):
+    """A fall-back, a replay or a backfill would read input again that is not there any more, or not as it was."""
+
+    code = "data.input_gone"
+
+
+@dataclass(frozen=True)
+class RestoredRun:
+    """What a run goes on from: its claim and the head of its branch. ``warning``: why that is not the head it found."""
+
+    claim: Claim
+    head: Manifest | None
+    warning: str | None = None
+
+
+def restore(
+    catalog: Catalog,
+    claim: Claim,
+    checked: Callable[[Manifest], Manifest],
+    verify: Verify,
+    gone: Gone,
+) -> RestoredRun:
+    """Go on from the head of ``claim``, or from the newest whole snapshot below it.
+
+    ``checked`` raises when the pipeline cannot go on from a manifest. Raises BelowPublishedError, InputGoneError,
+    FencedError, and what the callables raise.
+    """
+    if claim.snapshot_id is None:
+        return RestoredRun(claim, None)
+    files = _Restorable(catalog, verify)
+    broken: list[Link] = []
+    whole: Manifest | None = None
+    for link in catalog.lineage(claim.snapshot_id):
+        if link.manifest is not None and not files.problems(checked(link.manifest)):
+            whole = link.manifest
+            break
+        broken.append(link)
+    if not broken:
+        return RestoredRun(claim, whole)
+    reason = _reason(broken, files)
+    _check_published(catalog, claim, broken, whole, reason)
+    warning = f"{catalog.pipeline}: {reason}"
+    if not _check_input(catalog, broken, whole, gone, reason):
+        warning += "; the manifest that named its input is broken, so nobody can tell whether all of it is still there"
+    if signals := _signals(broken):
+        warning += f"; signals that were given since have no effect any more, give them again: {_joined(signals)}"
+    to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
+    back = None if whole is None else whole.snapshot_id
+    patches = patches_given_up(catalog, claim.snapshot_id, back)
+    lost = [*told(catalog, patches, back)]
+    claim = catalog.step_back(claim, back, f"fell back to the newest whole snapshot: {reason}", patches=patches)
+    warning += f". Branch {claim.branch} fell back to {to}; what came after is read again"
+    warning += f". Output patches are lost: {'; '.join(lost)}" if lost else ""
+    _logger.warning(warning)
+    return RestoredRun(claim, whole, warning)
+
+
+class _Restorable:
+    """What a restore reads: state files, each verified once however many snapshots name it; offsets."""
+
+    def __init__(self, catalog: Catalog, verify: Verify) -> None:
+        self._catalog, self._verify = catalog, verify
+        self._found: dict[str, BrokenObjectError | None] = {}
+
+    def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
+        """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
+        tables = {name: layers for name, layers in manifest.tables.items() if name != "current"}
+        named = {
+            file.path: (manifest, name, file)
+            for name, layers in tables.items()
+            for each in layers
+            for file in each.files
+        }
+        if not (known := self._known(named)):
+            unread = [each for path, each in named.items() if path not in self._found]
+            with ThreadPoolExecutor(_READERS) as pool:
+                found = list(pool.map(self._problem, unread))
+            self._found |= dict(zip((file.path for *_, file in unread), found, strict=True))
+            known = self._known(named)
+        return known or self._offsets_problem(manifest)
+
+    def _offsets_problem(self, manifest: Manifest) -> list[BrokenObjectError]:
+        try:
+            progress_of(self._catalog, manifest)
+        except BrokenObjectError as error:
+            return [error]
+        return []
+
+    def _known(self, paths: Iterable[str]) -> list[BrokenObjectError]:
+        return [problem for path in paths if (problem := self._found.get(path)) is not None]
+
+    def _problem(self, named: tuple[Manifest, str, DataFile]) -> BrokenObjectError | None:
+        try:
+            self._verify(*named)
+        except BrokenObjectError as error:
+            return error
+        return None
+
+
+def _reason(broken: list[Link], files: _Restorable) -> str:
+    """Which snapshot cannot be restored, and what is broken: of it, or of those below it."""
+    problems = list(
+        dict.fromkeys(
+            str(problem)
+            for link in broken
+            for problem in (files.problems(link.manifest) if link.manifest is not None else [link.problem])
+        )
+    )
+    more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+    return f"snapshot {broken[0].snapshot_id} (epoch {broken[0].epoch}) cannot be restored: {_joined(problems)}{more}"
+
+
+def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: Manifest | None, reason: str) -> None:
+    published = catalog.head().refs.get(PUBLISHED) if claim.branch == MAIN else None
+    if published not in {link.snapshot_id for link in broken}:
+        return
+    name = catalog.pipeline
+    target = "there is no whole one before it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
+    back = "beginning" if whole is None else whole.snapshot_id
+    lost = warned(catalog, claim.snapshot_id, None if whole is None else whole.snapshot_id)
+    raise BelowPublishedError(
+        f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
+        f"file back from a backup; or `headrace rollback {name} --to {back}` and run again (readers go back too, until "
+        f"the replay is audited){lost}; or run `headrace backfill {name}` (or the backfill DAG), which leaves readers "
+        "where they are"
+    )
+
+
+def _check_input(
+    catalog: Catalog,
+    broken: list[Link],
+    whole: Manifest | None,
+    gone: Gone,
+    reason: str,
+) -> bool:
+    """Raise InputGoneError if input of the broken epochs is gone; False if it is not known what all of them had read.
+
+    File logs only grow, so the newest that can be read names the input of all before it.
+    """
+    newest, read = next(_inputs_since(catalog, broken, -1 if whole is None else whole.epoch), (None, []))
+    if newest is None:
+        return False
+    lost = gone(whole, read)
+    if lost:
+        raise InputGoneError(
+            f"{catalog.pipeline}: {reason}. Going back to an older snapshot means to read again what came after it, "
+            f"and {len(lost)} of those files are gone or changed: {_joined(lost)}. Put them back as they were, or "
+            "bring the broken object back from a backup; or give their records up with `headrace rollback`"
+            + warned(catalog, broken[0].snapshot_id, None if whole is None else whole.snapshot_id)
+        )
+    return newest.epoch == broken[0].epoch
+
+
+def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[tuple[Manifest | None, list[InputFile]]]:
+    """The manifests of ``links`` whose log of inputs can be read, and the files that it names after ``epoch``."""
+    for link in links:
+        if link.manifest is not None:
+            with suppress(BrokenObjectError):
+                records = [*catalog.files(link.manifest.logs["inputs"], since_epoch=epoch)]
+                yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
+
+
+def _signals(links: list[Link]) -> list[str]:
+    """The names of the signals that the epochs of ``links`` were given, as far as that can be read; oldest first."""
+    names: list[str] = []
+    for link in reversed(links):
+        if link.manifest is not None:
+            with suppress(BrokenObjectError):
+                names += [signal.name for signal in StoredProgress.of(link.manifest).signals]
+    return list(dict.fromkeys(names))
+
+
+def _joined(names: list[str]) -> str:
+    return "; ".join(names[:_NAMED])

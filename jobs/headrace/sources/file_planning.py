@@ -1,0 +1,237 @@
+"""Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
+
+The driver's side of the file source, without Spark. Files are taken in the order of their names. ``Offsets`` is what a
+snapshot remembers: the newest ``look_back`` files as they were when they were read, and the mark below them from which
+listing starts; so a run lists only what is new or nearly so. The files themselves are stored once, in the file log of
+the inputs: a manifest has the mark, and how many files after it were read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import FixDataError, RetryError
+from headrace.pipeline.sources import FileSource
+from headrace_snapshots.format.codec import Fields
+from headrace_snapshots.store import ObjectChangedError, ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
+
+MAX_READS = 3
+"""How often new files are read before it is an error that they change meanwhile."""
+
+
+class ChangedFileError(FixDataError):
+    """A file that was already read, or was to be read as it was recorded, has other content now."""
+
+    code = "data.changed_file"
+
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(
+            f"file {path} has changed since it was read: {how}. "
+            "Land corrections under a new name and put the old content back, or run a backfill"
+        )
+
+
+class ChangingFileError(RetryError):
+    """A file changes each time that it is read."""
+
+    code = "retry.changing_file"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+        which = f"file {paths[0]}{more} was" if paths else "a file was"
+        super().__init__(
+            f"{which} written while it was read, {MAX_READS} times. Nothing of it counts: run again when it is whole. "
+            "To land a file whole, write it under a name that ends in .tmp, or in another folder, and rename it"
+        )
+
+
+class VanishedFileError(FixDataError):
+    """A file was there when files were listed and is not there any more."""
+
+    code = "data.vanished_file"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"file {path} was listed and is gone. Put it back: "
+            "a file may be removed only once a snapshot holds its records"
+        )
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """One landed file: its path in the source's store, its size in bytes and its ETag when it was listed.
+
+    ``digest``: that of its content when it was taken in, where the store gives one.
+    """
+
+    path: str
+    size: int
+    etag: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """How far a source has been read.
+
+    ``recent``: the newest files read, by name, at most ``look_back``. ``mark``: the name after which listing starts: of
+    the files read, those that sort after it are ``recent``. ``files`` and ``bytes``: read since the beginning.
+    """
+
+    mark: str = ""
+    recent: tuple[LandedFile, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; of ``recent`` only the number."""
+        return {"mark": self.mark, "recent": len(self.recent), "files": self.files, "bytes": self.bytes}
+
+    @classmethod
+    def from_json(cls, fields: Fields, recent: Iterable[LandedFile]) -> "Offsets":
+        """The inverse of ``to_json``, given the files after the mark. Raises MalformedError."""
+        return cls(fields.text("mark"), tuple(recent), fields.integer("files"), fields.integer("bytes"))
+
+
+def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
+    """The store that holds a source and the source's prefix in it; ``path`` is relative to ``root``, or a whole URI."""
+    if "://" in path:
+        return open_store(path), ""
+    return root, path.strip("/")
+
+
+def discover(store: ObjectStore, prefix: str, offsets: Offsets, source: FileSource) -> list[LandedFile]:
+    """Files to read that sort after the mark of ``offsets``, in the order of their names.
+
+    Hidden names (a part that starts with ``_`` or ``.``) are left out, and names without one of the source's suffixes;
+    if it has none, those that end in ``.tmp``.
+    Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
+    """
+    known = {file.path: file for file in offsets.recent}
+    new: list[LandedFile] = []
+    for file in _listed(store, prefix, offsets.mark, source):
+        seen = known.get(file.path)
+        if seen is None:
+            new.append(file)
+        elif not is_unchanged(store, seen, file):
+            raise ChangedFileError(file.path, f"it was {_version(seen)}, now it is {_version(file)}")
+    return new
+
+
+def is_unchanged(store: ObjectStore, was: LandedFile, now: LandedFile) -> bool:
+    """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
+    if (was.size, was.etag) == (now.size, now.etag):
+        return True
+    if was.size != now.size or was.digest is None:
+        return False
+    there = store.digested(was.path)
+    return there is not None and was.digest == there.digest
+
+
+def taken_in(store: ObjectStore, file: LandedFile) -> LandedFile:
+    """``file`` with what will tell whether it has changed, from now on: where its ETag does not, it is read once, and
+    is what it is then. Raises VanishedFileError, ChangingFileError.
+    """
+    try:
+        found = store.digested(file.path)
+    except ObjectNotFoundError as error:
+        raise VanishedFileError(file.path) from error
+    except ObjectChangedError as error:
+        raise ChangingFileError([file.path]) from error
+    return file if found is None else LandedFile(found.path, found.size, found.etag, found.digest)
+
+
+def listed_again(store: ObjectStore, prefix: str, files: Sequence[LandedFile]) -> list[LandedFile]:
+    """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
+    wanted = {file.path for file in files}
+    found: dict[str, LandedFile] = {}
+    listing = store.list(_folder(prefix), min(wanted, default="")[:-1])
+    while len(found) < len(wanted) and (info := next(listing, None)) is not None:
+        if info.path in wanted:
+            found[info.path] = LandedFile(info.path, info.size, info.etag)
+    if gone := sorted(wanted - found.keys()):
+        raise VanishedFileError(gone[0])
+    return [found[file.path] for file in files]
+
+
+def content(store: ObjectStore, file: LandedFile) -> bytes:
+    """What ``file`` held when it was taken in. Raises VanishedFileError, and ChangedFileError if it has another content
+    now.
+    """
+    try:
+        return store.read_same(ObjectInfo(file.path, file.size, file.etag, file.digest))
+    except ObjectNotFoundError as error:
+        raise VanishedFileError(file.path) from error
+    except ObjectChangedError as error:
+        raise ChangedFileError(file.path, f"it was {_version(file)}, and is not any more") from error
+
+
+def full_sweep(
+    store: ObjectStore, prefix: str, offsets: Offsets, known: Iterable[str], source: FileSource
+) -> list[LandedFile]:
+    """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
+
+    ``known`` are the paths of all files that were read. Lists the whole prefix up to the mark.
+    """
+    read = frozenset(known)
+    stragglers: list[LandedFile] = []
+    for file in _listed(store, prefix, "", source):
+        if file.path > offsets.mark:
+            break
+        if file.path not in read:
+            stragglers.append(file)
+    return stragglers
+
+
+def next_batch(files: Sequence[LandedFile], max_files: int, max_bytes: int) -> list[LandedFile]:
+    """The first of ``files`` that make one epoch of at most ``max_files`` and ``max_bytes``; a larger file is alone."""
+    batch: list[LandedFile] = []
+    size = 0
+    for file in files[:max_files]:
+        if batch and size + file.size > max_bytes:
+            break
+        batch.append(file)
+        size += file.size
+    return batch
+
+
+def advance(offsets: Offsets, batch: Sequence[LandedFile], look_back: int) -> Offsets:
+    """``offsets`` after ``batch`` has been read; the newest ``look_back`` files stay in the window."""
+    if not batch:
+        return offsets
+    by_name = sorted((*offsets.recent, *batch), key=lambda file: file.path)
+    passed = by_name[: max(0, len(by_name) - look_back)]
+    mark = max([offsets.mark, *(file.path for file in passed)])
+    return Offsets(
+        mark=mark,
+        recent=tuple(file for file in by_name if file.path > mark),
+        files=offsets.files + len(batch),
+        bytes=offsets.bytes + sum(file.size for file in batch),
+    )
+
+
+def _listed(store: ObjectStore, prefix: str, start_after: str, source: FileSource) -> Iterator[LandedFile]:
+    folder = _folder(prefix)
+    for found in store.list(folder, start_after):
+        if _is_input(found, folder, source):
+            yield LandedFile(found.path, found.size, found.etag)
+
+
+def _folder(prefix: str) -> str:
+    return f"{prefix}/" if prefix else ""
+
+
+def _is_input(found: ObjectInfo, folder: str, source: FileSource) -> bool:
+    name = found.path.removeprefix(folder)
+    # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
+    if any(part.startswith(("_", ".")) for part in name.split("/")) or name.endswith(("/", "._COPYING_")):
+        return False
+    return name.endswith(source.suffixes) if source.suffixes else not name.endswith(_UNFINISHED)
+
+
+_UNFINISHED = ".tmp"
+"""How names end while a producer still writes the file, as many do it."""
+
+
+def _version(file: LandedFile) -> str:
+    return f"{file.size} bytes with ETag {file.etag}"

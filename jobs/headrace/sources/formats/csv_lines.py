@@ -1,0 +1,219 @@
+"""CSV: a record is one line with as many fields as the header has (docs/judging.md)."""
+
+import codecs
+import csv
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+from numpy.typing import NDArray
+
+from headrace.kernel.grouping import Ints, truths
+from headrace.model.expressions.expr import DataType, Schema
+from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
+from headrace.sources.formats.fields import typed
+from headrace.sources.formats.lines import TextLines
+from headrace.sources.formats.scan import NOT_UTF8, Scanned, nothing
+
+HEADER_BYTES = 1024 * 1024
+"""How long a header may be."""
+
+_FIELD = r'(?:"(?:[^"]|"")*"|[^",][^,]*|)'
+_PLAIN = f"^{_FIELD}(?:,{_FIELD})*$"
+"""Lines whose quotes, if they begin a field, enclose it: others are read one by one."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a file: its bytes, its fields, and where the columns of the schema are."""
+
+    line: bytes
+    names: list[str]
+    stored: dict[str, int]
+
+    @property
+    def width(self) -> int:
+        """How many fields it has."""
+        return len(self.names)
+
+
+def read_header(lines: TextLines, schema: Schema, path: str) -> Header | None:
+    """The header of a file, None if there is none. Raises UnreadableFileError if it is no header, FileColumnsError if
+    it names a column of ``schema`` twice.
+    """
+    if not len(lines):
+        return None
+    line: bytes = lines.text[0].as_py()
+    if len(line) > HEADER_BYTES:
+        raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
+    try:
+        names = next(csv.reader([line.decode()]))
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(path, "its header is not UTF-8") from error
+    except csv.Error as error:
+        raise UnreadableFileError(path, f"its header is not a line of CSV ({error})") from error
+    for name in schema:
+        if names.count(name) > 1:
+            raise FileColumnsError(path, f"its header names column {name} {names.count(name)} times")
+    return Header(line, names, {name: names.index(name) for name in schema if name in names})
+
+
+def read_csv_lines(lines: TextLines, header: Header, schema: Schema) -> Scanned:
+    """``lines`` after ``header`` as records of ``schema``; a repetition of the header is not a record either."""
+    lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
+    if not len(lines):
+        return nothing(schema)
+    reading = _Reading(lines, header)
+    unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), NOT_UTF8)
+    quotes = pc.count_substring(lines.text, b'"').to_numpy(zero_copy_only=False)
+    open_quote = lines.is_utf8 & (quotes % 2 != 0)
+    if open_quote.any():
+        unparsed = pc.if_else(pa.array(open_quote), "a quote is not closed on its line", unparsed)
+    rows = np.flatnonzero(lines.is_utf8 & ~open_quote)
+    is_plain = _are_plain(lines, quotes > 0)[rows]
+    reading.parse(rows[is_plain])
+    reading.parse_alone(rows[~is_plain])
+    fits = reading.has_fields()
+    misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
+    if misfits.any():
+        unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
+    texts = {name: reading.column(name) for name in schema}
+    columns, unparsed = typed(texts, unparsed, schema, list(DataType))
+    return Scanned(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+
+
+def _are_plain(lines: TextLines, quoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which lines the parser of blocks reads as the rules say: the ``quoted`` are looked at; and if a block begins with
+    a byte order mark, the parser leaves that out.
+    """
+    found = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))
+    looked = quoted & lines.is_utf8 & found
+    if looked.any():
+        found[looked] = truths(pc.match_substring_regex(lines.text.filter(pa.array(looked)).cast(pa.string()), _PLAIN))
+    return found
+
+
+class _Reading:
+    """Lines on their way to columns of text."""
+
+    def __init__(self, lines: TextLines, header: Header) -> None:
+        self.lines, self.header = lines, header
+        self.tables: list[pa.Table] = []
+        self.rows: list[Ints] = []
+
+    def parse(self, rows: Ints) -> None:
+        """Parse those lines, each of which holds its quotes."""
+        if not len(rows):
+            return
+        found = self._block(rows)
+        if found is not None:
+            table, fits = found
+            self.tables.append(table)
+            self.rows.append(rows[fits])
+        elif len(rows) > 1:
+            middle = len(rows) // 2
+            self.parse(rows[:middle])
+            self.parse(rows[middle:])
+
+    def parse_alone(self, rows: Ints) -> None:
+        """Parse those lines one by one."""
+        records = [_fields(self.lines.text[row].as_py().decode()) for row in rows.tolist()]
+        fits = np.array([len(fields) == self.header.width for fields in records], np.bool_)
+        if fits.any():
+            columns = zip(*(fields for fields in records if len(fields) == self.header.width), strict=True)
+            arrays = [pa.array([value or None for value in column], pa.string()) for column in columns]
+            self.tables.append(pa.table(arrays, names=[_field(i) for i in range(self.header.width)]))
+            self.rows.append(rows[fits])
+
+    def has_fields(self) -> NDArray[np.bool_]:
+        """Which lines have as many fields as the header."""
+        found = np.zeros(len(self.lines), np.bool_)
+        for rows in self.rows:
+            found[rows] = True
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        """A column of text, NULL in lines that were not parsed."""
+        if name not in self.header.stored or not self.tables:
+            return pa.nulls(len(self.lines), pa.string())
+        chunks = [chunk for table in self.tables for chunk in table.column(_field(self.header.stored[name])).chunks]
+        whole = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string())
+        rows = np.concatenate(self.rows)
+        if len(rows) == len(self.lines) and (np.diff(rows) == 1).all():
+            return whole
+        place = np.full(len(self.lines), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        return whole.take(pa.array(place, mask=place < 0))
+
+    def _block(self, rows: Ints) -> tuple[pa.Table, NDArray[np.bool_]] | None:
+        """The records of a block of lines, and which lines have its fields; None if lines ran together."""
+        text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
+        broken = pc.binary_join_element_wise(text, b"\n", b"")
+        offsets = np.frombuffer(broken.buffers()[1], np.int32)[broken.offset :]
+        block = broken.buffers()[2].slice(int(offsets[0]), int(offsets[len(broken)] - offsets[0]))
+        fits = np.ones(len(rows), np.bool_)
+        odd: list[int] = []
+
+        def misfit(row: pcsv.InvalidRow) -> str:
+            odd.append(row.number)
+            return "skip"
+
+        names = [_field(i) for i in range(self.header.width)]
+        wanted = [_field(i) for i in sorted(set(self.header.stored.values()))] or names[:1]
+        try:
+            table = pcsv.read_csv(
+                pa.BufferReader(block),
+                read_options=pcsv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1),
+                parse_options=pcsv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=misfit),
+                convert_options=pcsv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    include_columns=wanted,
+                    check_utf8=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows + len(odd) != len(rows):
+            return None
+        fits[np.array(odd, np.int64) - 1] = False
+        return table, fits
+
+
+def _field(number: int) -> str:
+    return f"_c{number}"
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of one line. Quotes that begin a field and do not enclose it are part of it."""
+    found, start = [], 0
+    while start <= len(line):
+        value, end = _quoted(line, start) if line.startswith('"', start) else _up_to_comma(line, start)
+        found.append(value)
+        start = end + 1
+    return found
+
+
+def _up_to_comma(line: str, start: int) -> tuple[str, int]:
+    end = line.find(",", start)
+    end = len(line) if end < 0 else end
+    return line[start:end], end
+
+
+def _quoted(line: str, start: int) -> tuple[str, int]:
+    """The field that begins with a quote at ``start``, and where it ends."""
+    inside, at = "", start + 1
+    while (quote := line.find('"', at)) >= 0:
+        inside += line[at:quote]
+        if line.startswith('"', quote + 1):
+            inside, at = inside + '"', quote + 2
+            continue
+        behind = quote + 1 + len(line[quote + 1 :]) - len(line[quote + 1 :].lstrip(" \t"))
+        if behind == len(line) or line[behind] == ",":
+            return inside, behind
+        rest, end = _up_to_comma(line, quote)
+        return f'"{inside}{rest}', end
+    return (inside + line[at:]) or '"', len(line)

@@ -1,0 +1,35 @@
+"""Records that never were text, as text: what dead letters and late records show of them."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.expressions.decimals import spelled
+from headrace.kernel.grouping import Ints
+from headrace.kernel.types import DATE, DECIMAL, TIMESTAMP
+from headrace.model.time import iso_8601
+
+
+def as_json(columns: Mapping[str, pa.Array], rows: Ints) -> pa.Array:
+    """Some rows as JSON: NULLs included, timestamps to the microsecond, decimals as text, bytes in base64."""
+    names = list(columns)
+    taken = [_plain(columns[name].take(pa.array(rows))) for name in names]
+    found = [
+        json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False) for values in zip(*taken, strict=True)
+    ]
+    return pa.array([text.encode(errors="replace") for text in found], pa.binary())
+
+
+def _plain(values: pa.Array) -> list[Any]:
+    if values.type == TIMESTAMP:
+        return [None if at is None else iso_8601(at) for at in values.cast(pa.int64()).to_pylist()]
+    if values.type == DATE:
+        return list(values.cast(pa.string()).to_pylist())
+    if values.type == DECIMAL:
+        return list(spelled(values).to_pylist())
+    if values.type == pa.binary():
+        return [None if octets is None else b64encode(octets).decode() for octets in values.to_pylist()]
+    return list(values.to_pylist())

@@ -1,0 +1,181 @@
+"""Parquet: a record is one row (docs/judging.md)."""
+
+import struct
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.kernel.expressions.dates import in_calendar
+from headrace.kernel.expressions.decimals import stored_decimals
+from headrace.kernel.expressions.utf8 import are_text
+from headrace.kernel.types import ARROW_TYPES, DATE, TIMESTAMP
+from headrace.model.expressions.expr import DataType, Schema
+from headrace.sources.formats.errors import FileColumnsError, UnreadableFileError
+from headrace.sources.formats.json_text import as_json
+from headrace.sources.formats.scan import NOT_UTF8, Scanned, misfit
+from headrace.sources.formats.spans import WHOLE_FILE, Span
+from headrace.sources.required_columns import Required
+
+_MAGIC = b"PAR1"
+
+_FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
+    DataType.STRING: lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
+    DataType.INT: lambda t: pa.types.is_integer(t) and t != pa.uint64(),
+    DataType.FLOAT: lambda t: (
+        pa.types.is_float32(t) or pa.types.is_float64(t) or (pa.types.is_integer(t) and t != pa.uint64())
+    ),
+    DataType.BOOL: pa.types.is_boolean,
+    DataType.TIMESTAMP: lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t),
+    DataType.DATE: pa.types.is_date,
+    DataType.BYTES: lambda t: (
+        pa.types.is_binary(t)
+        or pa.types.is_large_binary(t)
+        or pa.types.is_binary_view(t)
+        or pa.types.is_fixed_size_binary(t)
+    ),
+    DataType.DECIMAL: lambda t: pa.types.is_decimal(t) or pa.types.is_integer(t),
+}
+
+
+def read_parquet(data: bytes, schema: Schema, required: Required, path: str, span: Span = WHOLE_FILE) -> Scanned:
+    """The rows in the ``span`` of a file as records of ``schema``. Raises UnreadableFileError if it is not a whole
+    Parquet file, FileColumnsError if it holds a column otherwise than the schema says.
+    """
+    file = _open(data, path)
+    stored = _stored(file.schema_arrow, schema, path)
+    required.check(file.schema_arrow.names, stored, path, "schema")
+    try:
+        table, first = _rows(file, stored, span)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFileError(path, f"its pages are broken ({error})") from error
+    rows = table.num_rows
+    position = np.arange(first, first + rows)
+    columns, unparsed = {}, pa.nulls(rows, pa.string())
+    for name, kind in schema.items():
+        if name not in stored:
+            columns[name] = pa.nulls(rows, ARROW_TYPES[kind])
+            continue
+        column = table.column(name)
+        values = pa.concat_arrays(column.chunks) if rows else pa.nulls(0, column.type)
+        values, bad = _values(values, kind)
+        if bad is not None:
+            reason = f"column {name}: {NOT_UTF8}" if kind is DataType.STRING else misfit(name, kind)
+            unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), reason, unparsed)
+        columns[name] = values
+    if unparsed.null_count < rows:
+        parses = unparsed.is_null()
+        held = columns
+        columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
+        return Scanned(columns, unparsed, position, lambda chosen: as_json(held, chosen))
+    return Scanned(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
+
+
+def _rows(file: pq.ParquetFile, columns: list[str], span: Span) -> tuple[pa.Table, int]:
+    """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them."""
+    total, count = file.metadata.num_rows, file.metadata.num_row_groups
+    bounds = np.cumsum([0, *(file.metadata.row_group(number).num_rows for number in range(count))])
+    begin, end = span.bounds(total)
+    if span.is_whole or count >= span.of:
+        middles = (bounds[:-1] + bounds[1:]) // 2
+        groups = np.flatnonzero((begin <= middles) & (middles < end))
+        begin, end = (int(bounds[groups[0]]), int(bounds[groups[-1] + 1])) if len(groups) else (0, 0)
+    else:
+        groups = np.flatnonzero((bounds[:-1] < end) & (begin < bounds[1:]))
+    table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
+    first = int(bounds[groups[0]]) if len(groups) else 0
+    return table.slice(begin - first, end - begin), begin
+
+
+def _open(data: bytes, path: str) -> pq.ParquetFile:
+    if len(data) < 12 or data[-4:] != _MAGIC:
+        raise UnreadableFileError(path, "it has no Parquet footer")
+    if struct.unpack("<I", data[-8:-4])[0] + 8 > len(data) - 4:
+        raise UnreadableFileError(path, "its Parquet footer is longer than the file")
+    try:
+        # Timestamps of 96 bits, as Spark writes them: nanoseconds do not hold what is before 1678 or after 2261.
+        file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        _ = file.schema_arrow
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFileError(path, f"its Parquet footer is broken ({error})") from error
+    return file
+
+
+def _stored(found: pa.Schema, schema: Schema, path: str) -> list[str]:
+    """The columns of ``schema`` that a file has."""
+    stored = []
+    for name, kind in schema.items():
+        count = found.names.count(name)
+        if count > 1:
+            raise FileColumnsError(path, f"its schema names column {name} {count} times")
+        if not count or pa.types.is_null(found.field(name).type):  # without any value: as good as missing
+            continue
+        own = found.field(name).type
+        if not _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own):
+            raise FileColumnsError(path, f"its column {name} is {own}, and the source says {kind}")
+        stored.append(name)
+    return stored
+
+
+def _values(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
+    """A stored column as one of ``kind``, and which values do not fit it: strings that are not text, times that 64 bits
+    do not hold in microseconds, dates beyond the calendar, decimals with more digits.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if kind is DataType.TIMESTAMP:
+        return _timestamps(values)
+    if kind is DataType.STRING:
+        return _texts(values.cast(pa.string()))
+    if kind is DataType.DATE:
+        return _dates(values.cast(DATE, safe=False))
+    if pa.types.is_decimal(values.type):
+        return _decimals(values)
+    return values.cast(ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
+
+
+_DAY = 86_400_000_000
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_MOST = 2**63 - 1
+
+
+def _timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """To the microsecond, cut downwards; dates begin at midnight, and without a zone it is UTC."""
+    if pa.types.is_date(values.type):
+        stored, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY
+    elif values.type.unit == "ns":
+        nanoseconds = values.cast(pa.int64())
+        whole = pa.array(nanoseconds.fill_null(0).to_numpy() // 1000, mask=values.is_null().to_numpy(False))
+        return whole.cast(TIMESTAMP), None
+    else:
+        stored, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
+    limit = _MOST // factor
+    beyond = pc.or_(pc.greater(stored, limit), pc.less(stored, -limit)).fill_null(False)
+    if not pc.any(beyond).as_py():
+        return pc.multiply(stored, factor).cast(TIMESTAMP), None
+    return pc.multiply(pc.if_else(beyond, None, stored), factor).cast(TIMESTAMP), beyond
+
+
+def _dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    dates = in_calendar(values)
+    beyond = pc.and_(values.is_valid(), dates.is_null())
+    return dates, beyond if pc.any(beyond).as_py() else None
+
+
+def _decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    found = stored_decimals(values)
+    beyond = pc.and_(values.is_valid(), found.is_null())
+    return found, beyond if pc.any(beyond).as_py() else None
+
+
+def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    try:
+        values.validate(full=True)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        known = pa.array(are_text(values.cast(pa.binary())))
+        return pc.if_else(known, values, None), pc.invert(known)
+    return values, None

@@ -1,0 +1,54 @@
+"""What reading a file gives, before anybody judges it: its records as columns of the source's schema."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.kernel.grouping import Ints
+from headrace.kernel.types import ARROW_TYPES
+from headrace.model.expressions.expr import DataType, Schema
+
+NOT_UTF8 = "not UTF-8"
+
+NOUNS = {
+    DataType.STRING: "a string",
+    DataType.INT: "an int",
+    DataType.FLOAT: "a float",
+    DataType.BOOL: "a bool",
+    DataType.TIMESTAMP: "a timestamp",
+    DataType.DATE: "a date",
+    DataType.BYTES: "base64",
+    DataType.DECIMAL: "a decimal",
+}
+"""What a value is that fits a column."""
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """Records of one file, in order. ``unparsed`` says why a record does not parse (its columns are NULL then), NULL if
+    it does; ``position`` is the number of its line (row, in Parquet) in the file, from 0. ``raw`` gives the bytes of
+    those records that it is asked for. ``lacks``: columns that no record has though something reads them, each with the
+    name in the file that is most like it, or None (of JSON; other formats say so at once). None if no record parses.
+    """
+
+    columns: Mapping[str, pa.Array]
+    unparsed: pa.Array
+    position: Ints
+    raw: Callable[[Ints], pa.Array]
+    lacks: Mapping[str, str | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+def nothing(schema: Schema) -> Scanned:
+    """No record."""
+    columns = {name: pa.nulls(0, ARROW_TYPES[kind]) for name, kind in schema.items()}
+    return Scanned(columns, pa.nulls(0, pa.string()), np.zeros(0, np.int64), lambda _: pa.nulls(0, pa.binary()))
+
+
+def misfit(name: str, kind: DataType) -> str:
+    """Why a record whose column holds something else is a dead letter."""
+    return f"column {name}: not {NOUNS[kind]}"

@@ -1,0 +1,76 @@
+"""Columns that a file must have: those that something reads, unless the source takes a column that is missing for NULL,
+and always those without which every record would be a dead letter.
+"""
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.model.expressions.expr import Binary, Expr, Function, columns_of
+from headrace.pipeline.column_usage import columns_read
+from headrace.pipeline.inputs import Input
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import OnMissing
+from headrace.program.lets import substitute
+from headrace.sources.formats.errors import FileColumnsError, MissingColumnError
+
+
+@dataclass(frozen=True)
+class Required:
+    """What a file of an input must have. ``identities``: expressions that must not be NULL for want of a column, by
+    purpose ("event time"). ``columns``: those that must be there, and what reads them.
+    """
+
+    identities: Mapping[str, Expr] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, names: Sequence[str], filled: Collection[str], path: str, where: str) -> None:
+        """Raise FileColumnsError for a file whose header or schema (``where``) lacks one. ``names``: its columns, of
+        which those ``filled`` have values.
+        """
+        for purpose, expr in self.identities.items():
+            missing = sorted(nulling_columns(expr) - {*filled})
+            if missing:
+                why = f"without which every record has no {purpose}"
+                raise FileColumnsError(path, f"its {where} lacks column {missing[0]}, {why}{_near(missing[0], names)}")
+        for name, reader in self.columns.items():
+            if name not in names:
+                why = f"which {reader} reads"
+                raise MissingColumnError(path, f"its {where} lacks column {name}, {why}{_near(name, names)}")
+
+
+def required_by(pipeline: Pipeline, given: Input) -> Required:
+    """What a file of ``given`` must have."""
+    read = columns_read(pipeline, given) if given.source.missing is OnMissing.FAIL else {}
+    if given.source.transform is not None:
+        return Required(columns=read)
+    columns = given.expressions(pipeline.schema)
+    keys = {f"key {name}": substitute(expr, columns) for name, expr in pipeline.key.items()}
+    expr = given.event_time.expr
+    return Required(keys if expr is None else {"event time": expr, **keys}, read)
+
+
+def nearest(name: str, names: Collection[str]) -> str | None:
+    """Which of ``names`` is most like ``name``; None if none is."""
+    spelled = {each.casefold(): each for each in names}
+    close = difflib.get_close_matches(name.casefold(), spelled, 1)
+    return spelled[close[0]] if close else None
+
+
+def _near(name: str, names: Collection[str]) -> str:
+    near = nearest(name, names)
+    return "" if near is None else f"; it has {near!r}, which is spelled much like it"
+
+
+def nulling_columns(expr: Expr) -> frozenset[str]:
+    """Columns whose NULL alone makes ``expr`` NULL: ``a + b`` needs both, ``coalesce(a, b)`` needs neither."""
+    match expr:
+        case Binary("and" | "or", _, _) | Function("is_null", _):
+            return frozenset()
+        case Function("coalesce" | "least" | "greatest", args) | Function("if", (_, *args)):
+            return frozenset.intersection(*(nulling_columns(arg) for arg in args))
+        case Function(_, args):
+            return frozenset().union(*(nulling_columns(arg) for arg in args))
+        case Binary(_, left, right):
+            return nulling_columns(left) | nulling_columns(right)
+    return columns_of(expr)

@@ -1,0 +1,107 @@
+"""How far the sources of a pipeline have come: the watermarks that follow from what records say of splits (semantics
+9.2, 12.9, 12.11).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Split, SplitFacts, SplitStrategy, heard
+from headrace.pipeline.inputs import EventTime
+from headrace.sources.progress import HeldBack, InputHold, InputProgress
+
+
+@dataclass(frozen=True)
+class SourceClock:
+    """Splits and watermarks of one input after an epoch."""
+
+    event_time: EventTime
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, event_time: EventTime, progress: InputProgress) -> Self:
+        """The clock of an input that has come as far as ``progress``."""
+        return cls(event_time, progress.splits, progress.watermark, progress.percentiles)
+
+    def percentile(self, q: float) -> Instant:
+        """The watermark of the fastest ``q`` % of the input, never below the watermark."""
+        return Instant(max(self.watermark, self.percentiles.get(q, MIN_INSTANT)))
+
+    def after(
+        self,
+        facts: Mapping[str, SplitFacts],
+        processing_time: Instant,
+        wanted: Iterable[float],
+        hold: InputHold | None = None,
+    ) -> Self:
+        """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at.
+        ``hold``: what its watermarks do not pass.
+        """
+        splits = heard(self.splits, facts, processing_time)
+        strategy = self.event_time.watermark
+        percentiles = dict(self.percentiles)
+        if isinstance(strategy, BoundedOutOfOrderness):
+            for q in wanted:
+                old = percentiles.get(q, MIN_INSTANT)
+                reached = strategy.percentile_after(q, splits, processing_time, old)
+                percentiles[q] = reached if hold is None else Instant(max(old, min(reached, hold.percentile(q))))
+        after = strategy.watermark_after(splits, processing_time, self.watermark)
+        latest = self.event_time.latest(processing_time)  # 12.14
+        limit = latest if hold is None else min(latest, hold.watermark)
+        watermark = Instant(max(self.watermark, min(after, limit)))
+        return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
+
+    def idle_deadline(self, processing_time: Instant) -> Instant:
+        """The processing time at which the next split becomes idle, NEVER if none does."""
+        strategy = self.event_time.watermark
+        if not isinstance(strategy, SplitStrategy):
+            return NEVER
+        return strategy.idle_deadline(self.splits, processing_time)
+
+    def is_idle(self, processing_time: Instant) -> bool:
+        """Whether all its splits are idle: then it holds back no other input."""
+        return self.event_time.watermark.is_idle(self.splits, processing_time)
+
+    def slowest(self, processing_time: Instant) -> str | None:
+        """The split that holds it back, None if there is none."""
+        strategy = self.event_time.watermark
+        return strategy.slowest(self.splits, processing_time) if isinstance(strategy, SplitStrategy) else None
+
+
+@dataclass(frozen=True)
+class SourceWatermarks:
+    """The least of all inputs: watermark (of those that are not idle), percentile watermarks, the processing time at
+    which a split falls idle; and who holds the watermark back. ``by_time``: as far as the watermark goes without any
+    record, by the passing of time, which is what inputs by time of arrival go by; -inf if there are none.
+    """
+
+    watermark: Instant = MIN_INSTANT
+    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+    idle_deadline: Instant = MIN_INSTANT
+    held_back_by: HeldBack | None = None
+    by_time: Instant = MIN_INSTANT
+
+
+def slowest_of(
+    clocks: Mapping[str, SourceClock], processing_time: Instant, wanted: Iterable[float]
+) -> SourceWatermarks:
+    """What ``clocks`` of all inputs come to together (12.9); ``wanted`` are the percentile watermarks asked for."""
+    speaking = {name: clock for name, clock in clocks.items() if not clock.is_idle(processing_time)} or clocks
+    slowest = min(speaking, key=lambda name: speaking[name].watermark)
+    split = speaking[slowest].slowest(processing_time)
+    since = None if split is None else speaking[slowest].splits[split].since
+    return SourceWatermarks(
+        speaking[slowest].watermark,
+        {q: min(clock.percentile(q) for clock in clocks.values()) for q in wanted},
+        min(clock.idle_deadline(processing_time) for clock in clocks.values()),
+        HeldBack(slowest, split, since),
+        _by_time(speaking.values()),
+    )
+
+
+def _by_time(clocks: Collection[SourceClock]) -> Instant:
+    held = [clock.watermark for clock in clocks if not isinstance(clock.event_time.watermark, Ingestion)]
+    return MIN_INSTANT if len(held) == len(clocks) else min(held, default=NEVER)

@@ -1,0 +1,135 @@
+"""Records judged: accepted, rejected with a reason, or filtered; and what they say to the watermark of their input.
+
+A judged record has what ``kernel.elements`` asks for, and ``_split`` and ``_mark`` (what it says of which split), and
+``_id`` where duplicates are told apart. Of a rejected record only its reason counts.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.elements import judge
+from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.types import TIMESTAMP
+from headrace.model.expressions.expr import Column, Expr, Schema
+from headrace.model.time import Instant
+from headrace.model.watermarks import SplitStrategy
+from headrace.pipeline.inputs import EventTime, Input
+from headrace.pipeline.pipeline import Pipeline
+from headrace.program import columns as c
+from headrace.sources.formats.scan import Scanned
+
+EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
+"""Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
+and would move the watermark there."""
+
+
+def judged(
+    pipeline: Pipeline, stage: CompiledStage, given: Input, records: Scanned, processing_time: Instant
+) -> dict[str, pa.Array]:
+    """``records`` of the input ``given``, judged for the first stage. ``processing_time`` is that of the epoch, the
+    event time of records that have none of their own (``Ingestion``).
+    """
+    own, length = given.source.columns, len(records)
+    parses = records.unparsed.is_null()
+    stamps = _stamps(given.event_time, records, own, processing_time)
+    rows = _in_form(pipeline, given, records, parses, length)
+    rejects = _reasons(pipeline, given.event_time, records, rows, stamps)
+    found = judge(stage, {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}, rejects)
+    if (control := _is_control(given.event_time, parses, stamps)) is not None:  # it needs no key
+        found[c.REJECT] = pc.if_else(control, rejects, found[c.REJECT])
+    if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
+        found[c.ADMITTED] = pc.and_(found[c.ADMITTED], parses)
+    if pipeline.deduplicate is not None:
+        stamps[c.ID] = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
+    return {**found, **stamps}
+
+
+def mark_of(event_time: EventTime) -> Expr | None:
+    """The expression of the marks of splits (``model.watermarks``), None where they are the event times."""
+    strategy, expr = event_time.watermark, event_time.expr
+    if not isinstance(strategy, SplitStrategy) or expr is None:
+        return None
+    mark = strategy.mark(expr)
+    return None if mark is expr else mark
+
+
+def _of(expr: Expr, rows: Mapping[str, pa.Array], schema: Schema, parses: pa.Array, length: int) -> pa.Array:
+    """``expr`` of each record, NULL if it does not parse."""
+    found = column(expr, rows, schema, length)
+    if pc.all(parses).as_py() is False:
+        found = pc.if_else(parses, found, pa.scalar(None, found.type))
+    return found
+
+
+def _in_form(pipeline: Pipeline, given: Input, records: Scanned, parses: pa.Array, length: int) -> dict[str, pa.Array]:
+    """The records in the form of the pipeline's own."""
+    columns = given.expressions(pipeline.schema)
+    if all(isinstance(expr, Column) and expr.name == name for name, expr in columns.items()):
+        return dict(records.columns)
+    own = given.source.columns
+    return {name: _of(expr, records.columns, own, parses, length) for name, expr in columns.items()}
+
+
+def _stamps(event_time: EventTime, records: Scanned, schema: Schema, processing_time: Instant) -> dict[str, pa.Array]:
+    """Event time, mark and split, over the columns of the input."""
+    parses, length = records.unparsed.is_null(), len(records)
+
+    def instants(expr: Expr) -> pa.Array:
+        return _of(expr, records.columns, schema, parses, length).cast(TIMESTAMP).cast(pa.int64())
+
+    if event_time.expr is None:
+        at = pc.if_else(parses, pa.scalar(int(processing_time), pa.int64()), None)
+    else:
+        at = instants(event_time.expr)
+    mark = mark_of(event_time)
+    stamps = {c.EVENT_TIME: at, c.MARK: at if mark is None else instants(mark)}
+    if event_time.split is None:
+        stamps[c.SPLIT] = pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [""])
+    else:
+        stamps[c.SPLIT] = _of(event_time.split, records.columns, schema, parses, length)
+        stamps[c.SPLIT] = stamps[c.SPLIT].fill_null("").dictionary_encode()
+    return stamps
+
+
+def _is_control(event_time: EventTime, parses: pa.Array, stamps: Mapping[str, pa.Array]) -> pa.Array | None:
+    """Which records only assert the watermark: neither data nor dead letters (semantics 9.4). None if none can
+    do so.
+    """
+    if mark_of(event_time) is None:
+        return None
+    return pc.and_(parses, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
+
+
+def _reasons(
+    pipeline: Pipeline,
+    event_time: EventTime,
+    records: Scanned,
+    rows: Mapping[str, pa.Array],
+    stamps: Mapping[str, pa.Array],
+) -> pa.Array:
+    """Why records are rejected, but for their keys; the first reason counts."""
+    at, length = stamps[c.EVENT_TIME], len(records)
+    parses = records.unparsed.is_null()
+    reason = _unless(records.unparsed, at.is_null(), "event time is null")
+    reason = _unless(reason, _is_outside(at), "event time is outside the years 1900 to 9998")
+    if pipeline.deduplicate is not None:
+        ids = _of(pipeline.deduplicate.id, rows, pipeline.schema, parses, length)
+        reason = _unless(reason, ids.is_null(), "id is null")
+    if (control := _is_control(event_time, parses, stamps)) is None:
+        return reason
+    reason = pc.if_else(control, pa.scalar(None, pa.string()), reason)
+    outside = "asserted watermark is outside the years 1900 to 9998"
+    return pc.if_else(_is_outside(stamps[c.MARK]), pa.scalar(outside), reason)
+
+
+def _is_outside(at: pa.Array) -> pa.Array:
+    return pc.or_(pc.less(at, EARLIEST), pc.greater(at, LATEST)).fill_null(False)
+
+
+def _unless(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
+    """``reason``, or ``why`` where there is none yet and ``wrong`` holds."""
+    return pc.if_else(pc.and_(wrong, reason.is_null()), pa.scalar(why), reason)

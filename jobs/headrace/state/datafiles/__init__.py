@@ -1,0 +1,1 @@
+"""Data files of snapshots: written, read, and cached on the local disk."""

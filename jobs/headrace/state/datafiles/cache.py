@@ -1,0 +1,282 @@
+"""The cache of data files in their working form (``mapped``): a folder on a local disk, kept from run to run.
+
+The truth is the store. A file of the cache is named by the checksum of the content that it was made of, so it is never
+stale; what enters was verified, or has just been written. Any number of processes share a folder: a file gets its name
+in one step when it is whole, nobody waits for anybody, and a file that is missing, cut off or another's is made again.
+Once the files together pass the limit, those go that were not used for longest; whoever has one mapped keeps it. A
+folder that somebody removes is made again.
+
+A file that is verified says of which object, and what that object's ETag was: while it is the same, ``check`` need not
+read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had reached
+the disk. (So writing one waits for no disk.)
+"""
+
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.errors import FixConfigError
+from headrace.state.datafiles.files import decoded, parquet
+from headrace.state.datafiles.mapped import FORM, open_run, stored_rows, write_run
+from headrace.state.datafiles.sorted_file import SortedFile
+from headrace_snapshots.datafiles import missing, verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store.unnamed import sweep, unnamed_file
+
+FOLDER_VARIABLE, BYTES_VARIABLE = "HEADRACE_CACHE", "HEADRACE_CACHE_BYTES"
+DEFAULT_BYTES = 20 * 10**9
+MAX_FILES = 10_000
+"""As many files are looked through in milliseconds."""
+
+_FREE_SHARE = 4
+_OPEN = 2048
+_DECODED = 2
+"""Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
+
+_ENDING = ".arrow"
+_UNNAMED = "unnamed"
+_CHECKSUM, _OBJECT, _ETAG = "sha256", "object", "etag"
+
+
+class CacheFolderError(FixConfigError):
+    """The folder of the cache, or its limit, cannot be used."""
+
+    code = "config.cache_folder"
+
+
+class RowCache(Protocol):
+    """Where the rows of data files are, once somebody has read or written them."""
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+        """The rows of ``file``, as ``schema`` says."""
+
+    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+        """``run``, which was stored as ``file`` just now; ``info`` is what the store said of it."""
+
+
+class RowsInMemory:
+    """The rows of data files in this process's memory, all of them: for runs over little data that leave no files."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, SortedFile] = {}
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+        """The rows of ``file``, as ``schema`` says. Raises BrokenObjectError."""
+        found = self._runs.get(file.path)
+        if found is None:
+            found = self._runs[file.path] = SortedFile(decoded(verify(store, file), schema))
+        return found
+
+    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+        """``run``, which was stored as ``file`` just now."""
+        del store, info
+        self._runs[file.path] = run
+        return run
+
+
+class LayerCache:
+    """Data files in ``folder``, of about ``limit_bytes`` together. Safe for many threads and processes."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder, self.limit_bytes = folder, limit_bytes
+        self._unnamed = folder / _UNNAMED
+        self._open: OrderedDict[str, SortedFile] = OrderedDict()
+        self._lock = threading.Lock()
+        self._decoding = threading.BoundedSemaphore(_DECODED)
+        self._grown: int | None = None
+        with _errors(folder):
+            self._make_folders()
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+        """The rows of ``file``, as ``schema`` says: mapped, or read from ``store`` first.
+
+        Raises BrokenObjectError for an object that is not what was written.
+        """
+        found = self._opened(file, schema)
+        return self._read(store, file, schema, None) if found is None else found
+
+    def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> None:
+        """Make sure that the object of ``file`` is what was written, and that its rows are here.
+
+        A stat, if the same object was verified when they came here; else it is read. Raises BrokenObjectError.
+        """
+        try:
+            info = store.stat(file.path)
+        except ObjectNotFoundError as error:
+            raise missing(store, file) from error
+        found = open_run(self._path(file), schema)
+        if found is not None and found[1] == _notes(store, file, info.etag) and info.size == file.bytes:
+            self._remember(file, found[0])
+        else:
+            self._read(store, file, schema, info.etag)
+
+    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+        """``run``, which was stored as ``file`` just now, mapped; ``info`` is what the store said of it."""
+        return self._enter(file, run, _notes(store, file, info.etag))
+
+    def content(self, file: DataFile) -> bytes | None:
+        """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.
+
+        Whoever stores it compares checksums first: another version of Arrow may write the same rows otherwise.
+        """
+        rows = stored_rows(self._path(file))
+        return None if rows is None else parquet(rows).data
+
+    def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> SortedFile:
+        data = verify(store, file)
+        with self._decoding:
+            return self._enter(file, SortedFile(decoded(data, schema)), _notes(store, file, etag))
+
+    def _enter(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
+        with _errors(self.folder):
+            try:
+                found = self._written(file, run, notes)
+            except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
+                self._make_folders()
+                found = self._written(file, run, notes)
+        self._remember(file, found)
+        return found
+
+    def _make_folders(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._unnamed.mkdir(exist_ok=True)
+
+    def _written(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
+        self._make_room()
+        with unnamed_file(self._unnamed) as (path, content):
+            write_run(path, run, notes)
+            if not _BOOT:
+                os.fsync(content.fileno())
+            self._grown = (self._grown or 0) + path.stat().st_size
+            found = open_run(path, run.rows.schema)
+            path.replace(self._path(file))  # raises if it was removed meanwhile
+        assert found is not None
+        return found[0]
+
+    def _opened(self, file: DataFile, schema: pa.Schema) -> SortedFile | None:
+        path = self._path(file)
+        with self._lock:
+            run = self._open.get(path.name)
+            if run is not None:
+                self._open.move_to_end(path.name)
+        if run is None or run.rows.schema != schema:
+            found = open_run(path, schema)
+            if found is None or found[1].get(_CHECKSUM) != file.sha256:
+                return None
+            run = found[0]
+            self._remember(file, run)
+        with suppress(OSError):  # evicted meanwhile
+            os.utime(path)
+        return run
+
+    def _remember(self, file: DataFile, run: SortedFile) -> None:
+        with self._lock:
+            self._open[self._path(file).name] = run
+            while len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+
+    def _path(self, file: DataFile) -> Path:
+        return self.folder / f"{file.sha256}-{FORM}{_BOOT}{_ENDING}"
+
+    def _make_room(self) -> None:
+        """Remove what was not used for longest: before the first file that enters, and once more came than a
+        hundredth of the limit.
+        """
+        with self._lock:
+            if self._grown is not None and self._grown <= self.limit_bytes // 100:
+                return
+            is_first, self._grown = self._grown is None, 0
+        if is_first:
+            sweep(self._unnamed)
+        left: set[str] = set()
+        total = 0
+        for _, size, name in sorted(_files(self.folder), reverse=True):
+            total += size
+            if total <= self.limit_bytes and len(left) < MAX_FILES:
+                left.add(name)
+            else:
+                (self.folder / name).unlink(missing_ok=True)
+        with self._lock:  # the disk gets room back when nobody has a file mapped
+            for name in self._open.keys() - left:
+                del self._open[name]
+
+
+@cache
+def default_cache() -> LayerCache:
+    """The cache of this process: in the folder HEADRACE_CACHE (``${XDG_CACHE_HOME:-~/.cache}/headrace/state`` if it is
+    not set), limited to HEADRACE_CACHE_BYTES (20 GB, but no more than a quarter of what the disk has free for it).
+    """
+    folder = _folder()
+    found = LayerCache(folder, 0)
+    found.limit_bytes = _limit(folder)
+    return found
+
+
+def _folder() -> Path:
+    if stated := os.environ.get(FOLDER_VARIABLE):
+        return Path(stated)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "headrace" / "state"
+    try:
+        return Path.home() / ".cache" / "headrace" / "state"
+    except RuntimeError as error:
+        raise CacheFolderError(
+            f"this user has no home folder for the cache of state: set {FOLDER_VARIABLE} to a folder on a local disk"
+        ) from error
+
+
+def _limit(folder: Path) -> int:
+    stated = os.environ.get(BYTES_VARIABLE)
+    if stated is None:
+        with _errors(folder):
+            own = sum(size for _, size, _ in _files(folder))
+            return min(DEFAULT_BYTES, (shutil.disk_usage(folder).free + own) // _FREE_SHARE)
+    if not stated.isdecimal():
+        raise CacheFolderError(f"{BYTES_VARIABLE} is {stated!r}: give a number of bytes, or leave it out")
+    return int(stated)
+
+
+def _files(folder: Path) -> Iterator[tuple[int, int, str]]:
+    """When each file of the cache was used last, its size and its name."""
+    with os.scandir(folder) as scan:
+        for entry in scan:
+            if entry.name.endswith(_ENDING):
+                with suppress(FileNotFoundError):  # another process was faster
+                    status = entry.stat()
+                    yield status.st_mtime_ns, status.st_size, entry.name
+
+
+def _notes(store: ObjectStore, file: DataFile, etag: str | None) -> dict[str, str]:
+    """What a file of the cache says of itself: the content that it is made of, and the object that was verified."""
+    verified = {} if etag is None else {_OBJECT: f"{store.uri}/{file.path}", _ETAG: etag}
+    return {_CHECKSUM: file.sha256, **verified}
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return "-" + Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+_BOOT = _boot()
+"""Which boot of the machine this is; empty where nobody says."""
+
+
+@contextmanager
+def _errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CacheFolderError(
+            f"{error.filename or folder} cannot be used as the cache of state: {error.strerror or error}; set "
+            f"{FOLDER_VARIABLE} to a folder on a local disk that can be written, {BYTES_VARIABLE} to what it may hold"
+        ) from error

@@ -1,0 +1,134 @@
+"""Chunks of data files: some thousand rows with a checksum of their own, so that who needs a few rows reads and
+verifies these, and not all of a file.
+
+A chunk is a row group of Parquet. The footer of the file lists its chunks (in the metadata under ``KEY``): where each
+is, what it holds, its SHA-256. The manifest has the length and the SHA-256 of the footer. So whoever trusts the
+manifest can trust the footer once it is held against that, and a chunk once it is held against the footer. Readers of
+whole files hold them against one checksum, as before.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.state.key_groups import Hashes, KeyGroupRange, groups_of
+from headrace_snapshots.datafiles import verified_range
+from headrace_snapshots.format.codec import checksum
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+CHUNK_ROWS = 1 << 14
+LEAST_FOOTERS = 4
+"""So many times as long as its footer is a file whose footer is read first."""
+MOST_OF_A_FILE = 0.5
+"""Where more of it is needed, a file is read whole, with one request."""
+KEY = b"headrace.chunks"
+TAIL = 8
+"""Bytes at the very end of a file of Parquet: the length of its metadata, and PAR1."""
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Where a chunk is in its file, and what it holds: ``groups`` and ``windows`` as those of a data file."""
+
+    start: int
+    bytes: int
+    sha256: str
+    groups: Pair | None
+    windows: Pair | None
+
+    def to_json(self) -> list[Any]:
+        """A JSON value; the inverse of ``from_json``."""
+        return [self.start, self.bytes, self.sha256, self.groups, self.windows]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> "Chunk":
+        """The inverse of ``to_json``."""
+        start, length, sha256, groups, windows = value
+        return cls(start, length, sha256, _pair(groups), _pair(windows))
+
+
+def _pair(value: Sequence[int] | None) -> Pair | None:
+    return None if value is None else (value[0], value[1])
+
+
+def listed(chunks: Iterable[Chunk]) -> bytes:
+    """What the footer says of ``chunks``."""
+    return json.dumps([chunk.to_json() for chunk in chunks], separators=(",", ":")).encode()
+
+
+def spanned(pairs: Iterable[Pair | None]) -> Pair | None:
+    """The least span that all of ``pairs`` lie in; None if that of some is not known."""
+    known = list(pairs)
+    if not known or None in known:
+        return None
+    return min(pair[0] for pair in known if pair), max(pair[1] for pair in known if pair)
+
+
+def windows_of(rows: pa.RecordBatch) -> Pair | None:
+    """When the first window of ``rows`` begins and the last one ends; None where no window is finite."""
+    if not {WINDOW_START, WINDOW_END} <= {*rows.schema.names}:
+        return None
+    ends = [pc.min_max(rows.column(name).cast(pa.int64())) for name in (WINDOW_START, WINDOW_END)]
+    known = [each[end].as_py() for each in ends for end in ("min", "max") if each[end].is_valid]
+    return (min(known), max(known)) if known else None
+
+
+def in_order(rows: pa.RecordBatch, hashed: Hashes) -> tuple[pa.RecordBatch, Hashes]:
+    """``rows`` and their hashes by ascending hash; rows of one hash as they stand."""
+    if (hashed[1:] >= hashed[:-1]).all():
+        return rows, hashed
+    order = np.argsort(hashed, kind="stable")
+    return rows.take(pa.array(order)), hashed[order]
+
+
+def chunk_at(start: int, data: memoryview, rows: pa.RecordBatch, hashed: Hashes | None) -> Chunk:
+    """The chunk of ``rows``, of ascending hashes, whose ``data`` begin at ``start`` of the file."""
+    groups = None if hashed is None else groups_of(hashed)
+    return Chunk(start, len(data), checksum(data), groups, windows_of(rows))
+
+
+def some_rows(
+    store: ObjectStore, file: DataFile, is_wanted: Callable[[Pair | None, Pair | None], bool]
+) -> pa.Table | None:
+    """The rows of those chunks of ``file`` that are wanted by their ``groups`` and ``windows``, verified; None if it is
+    as well to read all of the file. Raises BrokenObjectError.
+    """
+    footer = file.footer
+    if footer is None or file.bytes < LEAST_FOOTERS * footer.bytes:
+        return None
+    start = file.bytes - footer.bytes
+    tail = verified_range(store, file, [(start, footer.bytes, footer.sha256)])
+    content = np.zeros(file.bytes, np.uint8)  # of which no page is there until it is written to
+    content[start:] = np.frombuffer(tail, np.uint8)
+    opened = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
+    chunks = [Chunk.from_json(each) for each in json.loads(opened.metadata.metadata[KEY])]
+    wanted = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
+    if sum(chunks[number].bytes for number in wanted) > MOST_OF_A_FILE * file.bytes:
+        return None
+    for run in _runs(wanted):
+        parts = [(chunks[number].start, chunks[number].bytes, chunks[number].sha256) for number in run]
+        data = verified_range(store, file, parts)
+        content[parts[0][0] :][: len(data)] = np.frombuffer(data, np.uint8)
+    return opened.read_row_groups(wanted, use_threads=False)
+
+
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """``numbers``, which ascend, in runs of those that follow each other."""
+    found = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    return [[number for _, number in run] for _, run in found]
+
+
+def in_part(part: KeyGroupRange) -> Callable[[Pair | None, Pair | None], bool]:
+    """What ``some_rows`` wants for the keys of ``part``."""
+    return lambda groups, _windows: part.overlaps(groups)

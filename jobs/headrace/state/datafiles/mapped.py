@@ -1,0 +1,80 @@
+"""The working form of a data file: uncompressed Arrow on the local disk, mapped into memory where it is looked at.
+
+A file in the format of Arrow IPC with one record batch of one row: the rows of the run as a list of structs, and beside
+them what is dear to work out of many: when they want activations and what they hold, as sorted columns.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.program import columns as c
+from headrace.state.datafiles.mmap_release import let_go
+from headrace.state.datafiles.sorted_file import DeadlineIndex, Deadlines, SortedFile
+
+FORM = 2
+"""Changes with whatever would be read as something else."""
+
+_ROWS = "rows"
+_INDEXES = ("event", "time", "hold")
+
+
+def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
+    """Write ``run`` to the file ``path``, with some ``notes``."""
+    columns = {_ROWS: _one(pa.StructArray.from_arrays(run.rows.columns, fields=list(run.rows.schema)))}
+    if c.DUE_EVENT in run.rows.schema.names:
+        for name in _INDEXES:
+            index: DeadlineIndex = getattr(run.deadlines, name)
+            columns |= {f"{name}_times": _one(pa.array(index.times)), f"{name}_rows": _one(pa.array(index.rows))}
+    batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(dict(notes))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, str]] | None:
+    """The run in the file ``path``, mapped, and its notes; None if it holds no run of rows of ``schema``."""
+    with suppress(OSError, ValueError, pa.ArrowException):
+        with pa.memory_map(str(path)) as source:  # what is mapped stays mapped as long as somebody looks at it
+            batch = pa.ipc.open_file(source).get_batch(0)
+            source.seek(0)
+            file = source.read_buffer()
+        notes = {name.decode(): text.decode() for name, text in (batch.schema.metadata or {}).items()}
+        let_go(file)
+        return None if batch.schema.remove_metadata() != _form(schema) else (_run(batch, schema, file), notes)
+    return None
+
+
+def stored_rows(path: Path) -> pa.RecordBatch | None:
+    """The rows of the run in the file ``path``, whatever their schema; None if it holds none."""
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException), pa.memory_map(str(path)) as source:
+        values = pa.ipc.open_file(source).get_batch(0).column(_ROWS).values
+        return pa.RecordBatch.from_arrays(values.flatten(), schema=pa.schema(list(values.type)))
+    return None
+
+
+def _run(batch: pa.RecordBatch, schema: pa.Schema, file: pa.Buffer) -> SortedFile:
+    rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
+    if c.DUE_EVENT not in schema.names:
+        return SortedFile(rows, None, file)
+    return SortedFile(rows, Deadlines(*(_index(batch, name, rows.num_rows) for name in _INDEXES)), file)
+
+
+def _index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
+    times, rows = (batch.column(f"{name}_{what}").values.to_numpy() for what in ("times", "rows"))
+    return DeadlineIndex(times, rows, 0, length)
+
+
+def _form(schema: pa.Schema) -> pa.Schema:
+    fields = [(_ROWS, pa.large_list(pa.struct(list(schema))))]
+    if c.DUE_EVENT in schema.names:
+        for name in _INDEXES:
+            fields += [(f"{name}_times", pa.large_list(pa.int64())), (f"{name}_rows", pa.large_list(pa.uint32()))]
+    return pa.schema(fields)
+
+
+def _one(values: pa.Array) -> pa.Array:
+    """A column of one row that holds all ``values``."""
+    return pa.LargeListArray.from_arrays(pa.array(np.array([0, len(values)])), values)

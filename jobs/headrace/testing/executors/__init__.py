@@ -1,0 +1,1 @@
+"""What computes the epochs of a test."""

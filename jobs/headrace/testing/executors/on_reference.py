@@ -1,0 +1,152 @@
+"""Epochs of a test on the reference interpreter, which is short, slow, and the definition of what is right."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from headrace.model.expressions.expr import DataType, Expr
+from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.panes import Pane as ModelPane
+from headrace.model.time import GLOBAL_WINDOW_END, Instant
+from headrace.model.watermarks import SplitStrategy
+from headrace.pipeline.inputs import OWN, Input
+from headrace.pipeline.pipeline import Pipeline
+from headrace.reference import DropCause, DroppedElement, Epoch, PipelineRun, Rejected
+from headrace.reference.evaluate import evaluate
+from headrace.sources.error_budgets import SHOWN, check_budgets
+from headrace.sources.validation import EARLIEST, LATEST
+from headrace.testing.executors.interface import GivenEpoch, StepOutput
+from headrace.testing.files import ReadRecord
+from headrace.testing.results import PaneRow, Row, TimeSpan
+from headrace.testing.times import real
+
+
+class ReferenceTestExecutor:
+    """A pipeline on the reference."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._run = PipelineRun(pipeline)
+
+    def compute(self, epoch: GivenEpoch) -> StepOutput:
+        """The next epoch."""
+        rejected: list[Row] = []
+        origins: dict[int, tuple[str, ReadRecord]] = {}
+        taken: dict[str, list[Mapping[str, Any]]] = {}
+        for name, file in epoch.files.items():
+            for record in file.records:
+                why = record.unparsed or _outside(file.input, record)
+                if why is not None:
+                    rejected.append(_dead_letter(name, record, why))
+                    continue
+                origins[id(record.values)] = (name, record)
+                taken.setdefault(name, []).append(record.values)
+        self._run.pass_watermark(epoch.watermarks)
+        own = taken.pop(OWN, [])
+        found = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, also=taken))
+        for each in found.rejected:
+            origin = origins.get(id(each.record))
+            rejected.append(_dead_pane(each) if origin is None else _dead_letter(*origin, _reason(each.column)))
+        rejected.sort(key=self._place)
+        self._check_budgets(epoch.number, rejected)
+        return StepOutput(
+            panes=[self._pane(epoch.number, pane) for pane in found.panes],
+            late=[self._late(drop) for drop in found.drops if self._is_late_record(drop)],
+            rejected=rejected,
+            watermark=found.watermark,
+            ahead=len(found.ahead),
+        )
+
+    def _place(self, row: Row) -> tuple[int, int]:
+        names = [each.name for each in self._pipeline.inputs]
+        return (names.index(row["input"]), row["position"]) if row["input"] in names else (len(names), 0)
+
+    def _check_budgets(self, number: int, rejected: Iterable[Row]) -> None:
+        by_input: dict[str, list[str]] = {}
+        for row in rejected:
+            by_input.setdefault(row["input"], []).append(f"record {row['position']}: {row['reason']}")
+        sample = {name: rows[:SHOWN] for name, rows in by_input.items()}
+        check_budgets(self._pipeline, number, {name: len(rows) for name, rows in by_input.items()}, sample)
+
+    def _is_late_record(self, drop: DroppedElement) -> bool:
+        return drop.cause is DropCause.LATE and drop.element.record.keys() == self._pipeline.schema.keys()
+
+    def _late(self, drop: DroppedElement) -> Row:
+        keys = self._pipeline.stages[0].key_types
+        window = drop.window
+        return {
+            **_named(keys, drop.element.key),
+            "event_time": real(drop.element.timestamp),
+            "window_start": None if window is None else real(window.start),
+            "window_end": None if window is None else real(window.end),
+            "reason": "id beyond its horizon" if window is None else "window expired",
+            "input": None,
+            "raw": None,
+        }
+
+    def _pane(self, number: int, pane: ModelPane) -> PaneRow:
+        return PaneRow(
+            step=number,
+            key=_named(self._pipeline.key_types, pane.key),
+            window=TimeSpan(real(pane.window.start), real(pane.window.end)),
+            values=_named(self._pipeline.value_types, pane.values),
+            timing=pane.timing,
+            index=pane.index,
+            is_retraction=pane.is_retraction,
+            is_first=pane.is_first,
+            is_last=pane.is_last,
+            time=_pane_time(pane),
+        )
+
+
+def _pane_time(pane: ModelPane) -> datetime | None:
+    return None if pane.timestamp >= GLOBAL_WINDOW_END - 1 else real(pane.timestamp)
+
+
+def _named(types: Mapping[str, ValueType], values: Iterable[Any]) -> dict[str, Any]:
+    return {name: _plain(value, kind) for (name, kind), value in zip(types.items(), values, strict=True)}
+
+
+def _plain(value: Any, kind: ValueType) -> Any:
+    """A value as readers see it: times as datetimes."""
+    if value is None:
+        return None
+    match kind:
+        case ListType(item):
+            return [_plain(each, item) for each in value]
+        case PairsType(left, right):
+            return [(_plain(one, left), _plain(other, right)) for one, other in value]
+    return real(Instant(value)) if kind is DataType.TIMESTAMP else value
+
+
+def _outside(given: Input, record: ReadRecord) -> str | None:
+    """Why a record has no time that can be meant (docs/judging.md)."""
+    event_time, schema = given.event_time, given.source.columns
+
+    def is_outside(expr: Expr) -> bool:
+        found = evaluate(expr, record.values, schema)
+        return found is not None and not EARLIEST <= found <= LATEST
+
+    if event_time.expr is None:
+        return None
+    strategy = event_time.watermark
+    if isinstance(strategy, SplitStrategy):
+        mark = strategy.mark(event_time.expr)
+        if mark is not event_time.expr and is_outside(mark):
+            return "asserted watermark is outside the years 1900 to 9998"
+    return "event time is outside the years 1900 to 9998" if is_outside(event_time.expr) else None
+
+
+def _reason(column: str) -> str:
+    """As the kernel judges (docs/judging.md)."""
+    if column == "event_time":
+        return "event time is null"
+    return "id is null" if column == "id" else f"key is null: {column}"
+
+
+def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
+    return {"input": name, "position": record.position, "reason": reason, "raw": record.raw}
+
+
+def _dead_pane(each: Rejected) -> Row:
+    return {"input": f"aggregation {each.stage}", "position": None, "reason": _reason(each.column), "raw": None}

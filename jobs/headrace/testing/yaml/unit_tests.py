@@ -1,0 +1,286 @@
+"""Unit tests of pipelines as people write them in YAML: given these rows in these epochs, expect these panes.
+
+::
+
+    pipeline: ../delays.py               # left out: the file of the same name beside it, or above the folder tests
+    tests:
+      - name: a window fires when the watermark has passed it
+        given:
+          - rows:
+              - {origin: JFK, at: 13:05, delay: 5}
+          - watermark: 14:00
+            expect:                      # of this step
+              panes:
+                - {origin: JFK, window: [13:00, 14:00], timing: ON_TIME, flights: 1}
+        expect:                          # of all steps together
+          late: []
+      - name: a sum that leaves 64 bits is an error
+        given:
+          - rows: [{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK, at: 13:06, delay: 1}]
+        expect:
+          raises: leaves 64 bits         # a part of the message, or the code
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.pipeline.pipeline import Pipeline
+from headrace.testing.comparison import VIEWS, difference
+from headrace.testing.errors import UnitTestError, all_of
+from headrace.testing.pipeline_run import Executor, run, wrong_steps
+from headrace.testing.results import Result, StepResults
+from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
+from headrace.testing.times import expected_watermark, text_of
+from headrace.testing.yaml.documents import Mistakes, Node, read
+from headrace.testing.yaml.loading import load
+
+_STEP = ("rows", "watermark", "processing_time", "signal", "end")
+_EXPECT = (*VIEWS, "watermark")
+_RAISES = "raises"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is expected of the step of that number, or of all of them (None): ``what`` is a view, or the watermark."""
+
+    step: int | None
+    what: str
+    expected: Node
+
+    def difference(self, result: Result) -> str | None:
+        """How ``result`` differs from it. Raises UnitTestError for what cannot be meant."""
+        of: StepResults = result if self.step is None else result.steps[self.step]
+        try:
+            found = self._watermark(of) if self.what == "watermark" else self._rows(of, result)
+        except UnitTestError as error:
+            raise self.expected.error(str(error)) from None
+        where = "" if self.step is None else f"after step {self.step + 1}, "
+        return None if found is None else f"{self.expected.file}:{self.expected.line}: {where}{found}"
+
+    def _watermark(self, of: StepResults) -> str | None:
+        expected = expected_watermark(self.expected.plain())
+        if expected == of.watermark:
+            return None
+        return f"watermark: {text_of(expected)} expected, {text_of(of.watermark)} found"
+
+    def _rows(self, of: StepResults, result: Result) -> str | None:
+        expected = [each.plain() for each in self.expected.items(self.what)]
+        return difference(of, self.what, expected)
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """One test: its steps, each with its place in the file, and what is expected: ``checks`` of the result, or an error
+    that ``raises`` a part of. ``mistakes``: what of it makes no sense as it is written; such a test cannot be run.
+    """
+
+    name: str
+    place: Node
+    pipeline: Pipeline
+    given: tuple[tuple[Node, Step], ...]
+    checks: tuple[Check, ...]
+    raises: Node | None = None
+    mistakes: tuple[UnitTestError, ...] = ()
+
+    def failures(self, executor: Executor = "local") -> list[str]:
+        """What is not as expected. Raises UnitTestError for what cannot be meant, a line for each mistake; and what a
+        run over such records raises, unless that is expected.
+        """
+        if self.mistakes:
+            raise all_of(self.mistakes)
+        steps = [step for _, step in self.given]
+        try:
+            result = run(self.pipeline, steps, executor=executor)
+        except UnitTestError as error:
+            wrong = [each for each in wrong_steps(self.pipeline, steps) if each.step is not None] or [error]
+            raise all_of([self._place(each).error(str(each)) for each in wrong]) from None
+        except HeadraceError as error:
+            if self.raises is None:
+                raise
+            return self._unlike(f"{error} ({error.code})")
+        if self.raises is not None:
+            return self._unlike(None)
+        return self._differences(result)
+
+    def _differences(self, result: Result) -> list[str]:
+        found: list[str] = []
+        mistakes: Mistakes = []
+        for check in self.checks:
+            try:
+                difference = check.difference(result)
+            except UnitTestError as error:
+                mistakes.append(error)
+            else:
+                found += [] if difference is None else [difference]
+        if mistakes:
+            raise all_of(mistakes)
+        return found
+
+    def _place(self, error: UnitTestError) -> Node:
+        return self.place if error.step is None else self.given[error.step][0]
+
+    def _unlike(self, raised: str | None) -> list[str]:
+        """How what the run ``raised`` differs from what it must raise."""
+        assert self.raises is not None
+        wanted = self.raises.text(_RAISES)
+        if raised is not None and wanted in raised:
+            return []
+        found = "nothing was raised" if raised is None else f"this was raised: {raised}"
+        return [f"{self.raises.file}:{self.raises.line}: an error with {wanted!r} expected, {found}"]
+
+
+def read_tests(file: Path) -> list[UnitTest]:
+    """The tests in ``file``, those with mistakes too; mistakes outside of them are a test of the file's name. Raises
+    UnitTestError, naming the line and what to write, if there is none, and PipelineFileError.
+    """
+    document = read(file)
+    mistakes = [*document.broken]
+    fields = document.fields("a file of tests", ("pipeline", "tests"), mistakes)
+    if "tests" not in fields:
+        raise all_of(mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")])
+    pipeline = _pipeline(document, fields)
+    found = [_test(each, pipeline, number) for number, each in enumerate(fields["tests"].items("tests"), 1)]
+    of_the_file = [UnitTest(file.name, document, pipeline, (), (), mistakes=tuple(mistakes))] if mistakes else []
+    return [*of_the_file, *_named_once(found)]
+
+
+def _named_once(tests: Sequence[UnitTest]) -> Iterator[UnitTest]:
+    names: set[str] = set()
+    for test in tests:
+        again = test.place.error(f"another test has the name {test.name!r}")
+        yield replace(test, mistakes=(*test.mistakes, again)) if test.name in names else test
+        names.add(test.name)
+
+
+def _pipeline(document: Node, fields: Mapping[str, Node]) -> Pipeline:
+    file = document.file
+    named = fields.get("pipeline")
+    try:
+        if named is not None:
+            return load(named.text("pipeline"), beside=file)
+        name = f"{file.name.removesuffix(file.suffix).removesuffix('.test')}.py"
+        for path in (name, f"../{name}"):
+            if (file.parent / path).is_file():
+                return load(path, beside=file)
+    except UnitTestError:
+        raise
+    except HeadraceError as error:
+        error.add_note(f"{file}:{1 if named is None else named.line} names that pipeline")
+        raise
+    raise document.error(f"there is no {name} beside it or in the folder above; write `pipeline: path/to/file.py`")
+
+
+def _test(node: Node, pipeline: Pipeline, number: int) -> UnitTest:
+    mistakes = [*node.all_broken()]
+    fields = node.fields("a test", ("name", "description", "given", "expect"), mistakes)
+    missing = [needed for needed in ("name", "given") if needed not in fields]
+    if missing and not mistakes:
+        what = "a test without `{}:`; it has a name, what is given, and what to expect"
+        mistakes += [node.error(what.format(needed)) for needed in missing]
+    given, checks = [], []
+    for at, each in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
+        step, expect = _step(each, mistakes)
+        given.append((each, step))
+        checks += list(_checks(expect, at, mistakes))
+    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES), mistakes) if "expect" in fields else {}
+    raises = expected.get(_RAISES)
+    checks += [Check(None, what, each) for what, each in expected.items() if what != _RAISES]
+    with _noted(mistakes):
+        _check_expected(node, checks, raises, is_whole=not mistakes)
+    name = f"test {number}"
+    with _noted(mistakes):
+        name = fields["name"].text("name") if "name" in fields else name
+    return UnitTest(name, node, pipeline, tuple(given), tuple(checks), raises, tuple(mistakes))
+
+
+@contextmanager
+def _noted(mistakes: Mistakes) -> Iterator[None]:
+    """Add the mistake that ends the block to ``mistakes``."""
+    try:
+        yield
+    except UnitTestError as error:
+        mistakes.append(error)
+
+
+def _check_expected(node: Node, checks: Sequence[Check], raises: Node | None, *, is_whole: bool) -> None:
+    """Raises UnitTestError. ``is_whole``: nothing that may have been an expectation was left out."""
+    if raises is not None:
+        raises.text(_RAISES)
+        if checks:
+            raise checks[0].expected.error(f"a run that {_RAISES} gives no results: expect the one or the other")
+    elif not checks and is_whole:
+        known = ", ".join((*_EXPECT, _RAISES))
+        raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known}")
+
+
+def _checks(expect: Node | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
+    if expect is not None:
+        for what, node in expect.fields("expect", _EXPECT, mistakes).items():
+            yield Check(step, what, node)
+
+
+def _step(node: Node, mistakes: Mistakes) -> tuple[Step, Node | None]:
+    known = len(mistakes)
+    fields = node.fields("a step", (*_STEP, "expect"), mistakes)
+    if not {*fields} & {*_STEP} and len(mistakes) == known:
+        mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
+    parts: list[Step] = []
+    for name, each in fields.items():
+        if name != "expect":
+            try:
+                parts += _PARTS[name](each)
+            except UnitTestError as error:
+                mistakes.append(error if str(error).startswith(f"{node.file}:") else each.error(str(error)))
+    with _noted(mistakes):
+        return together(*parts), fields.get("expect")
+    return Step(), fields.get("expect")
+
+
+def _rows(node: Node) -> Iterator[Step]:
+    if isinstance(node.value, dict):
+        for name, each in node.value.items():
+            yield rows(*(record.plain() for record in each.items(f"rows of {name}")), of=name)
+    else:
+        yield rows(*(record.plain() for record in node.items("rows")))
+
+
+def _watermark(node: Node) -> Iterator[Step]:
+    if isinstance(node.value, dict):
+        for name, each in node.value.items():
+            yield watermark(each.plain(), of=name)
+    else:
+        yield watermark(node.plain())
+
+
+def _processing_time(node: Node) -> Iterator[Step]:
+    yield processing_time(node.plain())
+
+
+def _signal(node: Node) -> Iterator[Step]:
+    if isinstance(node.value, dict):
+        fields = node.fields("a signal", ("name", "key"))
+        key: Any = fields["key"].plain() if "key" in fields else None
+        if "name" not in fields:
+            raise node.error("a signal without `name:`")
+        yield signal(fields["name"].text("name"), key=key)
+    else:
+        yield signal(node.text("signal"))
+
+
+def _end(node: Node) -> Iterator[Step]:
+    if node.value is not True:
+        raise node.error("write `end: true` where the input ends, or leave it out")
+    yield end()
+
+
+_PARTS = {
+    "rows": _rows,
+    "watermark": _watermark,
+    "processing_time": _processing_time,
+    "signal": _signal,
+    "end": _end,
+}

@@ -1,0 +1,47 @@
+"""The task that lets old snapshots go: it runs in the worker, without Spark, and beside every other task."""
+
+from dataclasses import asdict
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+
+from headrace_airflow.failures import headrace_errors
+from headrace_airflow.forms import Form
+from headrace_airflow.settings import root
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+
+class ExpireOperator(BaseOperator):
+    """Delete what the run before marked, and mark what the form does not keep."""
+
+    def __init__(self, *, form: Form, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.form = form
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """What was deleted, marked and kept; raises what is wrong with the form, or that something kept is damaged."""
+        from headrace.read.roots import check_root
+        from headrace.runs.maintenance import expire, keeping
+
+        form = context["params"]
+        with headrace_errors():
+            self.form.check(context)
+            store = open_store(root())
+            check_root(store)
+            keep = keeping(form["keep_last"], form["keep_for"] or None, tags=form["keep_tags"])
+            found = expire(Catalog(store, self.form.pipeline.name), keep, dry_run=form["dry_run"])
+        verb = "would be" if found.dry_run else "are"
+        self.log.info(
+            "%s objects %s deleted (%s bytes), %s %s marked for the next run, %s wait for writers of %s; "
+            "%s snapshots are kept",
+            found.swept.objects,
+            verb,
+            found.swept.bytes,
+            found.marked.objects,
+            verb,
+            found.waiting.objects,
+            ", ".join(found.writers) or "no branch",
+            found.kept,
+        )
+        return asdict(found)

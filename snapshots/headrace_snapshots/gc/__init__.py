@@ -1,0 +1,1 @@
+"""Expiry: which objects a catalog still needs, and the deletion of all others."""

@@ -1,0 +1,114 @@
+"""Marks: the lists of objects that are to be deleted, of which the catalog's head names the one that counts.
+
+``{pipeline}/marks/{entry}-{id}.json`` is written before the log entry of that number, which names it; when another
+entry gets the number, nobody will ever name that mark.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError, decode, encode
+from headrace_snapshots.layout import ObjectKind, entry_number, folder, kind_of, manifest_path, mark_path
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+KIND = "mark"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Objects that may be deleted once none of ``writers`` (generations by branch) can commit; by size in bytes."""
+
+    writers: Mapping[str, int]
+    objects: Mapping[str, int]
+
+    def to_json(self) -> JSON:
+        """A JSON object."""
+        return {"writers": dict(self.writers), "objects": dict(self.objects)}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> "Batch":
+        """Read what ``to_json`` wrote. Raises MalformedError."""
+        return cls(fields.mapping("writers", Fields.integer), fields.mapping("objects", Fields.integer))
+
+
+@dataclass(frozen=True)
+class DeletionList:
+    """What is to be deleted, by who might still need it. ``facts``: what the expiry has read, for the next one (see
+    ``facts``); None in marks of before.
+    """
+
+    id: str
+    batches: tuple[Batch, ...] = ()
+    facts: str | None = None
+
+    def __contains__(self, path: object) -> bool:
+        return any(path in batch.objects for batch in self.batches)
+
+    def to_bytes(self) -> bytes:
+        """The object to store."""
+        content = {"id": self.id, "batches": [batch.to_json() for batch in self.batches]}
+        return encode(KIND, content if self.facts is None else {**content, "facts": self.facts}, 2)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str, expected_id: str) -> "DeletionList":
+        """The mark in object ``name``. Raises BrokenObjectError, also when it is not the mark ``expected_id``."""
+
+        def parse(fields: Fields) -> "DeletionList":
+            if fields.text("id") != expected_id:
+                raise MalformedError(f"it is mark {fields.text('id')}, not {expected_id}")
+            facts = fields.text("facts") if "facts" in fields.value else None
+            return cls(expected_id, fields.items("batches", Batch.from_json), facts)
+
+        return decode(KIND, data, name, parse)
+
+
+class Marks:
+    """The marks of ``pipeline``."""
+
+    def __init__(self, store: ObjectStore, pipeline: str) -> None:
+        self._store, self._pipeline = store, pipeline
+
+    def new_id(self, entry: int, unique: str) -> str:
+        """The id of a mark that entry ``entry`` is to name."""
+        return f"{entry:020d}-{unique}"
+
+    def read(self, mark: str) -> DeletionList:
+        """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything anew."""
+        where = f"{self._store.uri}/{self.path(mark)}"
+        try:
+            return DeletionList.from_bytes(self._store.read(self.path(mark)), where, mark)
+        except ObjectNotFoundError as error:
+            raise BrokenObjectError(f"{where} is missing: `headrace expire` makes another") from error
+
+    def write(self, mark: DeletionList) -> None:
+        """Before the entry that names it."""
+        self._store.write(self.path(mark.id), mark.to_bytes())
+
+    def is_kept(self, mark: str, snapshot: str) -> bool:
+        """Whether ``snapshot`` is there, and not in the mark: then the catalog's next entry may give it a ref."""
+        path = manifest_path(self._pipeline, snapshot)
+        if path in self.read(mark):
+            return False
+        try:
+            self._store.stat(path)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def dead(self, last_entry: int, mark: str | None) -> list[str]:
+        """The paths of marks that count no more, or never will: their numbers are given, and not to an entry of theirs.
+
+        ``mark`` is what the entry ``last_entry``, the newest, names.
+        """
+        found = [info.path for info in self._store.list(folder(self._pipeline, ObjectKind.MARKS))]
+        marks = [path for path in found if kind_of(self._pipeline, path) is ObjectKind.MARKS]
+        return [path for path in marks if path != self.path(mark or "") and _entry(path) <= last_entry]
+
+    def path(self, mark: str) -> str:
+        """Where the mark is."""
+        return mark_path(self._pipeline, mark)
+
+
+def _entry(path: str) -> int:
+    number = entry_number(path.rpartition("/")[2])
+    return -1 if number is None else number

@@ -1,0 +1,252 @@
+"""What of a catalog is kept, and which objects that needs. Reads strictly: what cannot be read stops it.
+
+A snapshot that cannot be read does not say what it needs, so whoever deletes must know all of those that are kept.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from headrace.errors import FixConfigError
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.gc.snapshot_facts import FactsIndex
+from headrace_snapshots.layout import manifest_path, node_path
+from headrace_snapshots.protocol import Head, Past, Replaced
+from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
+
+_logger = logging.getLogger(__name__)
+
+
+class KeepError(FixConfigError):
+    """A rule that would keep nothing, or makes no sense."""
+
+    code = "config.keep"
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What an expiry keeps of main: the ``last`` published snapshots, and those ``younger`` than that.
+
+    What main was before a promotion counts as published just before all that was promoted. Whatever has a ref is kept
+    besides, tags only with ``tags``, and all of main that is not published yet. Raises KeepError.
+    """
+
+    last: int = 100
+    younger: timedelta | None = None
+    tags: bool = True
+
+    def __post_init__(self) -> None:
+        if self.last < 1:
+            raise KeepError(f"keep_last={self.last} keeps no snapshot to go on from: keep at least 1")
+        if self.younger is not None and self.younger < timedelta(0):
+            raise KeepError(f"keep_for={self.younger} is less than no time")
+
+
+@dataclass(frozen=True)
+class SnapshotPosition:
+    """Where a snapshot stands; ``before``: the snapshot before it, of those that were kept until now."""
+
+    id: str
+    epoch: int
+    branch: str
+    generation: int
+    parent: str | None
+    before: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept at ``head``, and what is not any more, by id. ``main``: its line, newest first, without gaps.
+
+    ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back.
+    """
+
+    head: Head
+    snapshots: Mapping[str, SnapshotPosition]
+    expired: frozenset[str]
+    main: tuple[SnapshotPosition, ...]
+    grafts: Mapping[str, str | None]
+    past: Past
+
+    @property
+    def oldest(self) -> SnapshotPosition | None:
+        """The last of ``main``."""
+        return self.main[-1] if self.main else None
+
+    @property
+    def lost_tags(self) -> list[str]:
+        """The tags whose snapshots are not kept."""
+        return [ref for ref, snapshot in self.head.refs.items() if snapshot in self.expired]
+
+
+class Lineages:
+    """The lines of descent of a catalog."""
+
+    def __init__(self, facts: FactsIndex) -> None:
+        self._facts = facts
+        self._known: dict[str, SnapshotPosition] = {}
+
+    def kept(self, head: Head, keep: Keep, now: datetime) -> Kept:
+        """What ``keep`` keeps at ``head``. ``now`` only says what is young.
+
+        Raises BrokenObjectError, MissingSnapshotError.
+        """
+        cutoff = now - keep.younger if keep.younger is not None else None
+        main = [*self._line(head, head.refs.get(MAIN))]
+        line = self._published(main, head.refs.get(PUBLISHED), 0, keep, cutoff)
+        lines = self._replaced(head, main, keep, cutoff)
+        replaced = tuple(before for before, some in lines.items() if some)
+        given_up = self._given_up(head, keep, {each.id for each in main}, replaced)
+        kept = {each.id: each for some in (line, *lines.values()) for each in some}
+        had = {*given_up, *(each.id for each in main)}
+        had |= {each.id for before in lines for each in self._line(head, before.main)}
+        for branch in sorted({*head.generations} - {MAIN}):
+            kept.update({each.id: each for each in self._branch(head, branch, had, keep, cutoff)})
+        if keep.tags:
+            tagged = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
+            kept.update({snapshot: self._snapshot(head, snapshot) for snapshot in tagged})
+        starts = {*head.refs.values(), *(before.main for before in lines)}
+        seen = {each.id: each for start in starts for each in self._line(head, start)}
+        grafts = {each.id: self._next_kept(each, seen, kept) for each in kept.values()}
+        return Kept(
+            head,
+            kept,
+            frozenset(seen) - frozenset(kept),
+            tuple(line),
+            {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
+            Past(head.past.since, replaced, given_up),
+        )
+
+    @staticmethod
+    def _published(
+        line: Iterable[SnapshotPosition], published: str | None, newer: int, keep: Keep, cutoff: datetime | None
+    ) -> list[SnapshotPosition]:
+        """Of a line from its head back: all down to ``published``, then what the rule keeps when ``newer`` snapshots
+        have been published since.
+        """
+        kept: list[SnapshotPosition] = []
+        below = 0
+        for each in line:
+            below += below > 0 or each.id == published
+            if below > 1 and below + newer > keep.last and not _is_young(each, cutoff):
+                break
+            kept.append(each)
+        return kept
+
+    def _replaced(
+        self, head: Head, main: Sequence[SnapshotPosition], keep: Keep, cutoff: datetime | None
+    ) -> dict[Replaced, list[SnapshotPosition]]:
+        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those that
+        cannot be read are left out: a broken main may have been the reason for its promotion.
+        """
+        found: dict[Replaced, list[SnapshotPosition]] = {}
+        newer, line, published = 0, main, head.refs.get(PUBLISHED)
+        for before in reversed(head.past.replaced):
+            newer += _number_of(line, published, before.by)
+            try:
+                line, published = [*self._line(head, before.main)], before.published
+                kept = self._published(line, published, newer, keep, cutoff)
+                named_by(self._facts, [each.id for each in kept])
+            except (BrokenObjectError, MissingSnapshotError) as error:
+                _logger.warning("what main was before entry %s cannot be returned to: %s", before.entry, error)
+                continue
+            is_kept = newer < keep.last or _is_young(kept[0], cutoff)
+            found[before] = kept if is_kept and before.main not in {each.id for each in main} else []
+        return dict(reversed(found.items()))
+
+    def _given_up(self, head: Head, keep: Keep, main: Collection[str], replaced: Iterable[Replaced]) -> tuple[str, ...]:
+        """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
+        tag that is kept, leads to. Nothing else can get a ref any more.
+        """
+        standing = {before.main for before in replaced}
+        left = [snapshot for snapshot in head.past.heads if snapshot not in standing]
+        leading = [
+            snapshot
+            for ref, snapshot in head.refs.items()
+            if ref not in {MAIN, PUBLISHED} and (keep.tags or not ref.startswith(TAGS))
+        ]
+        found: set[str] = set()
+        for one in left:
+            for other in leading:
+                with suppress(BrokenObjectError, MissingSnapshotError):
+                    common = self._facts.catalog.common_ancestor(one, other)
+                    if common is not None and common.snapshot_id not in main:
+                        found.add(common.snapshot_id)
+        return tuple(sorted(found))
+
+    def _branch(
+        self, head: Head, branch: str, had: Collection[str], keep: Keep, cutoff: datetime | None
+    ) -> Iterator[SnapshotPosition]:
+        """Work in progress: all that main never ``had``, what that was forked from, and what the rule keeps."""
+        is_own = True
+        for number, each in enumerate(self._line(head, head.refs.get(branch))):
+            if not is_own and number >= keep.last and not _is_young(each, cutoff):
+                return
+            yield each
+            is_own = is_own and each.id not in had
+
+    def _line(self, head: Head, start: str | None) -> Iterator[SnapshotPosition]:
+        current = start
+        while current is not None:
+            snapshot = self._snapshot(head, current)
+            yield snapshot
+            current = snapshot.before
+
+    def _snapshot(self, head: Head, snapshot_id: str) -> SnapshotPosition:
+        if snapshot_id not in self._known:
+            facts = self._facts.snapshot(snapshot_id)
+            grafts = {} if head.horizon is None else head.horizon.grafts
+            self._known[snapshot_id] = SnapshotPosition(
+                snapshot_id,
+                facts.epoch,
+                facts.branch,
+                facts.generation,
+                facts.parent,
+                grafts.get(snapshot_id, facts.parent),
+                facts.created_at,
+            )
+        return self._known[snapshot_id]
+
+    @staticmethod
+    def _next_kept(
+        snapshot: SnapshotPosition, seen: Mapping[str, SnapshotPosition], kept: Mapping[str, SnapshotPosition]
+    ) -> str | None:
+        before = snapshot.before
+        while before is not None and before not in kept:
+            before = seen[before].before
+        return before
+
+
+def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:
+    """The paths of all that these snapshots need, their manifests among it. Raises BrokenObjectError,
+    MissingSnapshotError.
+    """
+    pipeline = facts.catalog.pipeline
+    found: set[str] = set()
+    nodes: set[str] = set()
+    for snapshot in map(facts.snapshot, snapshots):
+        found.add(manifest_path(pipeline, snapshot.id))
+        found.update(snapshot.files)
+        nodes.update(snapshot.nodes)
+    seen: set[str] = set()
+    while nodes := nodes - seen:
+        facts.learn_nodes(nodes)
+        seen |= nodes
+        read = [facts.node(node) for node in nodes]
+        found.update(path for node in read for path in node.files)
+        nodes = {name for node in read for name in node.below}
+    return found | {node_path(pipeline, node) for node in seen}
+
+
+def _number_of(line: Iterable[SnapshotPosition], first: str | None, last: str) -> int:
+    """How many snapshots of ``line`` there are from ``first`` back to ``last``, with both; 0 if it has not both."""
+    ids = [each.id for each in line]
+    return ids.index(last) - ids.index(first) + 1 if first in ids and last in ids else 0
+
+
+def _is_young(snapshot: SnapshotPosition, cutoff: datetime | None) -> bool:
+    return cutoff is not None and snapshot.created_at >= cutoff
