@@ -113,6 +113,7 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/mypy
 	$(BIN)/mypy -p scripts
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.house
 
 fmt: $(READY) ## Format, and fix what can be fixed
 	$(BIN)/ruff check --fix .

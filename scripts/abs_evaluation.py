@@ -68,7 +68,7 @@ class Run:
     fan_out: int | None = None
 
     def settings(self) -> Settings:
-        """It, for the simulator."""
+        """Settings for the simulator."""
         costs = self.costs
         return Settings(
             shuffled_operators(self.nodes, self.fan_out),

@@ -249,7 +249,7 @@ class Master:
 
     @property
     def url(self) -> str:
-        """As applications and workers name it."""
+        """The master's URL for applications and workers."""
         return f"spark://127.0.0.1:{self.port}"
 
     def state(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Case:
     glob: str
 
     def failures(self) -> list[str]:
-        """Those of its cases that do not pass. Raises RuntimeError if there are none."""
+        """Names of cases that do not pass. Raises RuntimeError if no case runs."""
         command = importlib.import_module("headrace.conformance.command")
         executor = importlib.import_module("headrace.conformance.on_local").LocalExecutor()
         results = command.run_file(CASES / f"{self.file}.json", executor, self.glob)

@@ -27,7 +27,7 @@ class Link:
 
     @property
     def ancestors(self) -> dict[int, str]:
-        """Those that are known without another request, by epoch: the parent, and whatever the manifest names."""
+        """Ancestors known without another request, by epoch: the parent, and whatever the manifest names."""
         named = () if self.manifest is None else self.manifest.skips
         parents = {} if self.parent is None else {self.epoch - 1: self.parent}
         return {**{skip.epoch: skip.snapshot_id for skip in named}, **parents}

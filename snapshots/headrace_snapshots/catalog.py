@@ -116,7 +116,7 @@ class Catalog(Objects):
         return self._log.before(before if before is not None else self._log.end().number + 1)
 
     def entries(self, before: int | None = None) -> Iterator[Entry]:
-        """Those of ``history`` that can be read."""
+        """Entries of ``history`` that can be read."""
         return (entry for entry in self.history(before) if isinstance(entry, Entry))
 
     def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
@@ -446,7 +446,7 @@ class Catalog(Objects):
         )
 
     def _skips(self, claim: Claim, manifest: Manifest) -> tuple[Skip, ...]:
-        """Those of ``manifest``, which must be one of this pipeline, under this claim, following its parent."""
+        """Skip pointers for ``manifest``, which must be of this pipeline, under this claim, and follow its parent."""
         found = (manifest.pipeline, manifest.branch, manifest.generation)
         if found != (self.pipeline, claim.branch, claim.generation):
             raise RefusedError(f"manifest {manifest.snapshot_id} is of {found}, not of {self.pipeline} under {claim}")

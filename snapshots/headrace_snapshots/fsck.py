@@ -312,7 +312,7 @@ class _Tree:
         return None
 
     def _stat(self, path: str) -> ObjectInfo | None:
-        """Of what a run stored after the listing."""
+        """Looks at an object that a run may have stored after the listing; None if there is none."""
         with suppress(ObjectNotFoundError):
             return self._catalog.store.stat(path)
         return None

@@ -17,7 +17,7 @@ Immutable = TypeVar("Immutable")
 
 
 class Objects:
-    """Those of ``pipeline`` in ``store``. Usable from many threads."""
+    """The manifests and nodes of ``pipeline`` in ``store``. Usable from many threads."""
 
     def __init__(self, store: ObjectStore, pipeline: str, new_id: Callable[[], str]) -> None:
         self.store = store

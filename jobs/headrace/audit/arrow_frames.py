@@ -33,13 +33,13 @@ class ArrowFrame:
         return int(self.table.num_rows)
 
     def persist(self) -> None:
-        """It is held already."""
+        """Does nothing: the table is in memory."""
 
     def unpersist(self) -> None:
-        """It is let go with its owner."""
+        """Does nothing: the table goes with its owner."""
 
     def to_pandas(self) -> Any:
-        """As pandas sees it: integers and booleans stay what they are beside NULLs."""
+        """A pandas frame: integers and booleans stay what they are beside NULLs."""
         import pandas as pd
 
         kinds = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}

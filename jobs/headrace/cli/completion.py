@@ -38,7 +38,7 @@ def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
 
 
 def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Those that can be dropped."""
+    """Names of branches and tags that can be dropped."""
     return _offered(lambda: _names(ctx) - _FIXED, incomplete)
 
 

@@ -107,7 +107,7 @@ def run_file(path: Path, executor: CaseExecutor, only: str | None = None) -> lis
 def results_of(
     path: Path, executor: CaseExecutor, only: str | None = None, watch: Watch = lambda replays, _: replays
 ) -> Iterator[CaseResult]:
-    """Those of ``run_file``, each as soon as it is there. ``watch`` sees replays as they finish.
+    """Results of ``run_file``, each as soon as it is known. ``watch`` sees replays as they finish.
 
     Raises CaseFormatError if the file is not a file of cases, or none matches.
     """

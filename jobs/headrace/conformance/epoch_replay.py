@@ -47,7 +47,7 @@ class StageElement(NamedTuple):
     size: int
 
 
-class EpochOutcome(NamedTuple):
+class StagesOutcome(NamedTuple):
     """What an epoch of all stages did: panes of the last one, drops of all of them by cause."""
 
     panes: Sequence[Pane]
@@ -66,7 +66,7 @@ class StageRunner(Protocol):
         watermark: Instant,
         percentiles: Mapping[float, Instant],
         is_batch: bool,
-    ) -> EpochOutcome:
+    ) -> StagesOutcome:
         """One epoch (semantics 12.1); clocks that lie behind change nothing. ``is_batch``: it is all there is."""
 
     def output_watermarks(self) -> tuple[Instant, ...]:

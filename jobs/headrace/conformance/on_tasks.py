@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from headrace.conformance.epoch_replay import EpochOutcome, StageElement
+from headrace.conformance.epoch_replay import StageElement, StagesOutcome
 from headrace.conformance.values import element_rows, stored_panes
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
@@ -83,7 +83,7 @@ class OnTasks:
         watermark: Instant,
         percentiles: Mapping[float, Instant],
         is_batch: bool,
-    ) -> EpochOutcome:
+    ) -> StagesOutcome:
         """One epoch (semantics 12.1); clocks that lie behind change nothing. ``is_batch``: it is all there is."""
         engine = self._engine
         if is_batch:  # nothing has come in before it: it is the first epoch
@@ -97,7 +97,7 @@ class OnTasks:
             "retraction": sum(stage.dropped_retractions for stage in computed.stages),
         }
         panes = tables(engine.store, computed.written.panes, self._columns.schema(View.PANES))
-        return EpochOutcome(stored_panes(panes, self._columns), dropped)
+        return StagesOutcome(stored_panes(panes, self._columns), dropped)
 
     def output_watermarks(self) -> tuple[Instant, ...]:
         """The output watermark of each stage."""

@@ -70,7 +70,7 @@ class WatermarkUpdate:
 
     @property
     def watermark(self) -> Instant:
-        """That of the source: +inf after the last epoch."""
+        """The watermark of the source: +inf after the last epoch."""
         if self.is_last:
             return MAX_INSTANT
         # beyond all inputs' holds: main may have been where none of its inputs was idle, or all

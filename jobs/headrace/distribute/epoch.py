@@ -62,7 +62,7 @@ class ComputedEpoch:
 
     @property
     def accounting(self) -> Accounting:
-        """That of the records of the source."""
+        """The accounting of the source's records."""
         return self.stages[0].accounting
 
     @property

@@ -64,7 +64,7 @@ def rejected_rows(records: Records, epoch: int) -> pa.RecordBatch | None:
 def dead_panes(
     stage: CompiledStage, above: int, panes: Mapping[str, pa.Array], judged: Mapping[str, pa.Array], epoch: int
 ) -> pa.RecordBatch | None:
-    """Of the ``panes`` of aggregation ``above`` those that ``stage``, as they are ``judged`` for it, cannot take."""
+    """The ``panes`` of aggregation ``above`` that ``stage`` cannot take (``judged`` says why); None if it takes all."""
     reasons = judged[c.REJECT]
     dead = np.flatnonzero(valid(reasons))
     if not len(dead):

@@ -46,7 +46,7 @@ def fulfilling(where: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], le
 
 
 def _last(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
-    """Of each group the row with the greatest (epoch, sequence), of which no two have the same."""
+    """The row of each group with the greatest (epoch, sequence); no two rows have the same."""
     places = int(sequence.max()) + 1
     if (int(epoch.max()) + 1) * places > _MOST:
         return _last(groups, *(np.unique(some, return_inverse=True)[1] for some in (epoch, sequence)))

@@ -56,7 +56,7 @@ class Accounting:
 
     @classmethod
     def of_all(cls, shares: "Iterable[Accounting]") -> "Accounting":
-        """Of the whole whose ``shares`` these are."""
+        """Combines the accounting of all ``shares``."""
         counts = list(shares)
         rows: dict[Disposition, int] = {}
         for count in counts:

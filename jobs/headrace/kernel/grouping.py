@@ -88,7 +88,7 @@ class Groups:
 
 
 def taken(column: pa.Array, rows: Ints) -> pa.Array:
-    """Those ``rows`` of ``column``, which ascend: the column itself if they are all."""
+    """The ``rows`` of ``column``, in ascending order: the column itself if they are all."""
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 

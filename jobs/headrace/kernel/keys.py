@@ -66,7 +66,7 @@ def hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
 
 
 def whole_hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
-    """As ``hashes``, for whoever takes values of one hash for one value."""
+    """Hashes of whole rows, for callers that take values of one hash for one value (``hashes`` has the theory)."""
     length = len(columns[0]) if rows is None else rows
     if not columns:
         return np.full(length, _OF_NOTHING)

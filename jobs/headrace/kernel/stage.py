@@ -164,7 +164,7 @@ class CompiledStage:
 
     @property
     def kept_inputs(self) -> list[tuple[str, Expr]]:
-        """Those of ``inputs`` that aggregates read."""
+        """The ``inputs`` that aggregates read, by column."""
         return _named([part.input for part in self.aggregated])
 
     @cached_property

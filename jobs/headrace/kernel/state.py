@@ -28,7 +28,7 @@ Hashes = NDArray[np.uint64]
 
 
 def newest(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Of the rows of one (key, window) the one of the newest layer; ``layers`` stand oldest first."""
+    """The row of the newest layer for each (key, window); ``layers`` stand oldest first."""
     if len(layers) == 1:
         return layers[0]
     rows = together(stage.state_schema, layers)

@@ -136,7 +136,7 @@ class Input:
 
 @dataclass(frozen=True, init=False)
 class Deduplicate:
-    """Of the records with the same ``id`` only the first to arrive counts, across all keys, windows and inputs (12.10).
+    """Counts only the first record of each ``id``, across all keys, windows and inputs (12.10).
 
     An id is remembered until the watermark passes its event time plus ``horizon``. A record that comes later than that
     cannot be told from a duplicate and is dropped as late. A record without an id goes to the dead letter.

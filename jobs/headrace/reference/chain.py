@@ -42,7 +42,8 @@ class Chain:
         signals: Sequence[Signal] = (),
         is_batch: bool = False,
     ) -> Output:
-        """As ``Operator.step``; each lower operator gets the panes above it, then the output watermark above it.
+        """Steps every operator as ``Operator.step`` does; each lower operator gets the panes above it, then
+        the output watermark above it.
 
         Percentile watermarks are the source's: they end at the first operator. Signals are heard by all.
         """

@@ -378,7 +378,7 @@ def _decoded(value: bytes) -> str | None:
 
 
 def _spell_float(value: float) -> str:
-    """As the JVM writes a double: plain from 0.001 to 10,000,000, scientific (``1.0E7``) elsewhere."""
+    """Spells a double as the JVM does: plain from 0.001 to 10,000,000, scientific (``1.0E7``) elsewhere."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

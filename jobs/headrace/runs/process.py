@@ -405,7 +405,7 @@ class _Run:
         return self._again.hold if is_beside and self._again is not None else None
 
     def _recorded(self, head: Manifest | None, files: ByInput) -> Rereading:
-        """Those of ``files`` that are to be read as they were before."""
+        """The ``files`` that are to be read as main read them, in epochs; and the rest."""
         if self._again is None:
             return Rereading((), files)
         limits = {"max_files": self.options.files_per_epoch, "max_bytes": self.options.bytes_per_epoch}

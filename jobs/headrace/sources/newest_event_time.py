@@ -29,8 +29,8 @@ def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instan
 
 
 def newest_handed_on(given: Input, records: Scanned, processing_time: Instant) -> Instant | None:
-    """That of ``records`` that a user's own code gets, which may drop them, by their columns of the same name as those
-    that it makes. Where it makes event times of something else: the latest that they may have had.
+    """The newest event time of ``records`` before a user's own code, which may drop some, gets them. It is read from
+    columns with the names of those that the code makes; where event times come from others, it is the latest possible one.
     """
     event_time, source = given.event_time, given.source
     parses = records.unparsed.is_null()

@@ -30,7 +30,7 @@ class Layers:
 
     @property
     def runs(self) -> list[SortedFile]:
-        """Those of all layers: of several rows of one (key, window) that of the last run counts."""
+        """Sorted files of all layers: of several rows of one (key, window), that of the last file counts."""
         return [run for layer in self.layers for run in layer.runs]
 
     def lookup(self, touched: Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> pa.RecordBatch:

@@ -22,7 +22,7 @@ _SAMPLES = 32
 
 
 def merge_layers(stage: CompiledStage, layers: Sequence[StateLayer], *, is_lowest: bool) -> Iterator[pa.RecordBatch]:
-    """Of every (key, window) of ``layers``, which stand oldest first, the newest row, in the order of (hash, window).
+    """Yields the newest row of every (key, window) in the order of (hash, window). ``layers`` stand oldest first.
     Rows that say that a window is gone are left out if the oldest layer ``is_lowest``: there is nothing to hide.
     """
     for pieces in _ranges([run for layer in layers for run in layer.runs], c.WINDOW_START):

@@ -37,7 +37,7 @@ class ReadRecord:
 
 
 @dataclass(frozen=True)
-class LandedFile:
+class RecordsFile:
     """A file of one input: its content, and the records in it."""
 
     input: Input
@@ -64,14 +64,14 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
             return _parquet(given, values)
 
 
-def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> LandedFile:
+def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> RecordsFile:
     """``records`` as a file of the input ``given``, read again."""
     content = written(given, records)
     found = read_file(content, given.source, required_by(pipeline, given), name)
     columns = {name: _instants(found.columns[name], kind) for name, kind in given.source.schema.items()}
     unparsed = found.unparsed.to_pylist()
     raw = [_text(line) for line in found.raw(np.arange(len(found))).to_pylist()]
-    return LandedFile(
+    return RecordsFile(
         given,
         content,
         tuple(

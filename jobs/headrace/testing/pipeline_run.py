@@ -13,7 +13,7 @@ from headrace.reference.evaluate import evaluate
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.errors import UnitTestError
 from headrace.testing.executors.interface import LATE_COLUMNS, REJECTED_COLUMNS, Computes, GivenEpoch, StepOutput
-from headrace.testing.files import LandedFile, landed
+from headrace.testing.files import RecordsFile, landed
 from headrace.testing.results import PaneRow, Panes, Result, StepResults, current_of, in_order
 from headrace.testing.steps import Step
 from headrace.testing.times import watermark_time
@@ -133,7 +133,7 @@ class _Clock:
         self._now: Instant | None = None
         self._is_set = False
 
-    def at(self, number: int, step: Step, files: dict[str, LandedFile], watermarks: dict[str, Instant]) -> Instant:
+    def at(self, number: int, step: Step, files: dict[str, RecordsFile], watermarks: dict[str, Instant]) -> Instant:
         """When the epoch of ``step`` runs."""
         now = step.processing_time
         if now is None and not self._is_set:
@@ -156,7 +156,7 @@ class _Clock:
         return self._now
 
 
-def _newest(file: LandedFile) -> Instant | None:
+def _newest(file: RecordsFile) -> Instant | None:
     expr = file.input.event_time.expr
     if expr is None:
         return None

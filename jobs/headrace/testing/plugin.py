@@ -23,7 +23,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> "TemporaryDeployment
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
-    """Of an error that Headrace raises on purpose show the line of the test that it is about, and no frame of ours."""
+    """Shows an error that Headrace raises on purpose at the line of the test, without frames of Headrace."""
     if call.excinfo is None:
         return
     from headrace.errors import HeadraceError

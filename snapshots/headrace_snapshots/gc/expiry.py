@@ -93,7 +93,7 @@ class Total(Amount):
 
     @classmethod
     def of(cls, objects: Mapping[str, int]) -> "Total":
-        """Of ``objects``, sizes by path."""
+        """Sums ``objects``, sizes in bytes by path."""
         sizes: dict[str, list[int]] = {}
         for path, size in objects.items():
             sizes.setdefault(path.split("/")[1], []).append(size)
@@ -291,7 +291,7 @@ class _Expiry:
         return first
 
     def _idle(self, head: Head, writers: Collection[str], first_entry: int) -> list[str]:
-        """Those branches whose writers did nothing in all of the kept log."""
+        """Branches whose writers did nothing in all of the kept log."""
         claimed_before = {branch for branch in writers if head.generations[branch] < first_entry}
         if not claimed_before:
             return []

@@ -125,8 +125,8 @@ class Lineages:
     def _published(
         line: Iterable[SnapshotPosition], published: str | None, newer: int, keep: Keep, cutoff: datetime | None
     ) -> list[SnapshotPosition]:
-        """Of a line from its head back: all down to ``published``, then what the rule keeps when ``newer`` snapshots
-        have been published since.
+        """Keeps of a line, from its head back, all down to ``published``, then what the rule keeps when ``newer``
+        snapshots have been published since.
         """
         kept: list[SnapshotPosition] = []
         below = 0

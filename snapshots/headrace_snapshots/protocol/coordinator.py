@@ -34,7 +34,7 @@ from headrace_snapshots.protocol.table import Row, Table
 
 
 class Due(NamedTuple):
-    """It is time for a snapshot."""
+    """A snapshot is due."""
 
 
 class Acknowledged(NamedTuple):
@@ -228,7 +228,7 @@ def commit(at: _At) -> tuple[CoordinatorEffect, ...]:
 
 
 def announce(at: _At) -> tuple[CoordinatorEffect, ...]:
-    """It is the newest complete snapshot, and all tasks learn of it."""
+    """Makes it the newest complete snapshot and tells all tasks."""
     at.coordinator.complete = _id(at)
     return (Announce(_id(at)),)
 

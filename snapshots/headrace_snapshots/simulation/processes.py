@@ -132,7 +132,7 @@ class Processes:
 
     @property
     def state(self) -> GlobalState:
-        """As it is now, without barriers."""
+        """The global state now, without barriers."""
         channels = (tuple(m for m in queue if not isinstance(m, SnapshotId)) for queue in self._channels)
         return GlobalState(tuple(self._states), tuple(channels))
 

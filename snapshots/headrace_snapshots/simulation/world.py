@@ -51,7 +51,7 @@ class World:
 
     @property
     def states(self) -> list[TaskState]:
-        """Of the tasks, as they are now."""
+        """States of the tasks now."""
         return self.dataflow.states
 
     @property
@@ -169,7 +169,7 @@ class World:
         self.timeline.after(self._control.delay(), self._tell_all, coordinator.TaskLost(), control=True)
 
     def _lose_coordinator(self) -> None:
-        """It dies, or is only out of touch: then it goes on until its commit is refused. A new one starts later."""
+        """Loses the coordinator: it dies, or goes on unheard until its commit is refused. A new one starts later."""
         self.counts["coordinators lost"] += 1
         if self._random.random() < 0.5:
             self._coordinators.pop(self._generation, None)

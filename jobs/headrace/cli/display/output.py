@@ -207,7 +207,7 @@ def _zoneless(kind: "pa.DataType") -> "pa.DataType":
 
 
 def _constant(value: bytes | date | Decimal) -> str:
-    """As expressions and snapshots have it."""
+    """A constant as text, spelled as expressions and snapshots spell it."""
     from headrace.model.expressions.expr import constant_to_json
 
     return str(constant_to_json(value))

@@ -29,7 +29,7 @@ class Blobs:
     is_elsewhere = False
 
     def tasks(self, size: int) -> int:
-        """As many, whatever there is to do."""
+        """Always ``number`` tasks, whatever the size in bytes."""
         return self.number
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
@@ -68,5 +68,5 @@ def by_part(rows: Iterable[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
 
 
 def numbers(begin: int, end: int) -> list[pa.RecordBatch]:
-    """Those of the tasks from ``begin`` to before ``end``."""
+    """Numbers of the tasks from ``begin`` to before ``end``."""
     return [pa.RecordBatch.from_arrays([pa.array(range(begin, end), pa.int64())], names=["id"])]

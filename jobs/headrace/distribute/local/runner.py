@@ -38,7 +38,7 @@ class Threads:
     is_elsewhere = False
 
     def tasks(self, size: int) -> int:
-        """As many as have enough to do."""
+        """One task for each ``TASK_BYTES`` begun, at most ``most``."""
         return min(self.most, 1 + size // TASK_BYTES)
 
     def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:

@@ -40,15 +40,15 @@ def _read(
 def newest_since(
     spark: SparkSession, rows: DataFrame, identity: Sequence[str], epoch: int, stored_bytes: int
 ) -> DataFrame:
-    """Of ``rows``, so many bytes as they are stored, the newest of each ``identity`` if it is no retraction and a later
-    one than ``epoch`` wrote it.
+    """The newest row of each ``identity``, without retractions and without rows of ``epoch`` or before it. ``rows`` are
+    ``stored_bytes`` long in the store.
     """
     parts = max(tasks_of(spark), 1 + stored_bytes // PART_BYTES)
     return newest(rows.repartition(parts, *map(column_named, identity)), identity).where(f.col("epoch") > epoch)
 
 
 def rows_without(rows: DataFrame, others: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Those of ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
+    """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
     theirs = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
     same = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
     return rows.join(theirs, on=list(same), how="left_anti")

@@ -97,7 +97,7 @@ def verified_rows(
 
 
 def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:
-    """Of ``rows`` with the same ``identity`` the newest, unless it is a retraction."""
+    """The newest row of each ``identity``; none where that is a retraction."""
     places = Window.partitionBy(*map(column_named, identity)).orderBy(f.desc("epoch"), f.desc("sequence"))
     numbered = rows.withColumn(_NEWEST, f.row_number().over(places))
     return numbered.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
@@ -109,7 +109,7 @@ def of_table(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def filtered(spark: SparkSession, rows: DataFrame, columns: pa.Schema, where: Expr) -> DataFrame:
-    """Those of ``rows``, which have ``columns``, for which ``where`` is TRUE, as Spark's Python workers evaluate it."""
+    """The ``rows``, of schema ``columns``, for which ``where`` is TRUE, as Spark's Python workers evaluate it."""
     bring_packages(spark)
     return rows.mapInArrow(partial(_kept, columns, where), rows.schema)
 

@@ -39,7 +39,7 @@ class EpochOutcome:
 
     @cached_property
     def shares(self) -> list[ShareFound]:
-        """Those of the input."""
+        """Results of the map tasks."""
         return [each.found for each in self.levels[0] if isinstance(each.found, ShareFound)]
 
     @cached_property
@@ -84,7 +84,7 @@ class EpochOutcome:
 
     @cached_property
     def clocks(self) -> tuple[StageClocks, ...]:
-        """Those of the stages after the epoch."""
+        """Clocks of each stage after the epoch."""
         hold = self.plan.hold
         found = []
         for number, after in enumerate(self._entered):
@@ -182,7 +182,7 @@ class EpochOutcome:
 
     @property
     def panes(self) -> Files:
-        """Of the last stage."""
+        """Pane files of the last stage."""
         return tuple(file for part in self.stages[-1] for file in part.panes)
 
     @property
@@ -199,7 +199,7 @@ class EpochOutcome:
         return tuple(file for files in [*(found.rejected for found in self.shares), *panes] for file in files)
 
     def requests(self) -> dict[str, int]:
-        """Those of all tasks."""
+        """Storage requests of all tasks, by kind."""
         return summed(each.requests for level in self.levels for each in level)
 
 

@@ -218,7 +218,7 @@ class _StageOutput:
     leaving: list[pa.RecordBatch] = field(default_factory=list)
 
     def counts(self) -> Counts | None:
-        """Those of all slices; None if no slice had anything to look at."""
+        """Counts of all slices; None if no slice had anything to look at."""
         return Counts(**summed(vars(each) for each in self.counted)) if self.counted else None
 
 

@@ -64,7 +64,7 @@ class TaskEnvironment:
         return {kind: sum(count.get(kind, 0) for count in counts) for kind in counts[0]}
 
     def requests_since(self, before: Mapping[str, int]) -> dict[str, int]:
-        """Those after ``before``."""
+        """Storage requests by kind since ``before``."""
         return {kind: count - before.get(kind, 0) for kind, count in self.requests().items()}
 
 

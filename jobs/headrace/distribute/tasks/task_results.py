@@ -131,11 +131,11 @@ class Message:
     bundles: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
 
     def blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
-        """As it crosses an exchange to so many parts."""
+        """Rows of blobs for an exchange to ``parts`` parts."""
         return say(self.task, parts, self.passed, self.passed.content, self.bundles)
 
     def heard(self, part: int) -> ReceivedMessage:
-        """As ``part`` receives it in the same process, where no task runs twice."""
+        """The message for ``part`` in the same process, where no task runs twice."""
         return ReceivedMessage(self.task, b"", self.passed, self.bundles.get(part))
 
 
@@ -149,11 +149,11 @@ class Failure:
 
     @classmethod
     def of(cls, error: HeadraceError) -> "Failure":
-        """Of an error."""
+        """Wraps an error so that it can be sent to the driver."""
         return cls(type(error), error.args, dict(error.__dict__))
 
     def error(self) -> HeadraceError:
-        """It again (its constructor may make the message of other arguments)."""
+        """Rebuilds the error without its constructor, which may take other arguments."""
         made = self.kind.__new__(self.kind)
         made.args = self.args
         made.__dict__.update(self.state)
@@ -181,7 +181,7 @@ class UpstreamResults:
 
     @classmethod
     def of(cls, heard: Sequence[ReceivedMessage]) -> "UpstreamResults":
-        """Of what was heard from each of them."""
+        """Gathers the messages of all tasks of the level above."""
         passed = tuple(each.found for each in heard)
         digest = hashlib.sha256(b"".join(each.digest for each in heard)).digest()
         error = next((each.error for each in passed if each.error is not None), None)

@@ -29,7 +29,7 @@ class Elements:
     sign: pa.Array | None
 
     def known(self, groups: Groups) -> "Known":
-        """Those whose value is not NULL."""
+        """Elements whose value is not NULL."""
         assert self.value is not None
         value, sign = self.value, None if self.sign is None else self.sign.to_numpy()
         if not value.null_count:

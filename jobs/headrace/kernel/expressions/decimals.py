@@ -88,7 +88,7 @@ def divide(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def quotient(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Of a SUM and a DECIMAL."""
+    """The quotient of a SUM and a DECIMAL, a DECIMAL."""
     divisor = _divisor(right)
     cut = _cut(left, divisor)
     even = pc.round(cut, ndigits=SCALE, round_mode="half_to_even")
@@ -165,7 +165,7 @@ def round_to(values: pa.Array, digits: int) -> pa.Array:
 
 
 def moderate(values: pa.Array) -> pa.Array:
-    """Those that can be rounded to whole numbers of 64 bits; NULL for others."""
+    """Values that can be rounded to whole numbers of 64 bits; NULL for others."""
     return pc.if_else(pc.less(pc.abs(values), pa.scalar(Decimal(10) ** 20, DECIMAL)), values, _NULL)
 
 

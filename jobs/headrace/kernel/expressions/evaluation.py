@@ -210,7 +210,7 @@ def _unequal(left: Datum, right: Datum) -> Datum:
 
 
 def _extreme(comes_first: Callable[[Datum, Datum], Datum]) -> Callable[..., Datum]:
-    """Of the values that are not NULL the first, of equal ones the one that is named first."""
+    """A function to the first of values that are not NULL; of equal ones, the one named first."""
 
     def of_two(best: Datum, other: Datum) -> Datum:
         better = comes_first(other, best)

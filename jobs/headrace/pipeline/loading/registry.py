@@ -58,7 +58,7 @@ class Registered:
 
     @property
     def reference(self) -> str:
-        """As the command line and submit.py take it."""
+        """``FILE:NAME``, as the command line and submit.py take it."""
         return f"{self.file.resolve()}:{self.pipeline.name}"
 
 

@@ -143,7 +143,7 @@ class _Tables:
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
     def _fold_of_current(self, columns: ViewColumns, shared: Sequence[str]) -> RecordFold:
-        """As far as key, window, the ``shared`` values and what is said of panes go."""
+        """A fold to ``current`` over key, window, the ``shared`` values and the columns about panes."""
         names = [*columns.identity, *shared, *dict.fromkeys((*_PANE, *PLACE, GONE))]
         types = sql_types(columns.types(View.CURRENT))
         return RecordFold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})

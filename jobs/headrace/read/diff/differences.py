@@ -42,7 +42,7 @@ class SnapshotName:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "SnapshotName":
-        """That of ``manifest``."""
+        """Names the snapshot of ``manifest``."""
         return cls(manifest.snapshot_id, manifest.epoch, manifest.branch, manifest.created_at)
 
     def to_json(self) -> dict[str, Any]:

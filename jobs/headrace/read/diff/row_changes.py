@@ -42,7 +42,7 @@ class RowCounts:
 
     @classmethod
     def apart(cls, before: int, after: int) -> "RowCounts":
-        """Of rows that cannot be compared: those of one are removed, those of the other added."""
+        """Counts rows that cannot be compared: those of one side as removed, those of the other as added."""
         return cls(before, after, added=after, removed=before)
 
     @property

@@ -98,7 +98,7 @@ class _Asked:
         )
 
     def _windows(self) -> Iterator[WindowExplained]:
-        """Those of the state, and those that are there no more."""
+        """Windows of the state, and windows that are gone."""
         known = [*self._known()]
         yield from known
         there = [each.window for each in known]
@@ -208,7 +208,7 @@ class _Asked:
 
 
 def _within(late: Mapping[Window, int], window: Window) -> int:
-    """Of the elements that were ``late`` those whose own window lies in ``window``."""
+    """The ``late`` elements whose own window lies in ``window``."""
     return sum(count for each, count in late.items() if _contains(window, each))
 
 

@@ -103,7 +103,7 @@ class PatchRows:
 
     @property
     def columns(self) -> ViewColumns:
-        """Those of main, which the branch has, too: both are of one definition."""
+        """Columns of main; the branch has the same, both being of one definition."""
         return ViewColumns.from_json(self.compared.main.schema)
 
     @property

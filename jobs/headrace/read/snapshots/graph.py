@@ -28,7 +28,7 @@ class GraphRow:
 
     @classmethod
     def of(cls, entry: Entry | LostEntry) -> "GraphRow":
-        """Of any entry."""
+        """Makes the row of any entry."""
         if isinstance(entry, LostEntry) or entry.kind is not Kind.COMMIT:
             return cls(entry)
         ((parent, snapshot),) = entry.moves.values()
@@ -44,7 +44,7 @@ class SnapshotGraph:
 
     @cached_property
     def reached(self) -> frozenset[str]:
-        """Those of its snapshots that a branch or a tag points to or comes from."""
+        """Snapshots that a branch or a tag points to or comes from."""
         found = {*self.refs.values()}
         for row in self.rows:  # children stand before their parents
             if row.snapshot in found and row.parent is not None:

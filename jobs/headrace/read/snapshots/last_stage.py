@@ -67,6 +67,6 @@ def _inner(where: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _lateness(hows: list[Mapping[str, Any]]) -> Duration | None:
-    """That of the last aggregation: downstream it never shrinks (5.2). One that is left out is zero."""
+    """The lateness of the last aggregation: downstream it never shrinks (5.2). Zero where none is written."""
     found = [how.get("allowed_lateness", 0) for how in hows]
     return None if None in found else Duration(max(found))

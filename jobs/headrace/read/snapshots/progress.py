@@ -26,7 +26,7 @@ class ListingPosition:
 
     @classmethod
     def of_input(cls, inputs: Fields, name: str) -> "ListingPosition":
-        """That of the stored offsets of input ``name``. Raises MalformedError."""
+        """Reads the stored offsets of input ``name``. Raises MalformedError."""
         offsets = inputs.fields(name).fields("offsets")
         return cls(offsets.text("mark"), offsets.integer("recent"))
 
@@ -41,7 +41,7 @@ class InputRead:
 
     @classmethod
     def of_input(cls, inputs: Fields, name: str) -> "InputRead":
-        """That of the stored progress of input ``name``. Raises MalformedError."""
+        """Reads the stored progress of input ``name``. Raises MalformedError."""
         fields = inputs.fields(name)
         offsets = fields.fields("offsets")
         return cls(offsets.integer("files"), offsets.integer("bytes"), fields.text("watermark"))
@@ -61,7 +61,7 @@ class StoredProgress(EpochClocks):
 
     @classmethod
     def of(cls, manifest: Manifest) -> "StoredProgress":
-        """That of ``manifest``. Raises BrokenObjectError."""
+        """Reads the progress of ``manifest``. Raises BrokenObjectError."""
         with _readable(manifest) as fields:
             return cls(
                 marks=fields.mapping("inputs", ListingPosition.of_input),

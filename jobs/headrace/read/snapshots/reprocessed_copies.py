@@ -55,8 +55,8 @@ class DroppedBefore:
 
     @classmethod
     def of(cls, catalog: Catalog, manifest: Manifest, view: View) -> Self:
-        """Those with records of the ``view`` up to ``manifest``, also those that its log has let go, as far as the
-        oldest snapshot of its line that is kept can tell.
+        """Files with records of the ``view`` up to ``manifest``. Files that its log has let go count, too, as far as
+        the oldest kept snapshot of its line names them.
         """
         found, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
         if horizon is None or not horizon.floor:
@@ -82,7 +82,7 @@ class LeftOut:
 
 
 def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) -> LeftOut:
-    """Those of the input files ``paths`` that are none for who goes on from ``manifest`` (None: begins)."""
+    """The input files among ``paths`` that a run from ``manifest`` leaves out (None: from the beginning)."""
     copies: set[str] = set()
     unknown: set[str] = set()
     some = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
@@ -99,5 +99,5 @@ def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) 
 
 
 def _epoch(name: str) -> int:
-    """Of an epoch and its snapshot as data files are named."""
+    """The number of an epoch in the name of its folder of data files."""
     return int(name[:8])

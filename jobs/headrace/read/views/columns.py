@@ -76,7 +76,7 @@ class EarlierColumns:
 
     @classmethod
     def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
-        """Those of the definition that the snapshot of epoch ``until`` was made by, as ``columns`` are called now."""
+        """Columns of the definition that made the snapshot of epoch ``until``, as ``columns`` are called now."""
         then = {**stages[-1].keys, **stages[-1].values}
         panes = {name: then.get(name) for name in (*columns.keys, *columns.values)}
         return cls(until, _differing(panes), _differing({name: stages[0].keys[name] for name in columns.late_keys}))
@@ -121,7 +121,7 @@ class ViewColumns:
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "ViewColumns":
-        """Those of the definition ``pipeline``."""
+        """Columns of the definition ``pipeline``."""
         return cls(pipeline.key_types, pipeline.value_types, pipeline.stages[0].key_types)
 
     def to_json(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLAC
 
 
 def same_identity(left: str, right: str, identity: Sequence[str]) -> str:
-    """That a row of ``left`` has the identity of one of ``right`` (SQL)."""
+    """SQL: join condition on the identity columns of ``left`` and ``right``."""
     return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(identifier, identity))
 
 
@@ -57,7 +57,7 @@ def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
 
 
 def rows_without(rows: "pa.Table", others: "pa.Table", columns: Sequence[str]) -> "pa.Table":
-    """Those of ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
+    """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
     import duckdb
 
     with duckdb.connect(config={"enable_external_access": "false"}) as connection:

@@ -64,7 +64,7 @@ class RowCondition:
     def applied(
         self, connection: "duckdb.DuckDBPyConnection", rows: "duckdb.DuckDBPyRelation"
     ) -> "duckdb.DuckDBPyRelation":
-        """Those of ``rows``, a relation of ``connection``, that fulfil the condition. For an expression the connection
+        """The ``rows``, a relation of ``connection``, that fulfil the condition. For an expression the connection
         gets a function, one however often it is asked for.
         """
         if self.where is None:

@@ -68,7 +68,7 @@ def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
 
 
 def open_only(windows: pa.RecordBatch) -> pa.RecordBatch:
-    """Those rows of state that are of open windows."""
+    """Rows of state that belong to open windows."""
     return windows.filter(pc.equal(windows.column(c.STATUS), c.OPEN))
 
 
@@ -97,7 +97,7 @@ class OpenWindows:
 
     @property
     def column_names(self) -> Sequence[str]:
-        """Of ``columns``."""
+        """Names of ``columns``."""
         return [*self.columns.names]
 
     @property
@@ -145,7 +145,7 @@ class OpenWindows:
         return connection.sql(f"select * from read_parquet([{', '.join(literal(str(file)) for file in files)}])")
 
     def no_rows(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
-        """As Arrow has them."""
+        """An empty batch with the types of the view."""
         return connection.from_arrow(self.columns.empty_table())
 
     def _shown(self, windows: pa.RecordBatch) -> pa.RecordBatch:

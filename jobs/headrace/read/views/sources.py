@@ -43,7 +43,7 @@ class Source(Protocol):
 
     @property
     def column_names(self) -> Sequence[str]:
-        """Of the columns, in order."""
+        """Names of the columns, in order."""
 
     @property
     def columns(self) -> "pa.Schema":
@@ -101,7 +101,7 @@ class OutputFiles:
 
     @property
     def column_names(self) -> Sequence[str]:
-        """Those of the definition that made the snapshot."""
+        """Names of the columns of the definition that made the snapshot."""
         return [*self.definition.types(self.view)]
 
     @property
@@ -121,11 +121,11 @@ class OutputFiles:
 
     @property
     def rows(self) -> int | None:
-        """As the manifest counts them."""
+        """Row count from the manifest; None if the view must be folded."""
         return None if self.view is View.CURRENT and self._records else self._records
 
     def describe(self) -> str:
-        """Of ``current`` the number of records that it is folded from."""
+        """Says how many rows there are; for ``current``, how many records it is folded from."""
         return f"{self._records:,} rows" if self.rows is not None else f"folded from {self._records:,} panes"
 
     def files(self) -> list[str]:
@@ -176,7 +176,7 @@ class OutputFiles:
         return connection.sql(newest_of(rows, self.column_names, self.identity))
 
     def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
-        """Of the types of the definition."""
+        """An empty batch with the types of the definition."""
         return connection.sql(no_rows(self.definition.types(self.view)))
 
     @cached_property
@@ -186,7 +186,7 @@ class OutputFiles:
 
     @cached_property
     def wanted_files(self) -> tuple[DataFile, ...]:
-        """Those of them that may have rows which are ``needed``."""
+        """Files that may have rows which are ``needed``."""
         return tuple(
             file
             for first, last, files in self._by_epochs
@@ -366,7 +366,7 @@ class NamedFile:
 
     @classmethod
     def of(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
-        """As far as ``columns`` go."""
+        """Keeps only the renames of these ``columns``."""
         return cls(path, tuple((name, names[name]) for name in columns if name in names))
 
 

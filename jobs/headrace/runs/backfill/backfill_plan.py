@@ -92,7 +92,7 @@ class MainsReading:
 
     @classmethod
     def of(cls, catalog: Catalog, pipeline: Pipeline, snapshot_id: str) -> Self | None:
-        """That of the line of ``snapshot_id``; None if nothing of it can be read."""
+        """Reads the history of the line of ``snapshot_id``; None if nothing of it can be read."""
         for link in catalog.lineage(snapshot_id):
             with suppress(BrokenObjectError):
                 if link.manifest is not None:

@@ -94,8 +94,8 @@ def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: 
 
 
 def _before(kept: "_Kept", pipeline: Pipeline, newer: Link, start: Instant) -> tuple[Link, Link | None]:
-    """Of ``newer`` and those before it, as far as they are kept without a gap, the oldest that has read something as
-    new as ``start``, and the one before it, if that is kept.
+    """The oldest snapshot that has read something as new as ``start``, among ``newer`` and its ancestors that are kept
+    without a gap; and the snapshot before it, if that is kept.
     """
     found: Link | None = None
     since = -1
@@ -128,7 +128,7 @@ class _Kept:
 
     @classmethod
     def of(cls, catalog: Catalog) -> Self:
-        """Those of now. Raises BrokenObjectError."""
+        """Reads which snapshots are kept now. Raises BrokenObjectError."""
         horizon = catalog.head().horizon
         if horizon is None:
             return cls(catalog, None, {})

@@ -166,7 +166,7 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
 
 
 def _gone(store: ObjectStore, prefix: str, files: Iterable[LandedFile]) -> Iterator[str]:
-    """Those of ``files`` that are not there as they were, and how they differ."""
+    """Yields input files that are missing or changed, each with what is different."""
     there = {info.path: info for info in store.list(f"{prefix}/" if prefix else "")}
     for file in files:
         found = there.get(file.path) or _stat(store, file.path)
@@ -177,7 +177,7 @@ def _gone(store: ObjectStore, prefix: str, files: Iterable[LandedFile]) -> Itera
 
 
 def _stat(landed: ObjectStore, path: str) -> ObjectInfo | None:
-    """Of a file outside the prefix: the pipeline may have changed where it reads since."""
+    """Looks at a file outside of the prefix: the pipeline may read elsewhere since."""
     try:
         return landed.stat(path)
     except ObjectNotFoundError:

@@ -36,7 +36,7 @@ class Bounds:
 
     @classmethod
     def stated(cls) -> "Bounds":
-        """As the environment says. Raises SizeError."""
+        """Reads the bounds from the environment. Raises SizeError."""
         given = {"input": size_in(INPUT), "state": size_in(STATE)}
         return cls(**{name: size for name, size in given.items() if size is not None})
 

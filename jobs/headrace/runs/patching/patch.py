@@ -212,7 +212,7 @@ class _Commit:
         return manifest, outcome
 
     def _audited(self, manifest: Manifest) -> AuditOutcome:
-        """That of the patch. Raises AuditFailedError."""
+        """The audit of the patch. Raises AuditFailedError."""
         from headrace.audit.arrow_frames import arrow_frame  # with DuckDB
 
         catalog, columns = self.patching.catalog, ViewColumns.from_json(manifest.schema)
@@ -240,7 +240,7 @@ class _Commit:
 
 
 def _counts(main: Manifest, rows: "RowCounts") -> dict[str, int]:
-    """Those of an epoch that only has panes, by the names of every epoch."""
+    """Counts of an epoch that only has panes, by the names that every epoch has."""
     panes, retractions = rows.added + rows.changed, rows.removed + rows.changed
     return {**dict.fromkeys(main.counts, 0), "panes": panes, "panes_late": panes, "retractions": retractions}
 

@@ -70,7 +70,7 @@ class PlannedPatch:
 
     @property
     def catalog(self) -> Catalog:
-        """That of the pipeline."""
+        """The pipeline's catalog."""
         return self.planned.catalog
 
     @property

@@ -203,7 +203,7 @@ class Planned:
 
     @cached_property
     def audit(self) -> AuditOutcome | None:
-        """That of all that becomes visible; None if there is none, or nothing to audit."""
+        """The audit of all that becomes visible; None if there is none, or nothing to audit."""
         if self.base == self.head.snapshot_id:
             return None
         return read_audit(self.catalog.store, self.catalog.pipeline, self.base, self.head.snapshot_id)
@@ -216,7 +216,7 @@ class Planned:
             yield partial(check_caught_up, self.catalog, self.head, self.main, self.branch)
 
     def stays(self) -> Iterator[Callable[[], None]]:
-        """Those whose outcome stays, whatever the branch still computes."""
+        """Checks whose outcome stays, whatever the branch still computes."""
         yield self._check_clock
         yield self._check_goes_on
         yield self.check_fork

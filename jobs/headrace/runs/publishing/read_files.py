@@ -19,9 +19,9 @@ def lacking(here: set[str], there: set[str]) -> list[str]:
 
 
 def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
-    """Those that who goes on from ``begin`` must have read too, or must find: not those of records landed again that
-    it reads where they came from. As far as that can still be told: a main whose newest snapshots are broken is what a
-    backfill replaces.
+    """Files that main has read, by input: a branch that begins at ``begin`` must have read them too, or must find them.
+    Copies landed again are left out where the branch reads the originals. Broken snapshots of main are skipped: a
+    backfill replaces them.
     """
     for link in catalog.lineage(head):
         with suppress(BrokenObjectError):

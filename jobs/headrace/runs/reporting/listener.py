@@ -64,7 +64,7 @@ class LineListener:
         self._tell = tell
 
     def noted(self, what: str) -> None:
-        """As it is."""
+        """Tells the note as it is."""
         self._tell(what)
 
     def planned(self, files: int) -> None:
@@ -76,7 +76,7 @@ class LineListener:
         self._tell(epoch_line(manifest))
 
     def warned(self, warning: str) -> None:
-        """As a warning."""
+        """Tells a warning."""
         self._tell(f"warning: {warning}")
 
 
@@ -90,23 +90,23 @@ class Watched:
         self.failure: Exception | None = None
 
     def noted(self, what: str) -> None:
-        """As the listener does."""
+        """Passes the note on."""
         self._tell(self._listener.noted, what)
 
     def planned(self, files: int) -> None:
-        """As the listener does."""
+        """Passes the number of files on."""
         self._tell(self._listener.planned, files)
 
     def committed(self, manifest: Manifest) -> None:
-        """As the listener does."""
+        """Passes the committed epoch on."""
         self._tell(self._listener.committed, manifest)
 
     def warned(self, warning: str) -> None:
-        """As the listener does."""
+        """Passes the warning on."""
         self._tell(self._listener.warned, warning)
 
     def warnings(self) -> Iterator[str]:
-        """That the listener failed, if it did."""
+        """Says that the listener failed, if it did."""
         if self.failure is not None:
             yield redacted(
                 f"nothing more was told once the listener had failed ({type(self.failure).__name__}: {self.failure}); "

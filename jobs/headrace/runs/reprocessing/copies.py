@@ -186,7 +186,7 @@ class Headers:
     name: str
 
     def of(self, path: str) -> bytes:
-        """That of a file, all of which is read. Raises one of NO_HEADER."""
+        """Reads the header of a file, and so all of the file. Raises one of NO_HEADER."""
         was = self._as_read.get(path)
         same = None if was is None else ObjectInfo(path, was.size, was.etag, was.digest)
         found = first_line(decompressed(self.store.read(path) if same is None else self.store.read_same(same), path))

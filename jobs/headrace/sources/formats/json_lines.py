@@ -58,8 +58,8 @@ def read_json_lines(lines: TextLines, schema: Schema) -> Scanned:
 
 
 def lacking(records: Scanned, wanted: Collection[str], lines: TextLines) -> dict[str, str | None] | None:
-    """Those of the ``wanted`` columns that no record has, not even as null, each with the name in the first record that
-    is most like it. None if no record parses, which says nothing. ``records`` are those of ``lines``.
+    """The ``wanted`` columns that no record has, not even as null, each with the most similar name in the first record.
+    None if no record parses, which says nothing. ``records`` were parsed from ``lines``.
     """
     parses = np.flatnonzero(records.unparsed.is_null().to_numpy(zero_copy_only=False))
     if not len(parses):

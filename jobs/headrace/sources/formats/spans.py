@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """Of ``of`` pieces of nearly one size, number ``first`` to before number ``after``."""
+    """A part of a file: pieces ``first`` to before ``after``, of ``of`` pieces of nearly one size."""
 
     first: int = 0
     after: int = 1

@@ -162,7 +162,7 @@ def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, 
 
 
 def read_some(store: ObjectStore, file: DataFile, schema: pa.Schema, names: Names = _OWN) -> Iterator[pa.RecordBatch]:
-    """As ``read_rows``, of one file, some rows at a time."""
+    """Reads one file as ``read_rows`` does, some rows at a time."""
     opened = pq.ParquetFile(pa.BufferReader(verify(store, file)))
     for batch in opened.iter_batches(_SOME_ROWS, use_threads=False):
         yield together(schema, as_now(pa.Table.from_batches([batch]), schema, names).to_batches())

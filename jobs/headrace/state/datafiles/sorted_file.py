@@ -31,13 +31,13 @@ class DeadlineIndex:
 
     @classmethod
     def of(cls, dues: Ints) -> "DeadlineIndex":
-        """Of a column of times, NEVER where a row has none."""
+        """Indexes a column of times, NEVER where a row has none."""
         rows = np.flatnonzero(dues < NEVER)
         order = rows[_order(dues[rows])]
         return cls(dues[order], order.astype(np.uint32), 0, len(dues))
 
     def within(self, begin: int, length: int) -> "DeadlineIndex":
-        """Of a part of its rows, which are numbered from ``begin`` on then."""
+        """The index of ``length`` rows from ``begin`` on, numbered from there."""
         return DeadlineIndex(self.times, self.rows, self.begin + begin, length)
 
     def rows_in(self, low: int, high: int) -> Ints:
@@ -72,12 +72,12 @@ class Deadlines:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "Deadlines":
-        """Of state rows."""
+        """Indexes the times of state rows."""
         columns = (rows.column(name).fill_null(int(NEVER)) for name in (c.DUE_EVENT, c.DUE_TIME, c.HOLD))
         return cls(*(DeadlineIndex.of(column.to_numpy()) for column in columns))
 
     def within(self, begin: int, length: int) -> "Deadlines":
-        """Those of a part of the rows."""
+        """The deadlines of ``length`` rows from ``begin`` on."""
         return Deadlines(*(index.within(begin, length) for index in (self.event, self.time, self.hold)))
 
 
@@ -93,7 +93,7 @@ class SortedFile:
 
     @cached_property
     def deadlines(self) -> Deadlines:
-        """Those of state rows; others have none."""
+        """Deadlines of state rows; other rows have none."""
         return Deadlines.of(self.rows) if self.known is None else self.known
 
     @cached_property

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.testing.files import LandedFile
+from headrace.testing.files import RecordsFile
 from headrace.testing.results import PaneRow, Row
 
 
@@ -16,7 +16,7 @@ class GivenEpoch:
 
     number: int
     processing_time: Instant
-    files: Mapping[str, LandedFile]
+    files: Mapping[str, RecordsFile]
     watermarks: Mapping[str, Instant]
     signals: tuple[Signal, ...]
     is_last: bool

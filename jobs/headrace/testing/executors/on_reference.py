@@ -138,7 +138,7 @@ def _outside(given: Input, record: ReadRecord) -> str | None:
 
 
 def _reason(column: str) -> str:
-    """As the kernel judges (docs/judging.md)."""
+    """The reason that the kernel gives (docs/judging.md)."""
     if column == "event_time":
         return "event time is null"
     return "id is null" if column == "id" else f"key is null: {column}"

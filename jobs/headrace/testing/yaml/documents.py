@@ -37,7 +37,7 @@ Mistakes = list[UnitTestError]
 
 
 @dataclass(frozen=True)
-class Node:
+class DocumentNode:
     """A value of a document: a scalar, a list of nodes, or nodes by name; and the line in ``file`` where it begins,
     or its name does. ``broken``: what in it is YAML, and means nothing.
 
@@ -61,7 +61,7 @@ class Node:
         for each in below if isinstance(self.value, dict | list) else ():
             yield from each.all_broken()
 
-    def fields(self, what: str, known: Iterable[str], mistakes: Mistakes | None = None) -> dict[str, "Node"]:
+    def fields(self, what: str, known: Iterable[str], mistakes: Mistakes | None = None) -> dict[str, "DocumentNode"]:
         """Nodes by name, all of them ``known``."""
         names = list(known)
         if not isinstance(self.value, dict):
@@ -74,7 +74,7 @@ class Node:
                 _note(each.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
         return {name: each for name, each in self.value.items() if name in names}
 
-    def items(self, what: str, mistakes: Mistakes | None = None) -> list["Node"]:
+    def items(self, what: str, mistakes: Mistakes | None = None) -> list["DocumentNode"]:
         """Nodes in a list."""
         if not isinstance(self.value, list):
             why = f"{what}: {self._shown()} is not a list; write its items below each other, each after `- `"
@@ -98,7 +98,7 @@ class Node:
         return shown(self.plain())
 
 
-def read(file: Path) -> Node:
+def read(file: Path) -> DocumentNode:
     """The document in ``file``. Raises UnitTestError, naming the line, if it is not one YAML document."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -110,7 +110,7 @@ def read(file: Path) -> Node:
         line = "" if mark is None else f":{mark.line + 1}"
         raise UnitTestError(f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
     if found is None:
-        return Node(file, 1, None)
+        return DocumentNode(file, 1, None)
     return _node(file, found)
 
 
@@ -120,17 +120,17 @@ def _note(mistake: UnitTestError, mistakes: Mistakes | None) -> None:
     mistakes.append(mistake)
 
 
-def _node(file: Path, found: yaml.Node) -> Node:
+def _node(file: Path, found: yaml.Node) -> DocumentNode:
     line = found.start_mark.line + 1
     if isinstance(found, yaml.SequenceNode):
-        return Node(file, line, [_node(file, each) for each in found.value])
+        return DocumentNode(file, line, [_node(file, each) for each in found.value])
     if isinstance(found, yaml.MappingNode):
         broken: Mistakes = []
-        return Node(file, line, dict(_pairs(file, found, broken)), tuple(broken))
-    return Node(file, line, _scalar(found))
+        return DocumentNode(file, line, dict(_pairs(file, found, broken)), tuple(broken))
+    return DocumentNode(file, line, _scalar(found))
 
 
-def _pairs(file: Path, found: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, Node]]:
+def _pairs(file: Path, found: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, DocumentNode]]:
     seen: set[str] = set()
     for key, value in found.value:
         line = key.start_mark.line + 1
@@ -141,7 +141,7 @@ def _pairs(file: Path, found: yaml.MappingNode, broken: Mistakes) -> Iterator[tu
         else:
             seen.add(key.value)
             node = _node(file, value)
-            yield key.value, Node(file, line, node.value, node.broken)
+            yield key.value, DocumentNode(file, line, node.value, node.broken)
 
 
 def _scalar(found: yaml.Node) -> Any:

@@ -35,7 +35,7 @@ from headrace.testing.pipeline_run import Executor, run, wrong_steps
 from headrace.testing.results import Result, StepResults
 from headrace.testing.steps import Step, end, processing_time, rows, signal, together, watermark
 from headrace.testing.times import expected_watermark, text_of
-from headrace.testing.yaml.documents import Mistakes, Node, read
+from headrace.testing.yaml.documents import DocumentNode, Mistakes, read
 from headrace.testing.yaml.loading import load
 
 _STEP = ("rows", "watermark", "processing_time", "signal", "end")
@@ -49,7 +49,7 @@ class Check:
 
     step: int | None
     what: str
-    expected: Node
+    expected: DocumentNode
 
     def difference(self, result: Result) -> str | None:
         """How ``result`` differs from it. Raises UnitTestError for what cannot be meant."""
@@ -79,11 +79,11 @@ class UnitTest:
     """
 
     name: str
-    place: Node
+    place: DocumentNode
     pipeline: Pipeline
-    given: tuple[tuple[Node, Step], ...]
+    given: tuple[tuple[DocumentNode, Step], ...]
     checks: tuple[Check, ...]
-    raises: Node | None = None
+    raises: DocumentNode | None = None
     mistakes: tuple[UnitTestError, ...] = ()
 
     def failures(self, executor: Executor = "local") -> list[str]:
@@ -120,7 +120,7 @@ class UnitTest:
             raise all_of(mistakes)
         return found
 
-    def _place(self, error: UnitTestError) -> Node:
+    def _place(self, error: UnitTestError) -> DocumentNode:
         return self.place if error.step is None else self.given[error.step][0]
 
     def _unlike(self, raised: str | None) -> list[str]:
@@ -156,7 +156,7 @@ def _named_once(tests: Sequence[UnitTest]) -> Iterator[UnitTest]:
         names.add(test.name)
 
 
-def _pipeline(document: Node, fields: Mapping[str, Node]) -> Pipeline:
+def _pipeline(document: DocumentNode, fields: Mapping[str, DocumentNode]) -> Pipeline:
     file = document.file
     named = fields.get("pipeline")
     try:
@@ -174,7 +174,7 @@ def _pipeline(document: Node, fields: Mapping[str, Node]) -> Pipeline:
     raise document.error(f"there is no {name} beside it or in the folder above; write `pipeline: path/to/file.py`")
 
 
-def _test(node: Node, pipeline: Pipeline, number: int) -> UnitTest:
+def _test(node: DocumentNode, pipeline: Pipeline, number: int) -> UnitTest:
     mistakes = [*node.all_broken()]
     fields = node.fields("a test", ("name", "description", "given", "expect"), mistakes)
     missing = [needed for needed in ("name", "given") if needed not in fields]
@@ -206,7 +206,9 @@ def _noted(mistakes: Mistakes) -> Iterator[None]:
         mistakes.append(error)
 
 
-def _check_expected(node: Node, checks: Sequence[Check], raises: Node | None, *, is_whole: bool) -> None:
+def _check_expected(
+    node: DocumentNode, checks: Sequence[Check], raises: DocumentNode | None, *, is_whole: bool
+) -> None:
     """Raises UnitTestError. ``is_whole``: nothing that may have been an expectation was left out."""
     if raises is not None:
         raises.text(_RAISES)
@@ -217,13 +219,13 @@ def _check_expected(node: Node, checks: Sequence[Check], raises: Node | None, *,
         raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known}")
 
 
-def _checks(expect: Node | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
+def _checks(expect: DocumentNode | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
     if expect is not None:
         for what, node in expect.fields("expect", _EXPECT, mistakes).items():
             yield Check(step, what, node)
 
 
-def _step(node: Node, mistakes: Mistakes) -> tuple[Step, Node | None]:
+def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[Step, DocumentNode | None]:
     known = len(mistakes)
     fields = node.fields("a step", (*_STEP, "expect"), mistakes)
     if not {*fields} & {*_STEP} and len(mistakes) == known:
@@ -240,7 +242,7 @@ def _step(node: Node, mistakes: Mistakes) -> tuple[Step, Node | None]:
     return Step(), fields.get("expect")
 
 
-def _rows(node: Node) -> Iterator[Step]:
+def _rows(node: DocumentNode) -> Iterator[Step]:
     if isinstance(node.value, dict):
         for name, each in node.value.items():
             yield rows(*(record.plain() for record in each.items(f"rows of {name}")), of=name)
@@ -248,7 +250,7 @@ def _rows(node: Node) -> Iterator[Step]:
         yield rows(*(record.plain() for record in node.items("rows")))
 
 
-def _watermark(node: Node) -> Iterator[Step]:
+def _watermark(node: DocumentNode) -> Iterator[Step]:
     if isinstance(node.value, dict):
         for name, each in node.value.items():
             yield watermark(each.plain(), of=name)
@@ -256,11 +258,11 @@ def _watermark(node: Node) -> Iterator[Step]:
         yield watermark(node.plain())
 
 
-def _processing_time(node: Node) -> Iterator[Step]:
+def _processing_time(node: DocumentNode) -> Iterator[Step]:
     yield processing_time(node.plain())
 
 
-def _signal(node: Node) -> Iterator[Step]:
+def _signal(node: DocumentNode) -> Iterator[Step]:
     if isinstance(node.value, dict):
         fields = node.fields("a signal", ("name", "key"))
         key: Any = fields["key"].plain() if "key" in fields else None
@@ -271,7 +273,7 @@ def _signal(node: Node) -> Iterator[Step]:
         yield signal(node.text("signal"))
 
 
-def _end(node: Node) -> Iterator[Step]:
+def _end(node: DocumentNode) -> Iterator[Step]:
     if node.value is not True:
         raise node.error("write `end: true` where the input ends, or leave it out")
     yield end()

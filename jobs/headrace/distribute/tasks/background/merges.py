@@ -67,6 +67,6 @@ class Merges:
         self._beside.close()
 
     def requests(self) -> Mapping[str, int]:
-        """Those of merges that were adopted since this was asked last, as far as nobody else has counted them."""
+        """Storage requests of the merges adopted since the last call, without those that an epoch has counted."""
         found, self._requests = self._requests, {}
         return found

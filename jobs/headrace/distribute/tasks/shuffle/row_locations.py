@@ -40,7 +40,7 @@ def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
 
 
 def travelling(judged: Columns, places: Columns, rows: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Those ``rows`` of judged records as they travel, which all take part."""
+    """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part."""
     columns = {name: values for name, values in judged.items() if name not in _LEFT}
     return pa.RecordBatch.from_pydict({**columns, **places}).filter(pa.array(rows))
 
@@ -54,7 +54,7 @@ class ShippedRecords:
 
     @classmethod
     def arrived(cls, task: EpochTask, batches: Sequence[pa.RecordBatch]) -> "ShippedRecords":
-        """Of what has travelled (``travelling``)."""
+        """Makes records of the batches that ``travelling`` made, in order of arrival."""
         rows = in_arrival_order(pa.concat_batches(batches))
         columns = {name: rows.column(name) for name in rows.schema.names}
         columns[c.REJECT] = pa.nulls(rows.num_rows, pa.string())

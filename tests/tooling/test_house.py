@@ -1,0 +1,43 @@
+"""The rules of ``scripts/house``: each finds what breaks it, and says where."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.house import broken_rules
+
+ROOM = Path("jobs/headrace/room")
+
+
+@pytest.mark.parametrize(
+    "files, said",
+    [
+        ({f"m{number}.py": "" for number in range(16)}, "jobs/headrace/room: 16 files"),
+        (
+            {"a.py": "class Part:\n    pass\n", "b.py": "class Part:\n    pass\n"},
+            "jobs/headrace/room/a.py:1, jobs/headrace/room/b.py:1: class Part means 2 things",
+        ),
+        (
+            {"a.py": '"""What a is."""\n\ndef f():\n    """Those of a."""\n'},
+            "jobs/headrace/room/a.py:3: a docstring begins",
+        ),
+        ({"a.py": '"""It is a module."""\n'}, "jobs/headrace/room/a.py:1: a docstring begins"),
+    ],
+)
+def test_what_breaks_a_rule_is_named(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    (tmp_path / ROOM).mkdir(parents=True)
+    for name, text in files.items():
+        (tmp_path / ROOM / name).write_text(text)
+    (found,) = broken_rules(tmp_path)
+    assert found.startswith(said)
+
+
+def test_what_keeps_the_rules_is_not_named(tmp_path: Path) -> None:
+    oracle = tmp_path / "jobs/headrace/reference"
+    for folder in (tmp_path / ROOM, oracle):
+        folder.mkdir(parents=True)
+        (folder / "node.py").write_text('class Node:\n    """As-of joins have one."""\n')
+    for number in range(14):
+        (tmp_path / ROOM / f"m{number}.py").write_text("class _Part:\n    pass\n")
+    (tmp_path / ROOM / "__init__.py").write_text("")
+    assert broken_rules(tmp_path) == []
