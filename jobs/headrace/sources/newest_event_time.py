@@ -30,7 +30,7 @@ def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instan
 
 def newest_handed_on(given: Input, records: Scanned, processing_time: Instant) -> Instant | None:
     """The newest event time of ``records`` before a user's own code, which may drop some, gets them. It is read from
-    columns with the names of those that the code makes; where event times come from others, it is the latest possible one.
+    columns with the names of those that the code makes; event times of other columns are the latest possible.
     """
     event_time, source = given.event_time, given.source
     parses = records.unparsed.is_null()

@@ -534,7 +534,7 @@ def _append(
 
 
 def _horizon(head: Head, kind: Kind, moves: Mapping[str, str | None]) -> Horizon | None:
-    """The horizon of the head. Its floor is 0 once main moves to another line of descent: it bounds none of its epochs."""
+    """The horizon of the head. Its floor is 0 once main moves to another line of descent, which has other epochs."""
     if head.horizon is None or kind is Kind.COMMIT or MAIN not in moves:
         return head.horizon
     return replace(head.horizon, floor=0)
