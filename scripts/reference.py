@@ -223,7 +223,7 @@ REACHED = (
     "headrace_snapshots.gc.expiry.Expired",
     "headrace_snapshots.gc.expiry.Total",
     "headrace_snapshots.gc.expiry.Amount",
-    "headrace_snapshots.fsck.Checked",
+    "headrace_snapshots.fsck.FsckReport",
 )
 """Classes that users get and never name."""
 

@@ -1,0 +1,71 @@
+"""Paths that documents name are there: files, folders and modules in backticks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+# Where a path in a document may begin: `tests/docs`, `kernel/step`, `tasks/plan`, `protocol/transitions`
+BASES = [
+    ROOT / base
+    for base in (
+        "",
+        "jobs",
+        "jobs/headrace",
+        "jobs/headrace/distribute",
+        "snapshots",
+        "snapshots/headrace_snapshots",
+        "plugins",
+        "plugins/headrace_airflow",
+    )
+]
+ROOMS = {
+    each.name for base in BASES for each in base.iterdir() if each.is_dir() and not each.name.startswith((".", "__"))
+}
+_PATH = re.compile(r"`([a-z_]+(?:/[A-Za-z0-9_.-]+)+)/?`")
+# Files that users write, or that a command makes
+_OF_USERS = {"docker/.env", "tests/NAME.yaml", "tests/delays.yaml"}
+
+
+def named_paths(text: str) -> list[str]:
+    """The paths in backticks that begin with a room of the repository."""
+    return [path for path in _PATH.findall(text) if path.split("/")[0] in ROOMS and path not in _OF_USERS]
+
+
+def _is_there(path: str) -> bool:
+    module, _, _ = path.rpartition(".")
+    candidates = [path, f"{path}.py", *([f"{module}.py"] if module else [])]
+    return any((base / each).exists() for base in BASES for each in candidates)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_paths_that_documents_name_are_there(document: Path) -> None:
+    missing = [path for path in named_paths(document.read_text()) if not _is_there(path)]
+    assert not missing
+
+
+def test_a_path_that_is_not_there_is_found() -> None:
+    assert [
+        _is_there(path) for path in named_paths("`kernel/step`, `kernel/nothing`, `tests/docs/`, `docs/none.md`")
+    ] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_the_documents_name_many_paths() -> None:
+    assert sum(len(named_paths(document.read_text())) for document in DOCUMENTS) > 100
+
+
+def test_the_map_is_short() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_bytes()) <= 12_000
