@@ -248,7 +248,7 @@ class Catalog(Objects):
         Raises FencedError when another writer claimed or moved the branch (FencedAfterCommitError: after this), and
         RefusedError when it does not fit the claim.
         """
-        manifest = replace(manifest, skips=self._skips(claim, manifest))
+        manifest = manifest.replace(skips=self._skips(claim, manifest))
         self.write_manifest(manifest)
         patched = f", a patch by branch {manifest.patch.branch}" if manifest.patch and manifest.is_patch else ""
         entry = self._append(

@@ -283,7 +283,7 @@ class _Tree:
     def _files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
         """The data files of the manifest of ``link``, without those of nodes that are ``known``, which become more."""
         yield from files_of(manifest)
-        refs = [ref for log in manifest.logs.values() for level in log.levels for ref in level]
+        refs = [ref for log in manifest.logs.values() for ref in log.refs]
         while refs:
             ref = refs.pop()
             path = node_path(self._catalog.pipeline, ref.id)

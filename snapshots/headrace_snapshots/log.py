@@ -12,13 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, takewhile
+from typing import ClassVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import RetryError
 from headrace_snapshots.errors import DamagedLogError
-from headrace_snapshots.format.codec import JSON, BrokenObjectError, decode, encode
+from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.record import StoredObject
 from headrace_snapshots.layout import ObjectKind, entry_number, entry_path, folder, hint_path, kind_of
 from headrace_snapshots.refs import BEGINNING, MAIN, PUBLISHED
 from headrace_snapshots.store import (
@@ -32,7 +34,6 @@ from headrace_snapshots.store import (
 HINT_EVERY = 16
 """Entries after which a hint is written though its command goes on: who looks for the end lists no more than these."""
 
-_HINT = "log-hint"
 _ATTEMPTS = 8
 _NAMED = 3
 _FIRST_DIGITS = "0000"
@@ -50,6 +51,14 @@ class AppendResult(Enum):
     APPENDED = "appended"
     NUMBER_TAKEN = "number taken"
     FOLDED_AWAY = "folded away"
+
+
+class _Hint(StoredObject, frozen=True):
+    """Where to look for the end of the log: from the entry of this number on."""
+
+    KIND: ClassVar = "log-hint"
+
+    entry: int
 
 
 @dataclass(frozen=True)
@@ -288,7 +297,7 @@ class CatalogLog:
     def write_hint(self, number: int) -> None:
         """Let those who come look for the end from entry ``number`` on. It is no loss if the store refuses."""
         try:
-            self._store.write(self._hint, encode(_HINT, {"entry": number}))
+            self._store.write(self._hint, _Hint(number).to_bytes())
             self._hinted_at = number
         except RetryError as error:
             _logger.warning("%s was not written, the next one will be: %s", self._hint, error)
@@ -304,7 +313,7 @@ class CatalogLog:
             return None
 
     def _read_hint(self) -> int:
-        return decode(_HINT, self._store.read(self._hint), self._where(self._hint), lambda f: f.integer("entry"))
+        return _Hint.from_bytes(self._store.read(self._hint), self._where(self._hint)).entry
 
     def _path(self, number: int) -> str:
         return entry_path(self._pipeline, number)

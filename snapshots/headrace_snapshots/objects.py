@@ -64,12 +64,15 @@ class Objects:
             if node_id in self._nodes:
                 return self._nodes[node_id]
         path = self._node_path(node_id)
+        where = f"{self.store.uri}/{path}"
         try:
-            node = IndexNode.from_bytes(self.store.read(path), f"{self.store.uri}/{path}", node_id)
+            node = IndexNode.from_bytes(self.store.read(path), where)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(
-                f"{self.store.uri}/{path} is missing: restore it from a backup, or go on from an older snapshot"
+                f"{where} is missing: restore it from a backup, or go on from an older snapshot"
             ) from error
+        if node.id != node_id:
+            raise BrokenObjectError(f"{where} is another node ({node.id}): go on from an older snapshot")
         self._keep(self._nodes, node_id, node)
         return node
 

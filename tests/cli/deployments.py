@@ -22,6 +22,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import open_store
+from tests.manifests import new_manifest
 from tests.reading import schema
 from tests.stored_progress import written
 
@@ -97,14 +98,14 @@ class Deployment:
         added = {name: self.write(f"{prefix}/{name}-0.parquet", name, rows[name], epoch) for name in rows}
         logs = {} if self.head is None else dict(self.head.logs)
         for name in ("panes", "late", "rejected", "inputs"):
-            log = logs.get(name, FileLog())
+            log = logs.get(name, FileLog.empty())
             logs[name] = self.catalog.append_record(log, FileRecord(epoch, (added[name],))) if name in added else log
         layers = () if self.head is None else self.head.tables["current"]
         if "panes" in added:
-            layers = (*layers, Layer((added["panes"],), added["panes"].rows, epoch, epoch))
+            layers = (*layers, Layer.of((added["panes"],), epoch, epoch))
         at = hour(epoch)
         claim = self.claim = self.claim or self.catalog.claim(MAIN, "test")
-        manifest = Manifest(
+        manifest = new_manifest(
             snapshot_id=snapshot,
             pipeline="clicks",
             fingerprint=fingerprint(self.pipeline),

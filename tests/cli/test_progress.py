@@ -1,7 +1,6 @@
 """The bar of a run in a terminal: files, epochs, rows, rate, and lines above it that stay."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -17,7 +16,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     deployment = Deployment(tmp_path_factory.mktemp("deployment"))
     deployment.commit(panes=[pane("ann", 1, 2)])
     assert deployment.head is not None
-    return replace(deployment.head, counts={"records": 3_000, "input_files": 2})
+    return deployment.head.replace(counts={"records": 3_000, "input_files": 2})
 
 
 def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
@@ -30,7 +29,7 @@ def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
         bar.noted("starting [Spark]")
         bar.planned(4)
         bar.committed(manifest)
-        bar.committed(replace(manifest, epoch=1))
+        bar.committed(manifest.replace(epoch=1))
         bar.warned("one file is [odd]")
     text = written.getvalue()
     assert "4/4" in text

@@ -184,7 +184,7 @@ def test_files_from_epochs_whose_output_has_expired_are_no_obstacle(deployment: 
     expire(deployment.catalog, Keep(1), datetime.now(UTC))
     head = deployment.head
     assert head is not None
-    deployment.head = replace(head, logs={**head.logs, "rejected": deployment.catalog.cut(head.logs["rejected"], 2)})
+    deployment.head = head.replace(logs={**head.logs, "rejected": deployment.catalog.cut(head.logs["rejected"], 2)})
     deployment.commit(rejected=[rejected("3")])
     assert land(deployment).records == 1
 

@@ -6,7 +6,6 @@ import os
 import pty
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -195,13 +194,12 @@ def test_a_column_with_nul_in_its_name_that_is_there_already_is_read(
     head = deployment.head
     assert head is not None
     assert deployment.claim is not None
-    later = replace(
-        head,
+    later = head.replace(
         snapshot_id=deployment.catalog.new_snapshot_id(),
         parent=head.snapshot_id,
         epoch=1,
         schema=columns.to_json(),
-        tables={**head.tables, "current": (Layer((file,), 1, 1, 1),)},
+        tables={**head.tables, "current": (Layer.of((file,), 1, 1),)},
     )
     deployment.catalog.commit(deployment.claim, later)
     (found,) = PipelineReader(deployment.catalog).current(at="main").to_arrow().to_pylist()

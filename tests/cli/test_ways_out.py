@@ -56,7 +56,7 @@ def _line(live: Live) -> list[str]:
 def _node(log: str) -> Callable[[Live], str]:
     def path(live: Live) -> str:
         published = live.catalog.manifest(live.catalog.head().refs["published"])
-        return node_path("clicks", published.logs[log].levels[0][0].id)
+        return node_path("clicks", published.logs[log].levels[0].refs[0].id)
 
     return path
 

@@ -72,7 +72,7 @@ def test_equal_values_have_one_digest_whichever_objects_they_share(kind: str) ->
 def _unshared(value: Any) -> Any:
     """A copy of a value of which no two parts are one object."""
     if isinstance(value, DataFile):
-        return replace(value, sha256="".join(list(value.sha256)))
+        return value.replace(sha256="".join(list(value.sha256)))
     if isinstance(value, tuple):
         return tuple(_unshared(each) for each in value)
     if hasattr(value, "__dataclass_fields__"):

@@ -190,7 +190,7 @@ def _needed(whole: Deployment) -> Iterator[tuple[str, str]]:
             named = [file.path for file in files if f"/{kind}-" in file.path]
             yield prefix + kind, named[0] if prefix else named[-1]
     for log in ("inputs", "panes", "late", "rejected"):
-        yield f"node of {log}", node_path(NAME, newest.logs[log].levels[0][0].id)
+        yield f"node of {log}", node_path(NAME, newest.logs[log].levels[0].refs[0].id)
 
 
 def _flipped(part: int) -> Callable[[bytes, random.Random], bytes]:

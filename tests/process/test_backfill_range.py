@@ -41,12 +41,12 @@ from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.building import changed
+from tests.manifests import new_manifest
 from tests.own_windows import Validity
 from tests.process.clicks import CLICKS, START, USERS, clicks, land, records
 from tests.reading import read
@@ -297,7 +297,7 @@ def publish_epochs(catalog: Catalog, tested: Pipeline, progress: Sequence[dict[s
     """Commit an epoch for each ``progress`` and publish them; their ids."""
     claim, ids = catalog.claim("main", "test"), list[str]()
     for epoch, each in enumerate(progress):
-        manifest = Manifest(
+        manifest = new_manifest(
             snapshot_id=catalog.new_snapshot_id(),
             pipeline=tested.name,
             fingerprint=fingerprint(tested),

@@ -8,11 +8,11 @@ import pytest
 from headrace.runs.backfill.abandoned_branches import KEPT, STILL, drop_abandoned
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
-from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import MemoryStore
 from headrace_snapshots.testing import check_catalog
+from tests.manifests import new_manifest
 
 FIRST = datetime(2026, 5, 1, 3, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ class Nights:
         catalog = catalog or self.catalog
         claim = catalog.claim(branch, "test")
         epoch = 0 if claim.snapshot_id is None else catalog.manifest(claim.snapshot_id).epoch + 1
-        made = Manifest(
+        made = new_manifest(
             snapshot_id=catalog.new_snapshot_id(),
             pipeline="p",
             fingerprint="f",
@@ -150,7 +150,7 @@ def test_who_still_writes_to_what_was_dropped_is_fenced(nights: Nights) -> None:
     assert nights.drop(9) == failed[:1]
     with pytest.raises(FencedError, match=f"branch {failed[0]} is gone"):
         made = {"snapshot_id": "late", "epoch": head.epoch + 1, "parent": head.snapshot_id}
-        zombie.commit(claim, Manifest(**{**vars(head), **made, "generation": claim.generation, "skips": ()}))
+        zombie.commit(claim, head.replace(**made, generation=claim.generation, skips=()))
 
 
 class _Meanwhile(Catalog):

@@ -20,6 +20,7 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import MemoryStore
+from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import Executed
 from tests.process.test_fallback import flip, newest_state_file
@@ -79,9 +80,9 @@ class Reader:
             for name in self.offsets
         }  # fmt: skip
         self.offsets = {name: advance(self.offsets[name], some, LOOK_BACK) for name, some in files.items()}
-        log = FileLog() if self.head is None else self.head.logs["inputs"]
+        log = FileLog.empty() if self.head is None else self.head.logs["inputs"]
         read = [stored.InputFile(f.path, f.size, f.etag, name, f.digest) for name, some in files.items() for f in some]
-        self.head = Manifest(
+        self.head = new_manifest(
             snapshot_id=self.catalog.new_snapshot_id(),
             pipeline="p",
             fingerprint="f",
@@ -126,14 +127,14 @@ def test_only_what_is_behind_the_mark_is_read_back() -> None:
     offsets = reader.offsets[OWN]
     kept = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
     progress = written(PipelineProgress({OWN: InputProgress(kept)}))
-    assert progress_of(reader.newcomer(), replace(manifest, progress=progress)).offsets == {OWN: kept}
+    assert progress_of(reader.newcomer(), manifest.replace(progress=progress)).offsets == {OWN: kept}
 
 
 def test_a_snapshot_whose_log_names_too_few_files_is_broken() -> None:
     reader = Reader()
     manifest = reader.epoch()
     with pytest.raises(BrokenObjectError, match=r"epoch 0\) remembers 2 files more than its log of inputs names"):
-        progress_of(reader.newcomer(), replace(manifest, logs={"inputs": FileLog()}))
+        progress_of(reader.newcomer(), manifest.replace(logs={"inputs": FileLog.empty()}))
 
 
 def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:

@@ -28,9 +28,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, hold_first
+from tests.manifests import new_manifest
 from tests.stored_progress import written
 
 
@@ -47,14 +47,14 @@ class Audited:
         """Commit ``epochs`` epochs, the first of which reads ``files``; the id of the last."""
         claim = self.catalog.claim(branch, "test")
         head = claim.snapshot_id
-        inputs = FileLog() if head is None else self.catalog.manifest(head).logs["inputs"]
+        inputs = FileLog.empty() if head is None else self.catalog.manifest(head).logs["inputs"]
         progress = PipelineProgress() if head is None else progress_of(self.catalog, self.catalog.manifest(head))
         progress = PipelineProgress(_read(progress, files), processing_time=clock)
         for _ in range(epochs):
             epoch = 0 if head is None else self.catalog.manifest(head).epoch + 1
             if files:
                 inputs, files = self.catalog.append_record(inputs, FileRecord(epoch, tuple(files))), ()
-            manifest = Manifest(
+            manifest = new_manifest(
                 snapshot_id=self.catalog.new_snapshot_id(),
                 pipeline="p",
                 fingerprint="f",

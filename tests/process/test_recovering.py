@@ -15,8 +15,8 @@ from headrace.runs.recover import recover
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.filelog import FileLog
-from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
+from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, clicks
 from tests.stored_progress import written
 
@@ -30,7 +30,7 @@ class Empty:
     def commit(self) -> str:
         claim = self.catalog.claim("main", "test")
         parent = claim.snapshot_id
-        manifest = Manifest(
+        manifest = new_manifest(
             snapshot_id=self.catalog.new_snapshot_id(),
             pipeline=CLICKS.name,
             fingerprint=fingerprint(CLICKS),
@@ -40,7 +40,7 @@ class Empty:
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
             progress=written(PipelineProgress()),
-            logs={"inputs": FileLog()},
+            logs={"inputs": FileLog.empty()},
         )
         self.catalog.commit(claim, manifest)
         outcome = AuditOutcome(CLICKS.name, None, manifest.snapshot_id, True, (), "2026-01-01T00:00:00Z")

@@ -29,6 +29,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import check_catalog
 from tests.building import changed
+from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, FILES, START, land, records
 from tests.process.executors import Executed, on_both
 from tests.reading import read
@@ -201,12 +202,12 @@ def commit_by_hand(root: Path) -> None:
 
     store = open_store(root.as_uri())
     catalog = Catalog(store, CLICKS.name)
-    claim, parent, inputs = catalog.claim("main", "test"), None, FileLog()
+    claim, parent, inputs = catalog.claim("main", "test"), None, FileLog.empty()
     for epoch in range(2):
         info = store.stat(f"landing/clicks/part-{epoch:05d}.jsonl")
         file = InputFile(info.path, info.size, info.etag, "source")
         inputs = catalog.append_record(inputs, FileRecord(epoch, (file,)))
-        manifest = Manifest(
+        manifest = new_manifest(
             snapshot_id=catalog.new_snapshot_id(),
             pipeline=CLICKS.name,
             fingerprint=fingerprint(CLICKS),
@@ -217,7 +218,7 @@ def commit_by_hand(root: Path) -> None:
             created_at="2026-01-01T00:00:00Z",
             progress=written(PipelineProgress(processing_time=instant(NOW + epoch * MINUTE))),
             tables={"state": (), "current": ()},
-            logs={"inputs": inputs, "panes": FileLog()},
+            logs={"inputs": inputs, "panes": FileLog.empty()},
         )
         catalog.commit(claim, manifest)
         parent = manifest.snapshot_id
@@ -313,5 +314,5 @@ def test_signals_come_back_from_a_manifest(recorded: Path) -> None:
     manifest = manifests(recorded, "main")[0]
     signals = (Signal("go"), Signal("stop", ("u1", 2, None)), Signal("go", (), Window(0, 10)))  # type: ignore[arg-type]
     progress = progress_to_json(PipelineProgress(), signals=signals, signals_of="r", executor="local")
-    found = StoredProgress.of(replace(manifest, progress=json.loads(json.dumps(progress))))
+    found = StoredProgress.of(manifest.replace(progress=json.loads(json.dumps(progress))))
     assert (found.signals, found.signals_of) == (signals, "r")

@@ -14,11 +14,11 @@ from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, epoch_line
 from headrace.runs.reporting.results import Action, RunResult
 from headrace.sources.progress import PipelineProgress
-from headrace_snapshots.format.manifest import Manifest
+from tests.manifests import new_manifest
 from tests.stored_progress import written
 
 WHERE = Where("my clicks.py", "file:///deployments/a b")
-EPOCH = Manifest(
+EPOCH = new_manifest(
     snapshot_id="6b0f730a198345c5",
     pipeline="clicks",
     fingerprint={},

@@ -22,6 +22,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import MemoryStore, StoreUnavailableError
 from headrace_snapshots.testing import FaultyStore, check_catalog
 from headrace_snapshots.testing.faults import Fault
+from tests.manifests import new_manifest
 from tests.stored_progress import written
 
 EPOCHS = 4
@@ -37,14 +38,14 @@ class Line:
         self.ids: list[str] = []
         self.states: list[DataFile] = []
         self.inputs = [LandedFile(f"landing/{epoch}", 10 + epoch, f"etag-{epoch}") for epoch in range(EPOCHS)]
-        inputs, layers = FileLog(), ()
+        inputs, layers = FileLog.empty(), ()
         for epoch in range(EPOCHS):
             snapshot = self.catalog.new_snapshot_id()
             file, taken = self.state(epoch, snapshot), self.inputs[epoch]
-            layers = (*layers, Layer((file,), 1, epoch, epoch))
+            layers = (*layers, Layer.of((file,), epoch, epoch))
             record = FileRecord(epoch, (format_files.InputFile(taken.path, taken.size, taken.etag, OWN),))
             inputs = self.catalog.append_record(inputs, record)
-            manifest = Manifest(
+            manifest = new_manifest(
                 snapshot_id=snapshot,
                 pipeline="p",
                 fingerprint="f",

@@ -22,6 +22,7 @@ from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import MemoryStore
+from tests.manifests import new_manifest
 
 FILE = LandedFile("landing/b.json", 7, "etag", "digest")
 AT = Instant(1_772_000_000_000_000)
@@ -52,7 +53,7 @@ def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | Non
     """An epoch that read FILE, with ``progress`` in its manifest."""
     claim = catalog.claim("main", "test")
     read = FileRecord(0, (stored.InputFile(FILE.path, FILE.size, FILE.etag, OWN, FILE.digest),))
-    manifest = Manifest(
+    manifest = new_manifest(
         snapshot_id=catalog.new_snapshot_id(),
         pipeline="p",
         fingerprint="f",
@@ -62,7 +63,7 @@ def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | Non
         generation=claim.generation,
         created_at="2026-01-01T00:00:00Z",
         progress=progress,
-        logs={"inputs": catalog.append_record(FileLog(), read) if parent is None else parent.logs["inputs"]},
+        logs={"inputs": catalog.append_record(FileLog.empty(), read) if parent is None else parent.logs["inputs"]},
     )
     catalog.commit(claim, manifest)
     return catalog.manifest(manifest.snapshot_id)

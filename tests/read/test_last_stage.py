@@ -14,6 +14,7 @@ from headrace.pipeline.identity.fingerprint import definition, fingerprint
 from headrace.read.snapshots.last_stage import LastStage, MergingWindows
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
+from tests.manifests import new_manifest
 from tests.own_windows import Validity
 from tests.process.clicks import CLICKS, clicks
 from tests.stored_progress import written
@@ -26,7 +27,7 @@ def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
     """One at which the input and then the output of each aggregation has come to these."""
     first, *outputs = map(Instant, watermarks)
     progress = PipelineProgress(watermark=first, output_watermarks=tuple(outputs))
-    return Manifest(
+    return new_manifest(
         snapshot_id="s",
         pipeline=pipeline.name,
         fingerprint=fingerprint(pipeline),
@@ -109,4 +110,4 @@ def test_which_windows_merge(where: Any, merging: MergingWindows | None, own: st
 
 
 def test_older_manifests_do_not_say() -> None:
-    assert LastStage.of(replace(manifest(CLICKS, 0, 0), definition={})) is None
+    assert LastStage.of(manifest(CLICKS, 0, 0).replace(definition={})) is None

@@ -1,6 +1,5 @@
 """Plans: what a run would do with a pipeline that has changed since a snapshot, and which parts of it have."""
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from headrace.read.definition_plan import Plan, plan
 from headrace.runs.process import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.manifest import Manifest
+from tests.manifests import new_manifest
 from tests.own_combiners import Longest
 from tests.pipeline.test_fingerprints import PIPELINES
 
@@ -38,7 +38,7 @@ def clicks(source: hr.Input | None = None, **parts: Any) -> Pipeline:
 
 
 def made_by(pipeline: Pipeline, **more: Any) -> Manifest:
-    return Manifest(
+    return new_manifest(
         snapshot_id="s",
         pipeline=pipeline.name,
         fingerprint=fingerprint(pipeline),
@@ -233,7 +233,7 @@ def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:
 
 
 def test_a_snapshot_from_before_definitions_were_recorded_says_so() -> None:
-    old = replace(made_by(clicks()), definition={})
+    old = made_by(clicks()).replace(definition={})
     assert "definition" not in str(old.to_bytes()), "older versions wrote none"
     assert plan(clicks(), old).action is Action.KEEP
     found = plan(clicks(key="at"), old)

@@ -2,11 +2,12 @@
 
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.manifest import Manifest
+from tests.manifests import new_manifest
 
 
 def manifest_for(catalog: Catalog, claim: Claim, parent: str | None, snapshot_id: str | None = None) -> Manifest:
     """A manifest of the epoch after ``parent``, under ``claim``, with nothing in it."""
-    return Manifest(
+    return new_manifest(
         snapshot_id=snapshot_id or catalog.new_snapshot_id(),
         pipeline=catalog.pipeline,
         fingerprint="f",

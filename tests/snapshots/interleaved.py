@@ -1,7 +1,7 @@
 """What is interleaved: runs, people and upkeep as programs over a store; and what holds in each state they reach."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import count
@@ -137,7 +137,7 @@ def folds(branch: str, epochs: int = 0) -> Program:
                 return
             parent = manifest.snapshot_id
         head = catalog.head()
-        mark = DeletionList(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()))
+        mark = DeletionList(catalog.marks.new_id(head.entry + 1, catalog.new_snapshot_id()), ())
         catalog.marks.write(mark)
         horizon = Horizon(mark.id, folded=head.entry + 1)
         if attempt(say, "expire", lambda: catalog.expire(head.entry, horizon, tags=(), idle=(), message="expired")):
@@ -228,7 +228,7 @@ def with_file(catalog: Catalog, manifest: Manifest) -> Manifest:
     file = DataFile(data_path("p", manifest.epoch, manifest.snapshot_id, "state", "0"), 1, len(data), checksum(data))
     catalog.store.write(file.path, data)
     below = catalog.manifest(manifest.parent).tables["state"] if manifest.parent else ()
-    return replace(manifest, tables={"state": (*below, Layer((file,), 1, manifest.epoch, manifest.epoch))})
+    return manifest.replace(tables={"state": (*below, Layer.of((file,), manifest.epoch, manifest.epoch))})
 
 
 # What is there at first

@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -21,18 +20,29 @@ from headrace_snapshots.format.skips import Skip, skips_after
 from headrace_snapshots.gc.expiry import expire
 from headrace_snapshots.gc.gc_roots import Keep
 from headrace_snapshots.store import MemoryStore
+from tests.manifests import new_manifest
 
 EPOCHS = 2_000
 LOGARITHMIC = 2 * math.ceil(math.log2(EPOCHS))
 """Manifests that a search reads at most: two on each level of the trees."""
 
-BEGINNING = Manifest("0", "p", "f", "main", 0, None, 0, "2026-01-01T00:00:00Z", {})
+BEGINNING = new_manifest(
+    snapshot_id="0",
+    pipeline="p",
+    fingerprint="f",
+    branch="main",
+    epoch=0,
+    parent=None,
+    generation=0,
+    created_at="2026-01-01T00:00:00Z",
+    progress={},
+)
 
 
 def child(parent: Manifest, snapshot_id: str) -> Manifest:
     """The epoch after ``parent``."""
     skips = skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
-    return replace(parent, snapshot_id=snapshot_id, epoch=parent.epoch + 1, parent=parent.snapshot_id, skips=skips)
+    return parent.replace(snapshot_id=snapshot_id, epoch=parent.epoch + 1, parent=parent.snapshot_id, skips=skips)
 
 
 def link_of(manifest: Manifest, *, is_broken: bool = False) -> Link:
@@ -49,11 +59,11 @@ def forests(draw: st.DrawFn) -> dict[str, Link]:
     first_with_skips = draw(st.integers(0, 40))
     for number in range(1, draw(st.integers(2, 120))):
         if number == 60 and draw(st.booleans()):
-            made.append(replace(BEGINNING, snapshot_id="60"))
+            made.append(BEGINNING.replace(snapshot_id="60"))
             continue
         parent = made[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(made) - 1))]
         new = child(parent, str(number))
-        made.append(new if new.epoch >= first_with_skips else replace(new, skips=()))
+        made.append(new if new.epoch >= first_with_skips else new.replace(skips=()))
     broken = draw(st.sets(st.integers(0, len(made) - 1), max_size=10))
     return {each.snapshot_id: link_of(each, is_broken=number in broken) for number, each in enumerate(made)}
 
@@ -145,7 +155,7 @@ def test_what_is_broken_on_the_way_is_passed(memory: MemoryStore, written_before
     ids = commit_some(catalog, claim, written_before)
     for snapshot_id in ids:
         path = f"p/manifests/{snapshot_id}.json"
-        memory.write(path, replace(catalog.manifest(snapshot_id), skips=()).to_bytes())
+        memory.write(path, catalog.manifest(snapshot_id).replace(skips=()).to_bytes())
     ids += commit_some(Catalog(memory, "p"), claim, 31 - written_before)
     for gone in ids[5:26]:
         path = f"p/manifests/{gone}.json"

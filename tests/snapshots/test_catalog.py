@@ -90,7 +90,7 @@ def test_a_manifest_must_fit(catalog: Catalog) -> None:
         catalog.commit(claim, manifest_for(catalog, other, None))
     manifest = manifest_for(catalog, claim, first)
     with pytest.raises(RefusedError, match="epoch 9 does not follow"):
-        catalog.commit(claim, type(manifest)(**{**vars(manifest), "epoch": 9}))
+        catalog.commit(claim, manifest.replace(epoch=9))
 
 
 def test_publishing_goes_forward_along_main(catalog: Catalog) -> None:
@@ -210,7 +210,7 @@ def test_ancestry(catalog: Catalog) -> None:
 
 
 def test_file_logs_are_kept_beside_the_manifests(catalog: Catalog) -> None:
-    log = FileLog()
+    log = FileLog.empty()
     for epoch in range(130):
         log = catalog.append_record(
             log, FileRecord(epoch, (InputFile(f"landing/[{epoch}].json", 10, "etag", "source"),))

@@ -400,8 +400,8 @@ def test_a_crash_between_mark_and_entry_leaves_what_the_next_one_clears(memory: 
 def test_two_writers_never_store_the_same_node(memory: MemoryStore) -> None:
     """After a rollback the same files are read again: a late delete of the old node must not hit the new one."""
     record = FileRecord(0, (InputFile("a", 1, "e", "source"),) * RADIX)
-    one, other = (Catalog(memory, "p").append_record(FileLog(), record) for _ in range(2))
-    assert one.levels[0][0].id != other.levels[0][0].id
+    one, other = (Catalog(memory, "p").append_record(FileLog.empty(), record) for _ in range(2))
+    assert one.levels[0].refs[0].id != other.levels[0].refs[0].id
 
 
 def test_an_entry_says_what_is_kept_and_older_versions_refuse_it(memory: MemoryStore) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
@@ -145,12 +145,11 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.store.write(path, b"rows")
         file = DataFile(path, 1, 4, "0" * 64)
         parent = None if held.head is None else catalog.manifest(held.head)
-        layers = (*(parent.tables["current"] if parent else ()), Layer((file,), 1, epoch, epoch))[-2:]
-        panes = catalog.cut(parent.logs["panes"], held.floor) if parent else FileLog()
-        inputs = parent.logs["inputs"] if parent else FileLog()
+        layers = (*(parent.tables["current"] if parent else ()), Layer.of((file,), epoch, epoch))[-2:]
+        panes = catalog.cut(parent.logs["panes"], held.floor) if parent else FileLog.empty()
+        inputs = parent.logs["inputs"] if parent else FileLog.empty()
         read = InputFile("landing/a", 1, "e", "source")
-        manifest = replace(
-            manifest,
+        manifest = manifest.replace(
             tables={"current": layers},
             logs={
                 "panes": catalog.append_record(panes, FileRecord(epoch, (file,) * 33)),

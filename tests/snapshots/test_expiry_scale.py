@@ -1,7 +1,7 @@
 """With expiry nothing grows: after 10,000 epochs objects, bytes and requests are what they were after 1,000."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -59,19 +59,19 @@ class Pipeline:
         manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)
         epoch, prefix = manifest.epoch, catalog.data_prefix(manifest.epoch, manifest.snapshot_id)
         layers = parent.tables["current"] if parent else ()
-        layers = (*layers, Layer((self.file(f"{prefix}/current"),), 1_000, epoch, epoch))
+        layers = (*layers, Layer.of((self.file(f"{prefix}/current"),), epoch, epoch))
         start = plan_merge([layer.rows for layer in layers])
         if start is not None:  # the same windows again: a merge makes no more of them
-            layers = (*layers[:start], Layer((self.file(f"{prefix}/merged"),), 1_000, layers[start].first_epoch, epoch))
-        logs = {name: catalog.cut(parent.logs[name], floor) if parent else FileLog() for name in OUTPUT}
+            layers = (*layers[:start], Layer.of((self.file(f"{prefix}/merged"),), layers[start].first_epoch, epoch))
+        logs = {name: catalog.cut(parent.logs[name], floor) if parent else FileLog.empty() for name in OUTPUT}
         logs = {
             name: catalog.append_record(log, FileRecord(epoch, (self.file(f"{prefix}/{name}"),)))
             for name, log in logs.items()
         }
-        inputs = parent.logs["inputs"] if parent else FileLog()
+        inputs = parent.logs["inputs"] if parent else FileLog.empty()
         read = InputFile(f"landing/{epoch:08d}", 10, "etag", "source")
         logs["inputs"] = catalog.append_record(inputs, FileRecord(epoch, (read,)))
-        return replace(manifest, tables={"current": layers}, logs=logs)
+        return manifest.replace(tables={"current": layers}, logs=logs)
 
     def file(self, path: str) -> DataFile:
         data = path.encode()
@@ -197,7 +197,7 @@ def test_an_expiry_asks_for_what_has_come_since_the_last_one_however_much_is_kep
     nodes = (len(OUTPUT) + 1) * (EVERY // RADIX + 2)
     assert max(asked[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
     Catalog(pipeline.store, "p").marks.write(
-        DeletionList(current_mark(pipeline))
+        DeletionList(current_mark(pipeline), ())
     )  # without facts, as before there were any
     before = pipeline.store.requests.snapshot()
     expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)

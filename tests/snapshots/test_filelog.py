@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate
 from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.store import MemoryStore
 from headrace_snapshots.testing.strategies import records
 
 
@@ -31,7 +33,7 @@ class Nodes:
 
     def read(self, node_id: str) -> IndexNode:
         self.reads.append(node_id)
-        return IndexNode.from_bytes(self.stored[node_id], node_id, node_id)
+        return IndexNode.from_bytes(self.stored[node_id], node_id)
 
 
 def one_file(epoch: int) -> FileRecord:
@@ -40,11 +42,11 @@ def one_file(epoch: int) -> FileRecord:
 
 @given(records(), st.integers(-1, 60))
 def test_what_was_appended_is_listed(appended: list[FileRecord], since: int) -> None:
-    nodes, log = Nodes(), FileLog()
+    nodes, log = Nodes(), FileLog.empty()
     for record in appended:
         log = nodes.append(log, record)
         assert sum(max(1, len(r.files)) for r in log.tail) < 64
-        assert all(len(level) < 64 for level in log.levels)
+        assert all(len(level.refs) < 64 for level in log.levels)
     assert list(iterate(log, nodes.read)) == appended
     assert list(iterate(log, nodes.read, since)) == [r for r in appended if r.epoch > since]
     assert log.files == sum(len(r.files) for r in appended)
@@ -52,7 +54,7 @@ def test_what_was_appended_is_listed(appended: list[FileRecord], since: int) -> 
 
 
 def test_old_logs_stay_valid_while_new_ones_grow() -> None:
-    nodes, logs = Nodes(), [FileLog()]
+    nodes, logs = Nodes(), [FileLog.empty()]
     for epoch in range(300):
         logs.append(nodes.append(logs[-1], one_file(epoch)))
     for length in (0, 1, 63, 64, 65, 200, 300):
@@ -62,11 +64,11 @@ def test_old_logs_stay_valid_while_new_ones_grow() -> None:
 
 
 def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
-    nodes, log = Nodes(), FileLog()
+    nodes, log = Nodes(), FileLog.empty()
     for epoch in range(10_000):
         log = nodes.append(log, one_file(epoch))
     assert len(log.levels) == 2
-    assert len(log.tail) + sum(len(level) for level in log.levels) <= 63 * 3
+    assert len(log.tail) + sum(len(level.refs) for level in log.levels) <= 63 * 3
     assert len(nodes.stored) <= math.ceil(10_000 / 64 * 64 / 63)
     nodes.reads.clear()
     assert [r.epoch for r in iterate(log, nodes.read, since_epoch=9_900)] == list(range(9_901, 10_000))
@@ -74,17 +76,17 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
 
 
 def test_a_record_with_many_files_does_not_fill_the_manifest() -> None:
-    nodes, log = Nodes(), FileLog()
+    nodes, log = Nodes(), FileLog.empty()
     files = tuple(InputFile(f"landing/{n}", n, "etag", "source") for n in range(500))
     for epoch in range(10):
         log = nodes.append(log, FileRecord(epoch, files))
-    assert (log.tail, len(log.levels[0])) == ((), 10)
+    assert (log.tail, len(log.levels[0].refs)) == ((), 10)
     assert [f for r in iterate(log, nodes.read, 8) for f in r.files] == list(files)
 
 
 def test_epochs_do_not_go_back() -> None:
     nodes = Nodes()
-    log = nodes.append(FileLog(), one_file(5))
+    log = nodes.append(FileLog.empty(), one_file(5))
     with pytest.raises(ValueError, match="epoch 4 cannot follow one of epoch 5"):
         append(log, one_file(4))
     for epoch in range(6, 70):
@@ -95,14 +97,19 @@ def test_epochs_do_not_go_back() -> None:
 
 
 def test_a_node_that_is_another_is_noticed() -> None:
-    one, two = IndexNode(records=(one_file(1),)), IndexNode(records=(one_file(2),))
-    with pytest.raises(BrokenObjectError, match="the/name is another node"):
-        IndexNode.from_bytes(one.to_bytes(), "the/name", two.id)
+    one, two = IndexNode((one_file(1),), ()), IndexNode((one_file(2),), ())
+    store = MemoryStore()
+    Catalog(store, "p").write_nodes([one])
+    (stored,) = store.list("")
+    path = stored.path.replace(one.id, two.id)
+    store.write(path, store.read(stored.path))
+    with pytest.raises(BrokenObjectError, match=rf"{path} is another node \({one.id}\)"):
+        Catalog(store, "p").read_node(two.id)
 
 
 @given(records(), st.integers(0, 60), st.integers(0, 60))
 def test_what_is_cut_is_gone_and_the_rest_is_listed(appended: list[FileRecord], floor: int, again: int) -> None:
-    nodes, log = Nodes(), FileLog()
+    nodes, log = Nodes(), FileLog.empty()
     for record in appended:
         log = nodes.append(log, record)
     for at in (floor, again):
@@ -115,7 +122,7 @@ def test_what_is_cut_is_gone_and_the_rest_is_listed(appended: list[FileRecord], 
 
 
 def test_a_long_log_is_cut_to_a_leaf_and_goes_on() -> None:
-    nodes, log = Nodes(), FileLog()
+    nodes, log = Nodes(), FileLog.empty()
     for epoch in range(10_000):
         log = nodes.append(log, one_file(epoch))
         if epoch % 100 == 99:
@@ -130,6 +137,6 @@ def test_a_long_log_is_cut_to_a_leaf_and_goes_on() -> None:
 
 def test_nodes_of_two_writers_are_never_the_same() -> None:
     record = FileRecord(0, (one_file(0).files * 64))
-    (one,), (other,) = (append(FileLog(), record, writer)[1] for writer in ("one", "other"))
+    (one,), (other,) = (append(FileLog.empty(), record, writer)[1] for writer in ("one", "other"))
     assert one.id != other.id
-    assert IndexNode.from_bytes(one.to_bytes(), "x", one.id) == one
+    assert IndexNode.from_bytes(one.to_bytes(), "x") == one

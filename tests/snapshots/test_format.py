@@ -13,8 +13,10 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.testing.strategies import manifests
 
-SAMPLE = Manifest("s1", "p", "f", "main", 3, "s0", 2, "2026-01-01T00:00:00Z", {"watermark": None}, counts={"rows": 7})
-ENTRY = Entry(4, "w", "2026-01-01T00:00:00Z", Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main": "s"}, {"main": 2})
+AT = "2026-01-01T00:00:00Z"
+FILE = {"path": "p", "rows": 1, "bytes": 4, "sha256": "0"}
+SAMPLE = Manifest("s1", "p", "f", "main", 3, "s0", 2, AT, {"watermark": None}, {}, {}, {}, {"rows": 7}, {}, {}, {})
+ENTRY = Entry(4, "w", AT, Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main": "s"}, {"main": 2}, 0, "", None)
 
 
 @given(manifests())
@@ -74,10 +76,18 @@ def test_a_field_of_a_wrong_type_is_named() -> None:
 
     content = SAMPLE.to_json()
     for change, said in [
-        ({"epoch": "3"}, r"content\.epoch is of type str, not an integer"),
-        ({"tables": {"t": [{"files": []}]}}, r"content\.tables\.t\[0\] has no field 'rows'"),
-        ({"parent": 1}, r"content\.parent is of type int"),
-        ({"counts": {"x": True}}, r"content\.counts\.x is of type bool"),
+        ({"epoch": "3"}, r"content\.epoch: Expected `int`, got `str`"),
+        ({"tables": {"t": [{"files": []}]}}, r"content\.tables\[\.\.\.\]\[0\]: Object missing required field `rows`"),
+        (
+            {"logs": {"panes": {"tail": [{"epoch": 0, "files": [{**FILE, "rows": "1"}]}], "levels": []}}},
+            r"content\.logs\[\.\.\.\]\.tail\[0\]\.files\[0\]\.rows: Expected `int`, got `str`",
+        ),
+        (
+            {"tables": {"t": [{"files": [FILE], "rows": 2, "first_epoch": 0, "last_epoch": 0, "expires": None}]}},
+            r"content\.tables\[\.\.\.\]\[0\]: a layer of 2 rows, and of 1 in its files",
+        ),
+        ({"parent": 1}, r"content\.parent: Expected `str \| null`, got `int`"),
+        ({"counts": {"x": True}}, r"content\.counts\[\.\.\.\]: Expected `int`, got `bool`"),
     ]:
         with pytest.raises(BrokenObjectError, match=said):
             Manifest.from_bytes(encode("manifest", content | change), "x")

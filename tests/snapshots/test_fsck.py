@@ -1,7 +1,6 @@
 """Fsck names what is damaged, whatever it is and whatever happened to it, and what to do about it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -34,11 +33,10 @@ def commit(catalog: Catalog, store: MemoryStore, parent: Manifest | None, claim:
     epoch, prefix = manifest.epoch, catalog.data_prefix(manifest.epoch, manifest.snapshot_id)
     made = {name: file(store, f"{prefix}/{name}.parquet", epoch) for name in ("state", "current", "panes", "late")}
     logs = {"panes": (made["panes"],) * 33, "late": (made["late"],)}
-    manifest = replace(
-        manifest,
-        tables={name: (Layer((made[name],), epoch, epoch, epoch),) for name in ("state", "current")},
+    manifest = manifest.replace(
+        tables={name: (Layer.of((made[name],), epoch, epoch),) for name in ("state", "current")},
         logs={
-            name: catalog.append_record(parent.logs[name] if parent else FileLog(), FileRecord(epoch, files))
+            name: catalog.append_record(parent.logs[name] if parent else FileLog.empty(), FileRecord(epoch, files))
             for name, files in logs.items()
         },
     )
@@ -61,7 +59,7 @@ def snapshots(memory: MemoryStore) -> list[Manifest]:
 def paths(store: MemoryStore, snapshots: list[Manifest]) -> dict[str, tuple[str, str]]:
     """An object of each kind that the newest snapshot needs, and an older one of that kind."""
     new, old = (f"p/data/{each.epoch:08d}-{each.snapshot_id}" for each in (snapshots[-1], snapshots[-2]))
-    nodes = [f"p/index/{ref.id}.json" for ref in snapshots[-1].logs["panes"].levels[0]]
+    nodes = [f"p/index/{ref.id}.json" for ref in snapshots[-1].logs["panes"].levels[0].refs]
     head = Catalog(store, "p").head()
     assert head.horizon is not None
     return {
@@ -269,7 +267,7 @@ def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemorySt
     horizon = Catalog(memory, "p").head().horizon
     assert horizon is not None
     marks = Catalog(memory, "p").marks
-    marks.write(replace(marks.read(horizon.mark), facts=None))  # nothing is known of it from earlier expiries
+    marks.write(marks.read(horizon.mark).replace(facts=None))  # nothing is known of it from earlier expiries
     before = {info.path for info in memory.list("p/")}
     with pytest.raises(Exception, match="is broken") as caught:
         expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC))

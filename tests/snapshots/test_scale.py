@@ -1,7 +1,5 @@
 """At 10,000 epochs everything that is asked often costs what it costs at 100."""
 
-from dataclasses import replace
-
 import pytest
 from catalog_helpers import manifest_for
 
@@ -21,17 +19,19 @@ def next_manifest(catalog: Catalog, claim: Claim, parent: Manifest | None) -> Ma
     manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)
     epoch = manifest.epoch
     file = DataFile(f"p/data/{epoch:08d}-x/current.parquet", ROWS, 100 * ROWS, "0" * 64)
-    layers = (*(parent.tables["current"] if parent else ()), Layer((file,), ROWS, epoch, epoch))
+    layers = (*(parent.tables["current"] if parent else ()), Layer.of((file,), epoch, epoch))
     start = plan_merge([layer.rows for layer in layers])
     if start is not None:
         rows = sum(layer.rows for layer in layers[start:])
-        merged = Layer((replace(file, rows=rows),), rows, layers[start].first_epoch, epoch)
+        merged = Layer.of((file.replace(rows=rows),), layers[start].first_epoch, epoch)
         layers = (*layers[:start], merged)
     logs = {
-        name: catalog.append_record(parent.logs[name] if parent else FileLog(), FileRecord(epoch, (file,) * count))
+        name: catalog.append_record(
+            parent.logs[name] if parent else FileLog.empty(), FileRecord(epoch, (file,) * count)
+        )
         for name, count in FILES.items()
     }
-    return replace(manifest, tables={"current": layers}, logs=logs)
+    return manifest.replace(tables={"current": layers}, logs=logs)
 
 
 def costs(store: MemoryStore) -> dict[str, int]:
@@ -53,7 +53,7 @@ def costs(store: MemoryStore) -> dict[str, int]:
     figures["requests for the panes of ten epochs"] = sum(store.requests.since(before).values())
     figures["layers of current"] = len(manifest.tables["current"])
     figures["references and records of file logs"] = sum(
-        len(log.tail) + sum(len(level) for level in log.levels) for log in manifest.logs.values()
+        len(log.tail) + len([*log.refs]) for log in manifest.logs.values()
     )
     figures["bytes of the manifest"] = len(manifest.to_bytes())
     before = store.requests.snapshot()

@@ -37,7 +37,7 @@ for epoch in range(4):  # the first has all keys, those behind it every eighth
     files = []
     for number, piece in enumerate(pieces):
         files += [each.file for each in put_runs(store, cache, f"{epoch}-{number}", [piece])]
-    layers.append(Layer(tuple(files), sum(file.rows for file in files), epoch, epoch))
+    layers.append(Layer.of(tuple(files), epoch, epoch))
 (folder / "layers").write_bytes(pickle.dumps(layers))
 """
 """Files of a layer cover all hashes each here, so that a merge has all of them open at once."""

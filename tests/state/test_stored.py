@@ -106,7 +106,7 @@ def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: i
     store, cache = MemoryStore(), LayerCache(tmp_path, 10**9)
     rows = batch([Row(f"key {number}", 0) for number in range(100)])
     layer = stored(store, cache, rows, 10**9)
-    old = Layer(tuple(writer.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0)
+    old = Layer(tuple(writer.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0, None)
     opened = [open_rows(cache, store, STAGE.state_schema, old, part) for part in parts(number)]
     assert together([piece for each in opened for piece in rows_of(each)]).equals(rows)
     assert opened[0].expires == NEVER

@@ -22,8 +22,8 @@ from headrace.runs.compaction import Folds
 from headrace.runs.executors.interface import Engine
 from headrace.state.datafiles.epoch_files import Written
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.format.filelog import FileLog, FileRecord, LoggedFile
-from headrace_snapshots.format.files import DataFile, InputFile, Layer
+from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol.barriers import SnapshotId
 from headrace_snapshots.protocol.coordinator import (
@@ -218,7 +218,7 @@ class Committer:
     def _current_layers(self, parent: Manifest | None, computed: ComputedEpoch, written: Written) -> tuple[Layer, ...]:
         layers = () if parent is None else parent.tables["current"]
         layers = self._folds.adopted(layers, wait=computed.settles)
-        return (*layers, _layer(written.panes, computed.epoch, computed.epoch)) if written.panes else layers
+        return (*layers, Layer.of(written.panes, computed.epoch, computed.epoch)) if written.panes else layers
 
     def _begin_fold(self) -> None:
         if self.head is not None:
@@ -226,7 +226,7 @@ class Committer:
             self._folds.begin(self.head.tables["current"], prefix)
 
     def _logs(self, parent: Manifest | None, computed: ComputedEpoch, written: Written) -> Mapping[str, FileLog]:
-        logs = dict(parent.logs) if parent is not None else {name: FileLog() for name in LOGS}
+        logs = dict(parent.logs) if parent is not None else {name: FileLog.empty() for name in LOGS}
         logs |= {name: self.catalog.cut(logs[name], self._floor) for name in OUTPUT}
         inputs = tuple(
             InputFile(file.path, file.size, file.etag, name, file.digest)
@@ -243,7 +243,3 @@ class Committer:
             if files:
                 logs[name] = self.catalog.append_record(logs[name], FileRecord(computed.epoch, files))
         return logs
-
-
-def _layer(files: tuple[DataFile, ...], first: int, last: int) -> Layer:
-    return Layer(files, sum(file.rows for file in files), first, last)

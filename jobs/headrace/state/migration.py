@@ -6,7 +6,7 @@ that is new has nothing stored of it, which is NULL: what its state is before th
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -104,6 +104,4 @@ def migrated(
         made: Mapping[str, tuple[DataFile, ...]] = dict(
             zip((file.path for file in files), threads.map(rewritten, range(len(files))), strict=True)
         )
-    return tuple(
-        replace(layer, files=tuple(new for file in layer.files for new in made[file.path])) for layer in layers
-    )
+    return tuple(layer.replace(files=tuple(new for file in layer.files for new in made[file.path])) for layer in layers)

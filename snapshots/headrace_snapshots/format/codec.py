@@ -53,7 +53,7 @@ def encode(kind: str, content: JSON, number: int = 1) -> bytes:
     return head.encode("ascii") + body + b"}\n"
 
 
-def decode(kind: str, data: bytes, name: str, parse: "Callable[[Fields], Result]") -> Result:
+def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -> Result:
     """What ``parse`` makes of the content of the object called ``name``.
 
     Raises BrokenObjectError or NewerFormatError, naming the object.
@@ -72,7 +72,7 @@ def decode(kind: str, data: bytes, name: str, parse: "Callable[[Fields], Result]
         content = envelope.fields("content")
         if checksum(canonical(content.value)) != envelope.text("sha256"):
             raise MalformedError("its checksum does not match its content")
-        return parse(content)
+        return parse(content.value)
     except ValueError as error:
         raise BrokenObjectError(
             f"{name} is broken ({len(data)} bytes): {error}; restore it from a backup, or go on from an older snapshot"

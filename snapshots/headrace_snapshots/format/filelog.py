@@ -8,40 +8,26 @@ deleted, nobody else can have come to need it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
-from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, canonical, checksum, decode, encode
-from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.codec import canonical, checksum
+from headrace_snapshots.format.files import DataFile, LoggedFile
+from headrace_snapshots.format.record import JsonRecord, StoredObject
 
 RADIX = 64
 AHEAD = 8
 """Nodes that are asked for together by who reads back."""
 
-KIND = "index"
 
-LoggedFile = DataFile | InputFile
-
-
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(JsonRecord, frozen=True):
     """The files that one epoch added, in order."""
 
     epoch: int
     files: tuple[LoggedFile, ...]
 
-    def to_json(self) -> JSON:
-        """A JSON object."""
-        return {"epoch": self.epoch, "files": [file.to_json() for file in self.files]}
 
-    @classmethod
-    def from_json(cls, fields: Fields) -> "FileRecord":
-        """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(fields.integer("epoch"), fields.items("files", _file))
-
-
-@dataclass(frozen=True)
-class IndexRef:
+class IndexRef(JsonRecord, frozen=True):
     """A node of the tree, and what is below it: epochs (inclusive), number of files and their rows."""
 
     id: str
@@ -50,59 +36,28 @@ class IndexRef:
     files: int
     rows: int
 
-    def to_json(self) -> JSON:
-        """A JSON object."""
-        return {
-            "id": self.id,
-            "first_epoch": self.first_epoch,
-            "last_epoch": self.last_epoch,
-            "files": self.files,
-            "rows": self.rows,
-        }
 
-    @classmethod
-    def from_json(cls, fields: Fields) -> "IndexRef":
-        """Read what ``to_json`` wrote. Raises MalformedError."""
-        numbers = (fields.integer(name) for name in ("first_epoch", "last_epoch", "files", "rows"))
-        return cls(fields.text("id"), *numbers)
-
-
-@dataclass(frozen=True)
-class IndexNode:
+class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
     """A stored node: records (a leaf) or references to nodes of the level below, oldest first.
 
     ``writer``: unique to who stored it; "" in those of the first format.
     """
 
-    records: tuple[FileRecord, ...] = ()
-    refs: tuple[IndexRef, ...] = ()
+    KIND: ClassVar = "index"
+
+    records: tuple[FileRecord, ...]
+    refs: tuple[IndexRef, ...]
     writer: str = ""
+
+    @property
+    def format(self) -> int:
+        """The second since it says who stored it."""
+        return 2 if self.writer else 1
 
     @cached_property
     def id(self) -> str:
         """Hash of the content."""
-        return checksum(canonical(self._content()))[:32]
-
-    def to_bytes(self) -> bytes:
-        """The object to store."""
-        return encode(KIND, self._content(), 2 if self.writer else 1)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, name: str, expected_id: str) -> "IndexNode":
-        """The node in object ``name``. Raises BrokenObjectError, also when it is not the node ``expected_id``."""
-        node = decode(
-            KIND,
-            data,
-            name,
-            lambda f: cls(
-                f.items("records", FileRecord.from_json),
-                f.items("refs", IndexRef.from_json),
-                f.text("writer") if "writer" in f.value else "",
-            ),
-        )
-        if node.id != expected_id:
-            raise BrokenObjectError(f"{name} is another node ({node.id}): go on from an older snapshot")
-        return node
+        return checksum(canonical(self.to_json()))[:32]
 
     @cached_property
     def ref(self) -> IndexRef:
@@ -116,42 +71,38 @@ class IndexNode:
             sum(part.rows for part in below),
         )
 
-    def _content(self) -> JSON:
-        below = {"records": [r.to_json() for r in self.records], "refs": [r.to_json() for r in self.refs]}
-        return {**below, "writer": self.writer} if self.writer else below
+
+class Level(JsonRecord, frozen=True):
+    """The references to nodes of one level, oldest first."""
+
+    refs: tuple[IndexRef, ...]
 
 
-@dataclass(frozen=True)
-class FileLog:
-    """A log as a manifest holds it: its newest records, and references by level (0: to leaves), oldest first."""
+class FileLog(JsonRecord, frozen=True):
+    """A log as a manifest holds it: its newest records, and references by level (the first: to leaves)."""
 
-    tail: tuple[FileRecord, ...] = ()
-    levels: tuple[tuple[IndexRef, ...], ...] = ()
+    tail: tuple[FileRecord, ...]
+    levels: tuple[Level, ...]
+
+    @classmethod
+    def empty(cls) -> "FileLog":
+        """A log without any file."""
+        return cls((), ())
+
+    @property
+    def refs(self) -> Iterator[IndexRef]:
+        """The nodes that it names, of all levels."""
+        return (ref for level in self.levels for ref in level.refs)
 
     @property
     def files(self) -> int:
         """Number of files in the whole log."""
-        return sum(ref.files for level in self.levels for ref in level) + sum(len(r.files) for r in self.tail)
+        return sum(ref.files for ref in self.refs) + sum(len(r.files) for r in self.tail)
 
     @property
     def rows(self) -> int:
         """Rows of all data files in the whole log."""
-        return sum(ref.rows for level in self.levels for ref in level) + sum(_summary(r).rows for r in self.tail)
-
-    def to_json(self) -> JSON:
-        """A JSON object."""
-        return {
-            "tail": [record.to_json() for record in self.tail],
-            "levels": [{"refs": [ref.to_json() for ref in level]} for level in self.levels],
-        }
-
-    @classmethod
-    def from_json(cls, fields: Fields) -> "FileLog":
-        """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(
-            fields.items("tail", FileRecord.from_json),
-            fields.items("levels", lambda level: level.items("refs", IndexRef.from_json)),
-        )
+        return sum(ref.rows for ref in self.refs) + sum(_summary(r).rows for r in self.tail)
 
 
 def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog, tuple[IndexNode, ...]]:
@@ -165,14 +116,14 @@ def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog,
     tail = (*log.tail, record)
     if sum(max(1, len(r.files)) for r in tail) < RADIX:
         return FileLog(tail, log.levels), ()
-    nodes, levels = [IndexNode(records=tail, writer=writer)], list(log.levels)
+    nodes, levels = [IndexNode(tail, (), writer)], list(log.levels)
     for number in range(len(levels) + 1):
-        level = (*(levels[number] if number < len(levels) else ()), nodes[-1].ref)
-        full = len(level) == RADIX
-        levels[number : number + 1] = [() if full else level]
-        if not full:
+        refs = (*(levels[number].refs if number < len(levels) else ()), nodes[-1].ref)
+        is_full = len(refs) == RADIX
+        levels[number : number + 1] = [Level(() if is_full else refs)]
+        if not is_full:
             break
-        nodes.append(IndexNode(refs=level, writer=writer))
+        nodes.append(IndexNode((), refs, writer))
     return FileLog((), tuple(levels)), tuple(nodes)
 
 
@@ -190,11 +141,11 @@ def cut(
         if level and left and left[0].first_epoch < floor:
             below = read_node(left[0].id).refs
             if len(inner := kept(below, level - 1)) < len(below) or inner[0] != below[0]:
-                nodes.append(IndexNode(refs=inner, writer=writer))
+                nodes.append(IndexNode((), inner, writer))
                 left[0] = nodes[-1].ref
         return tuple(left)
 
-    levels = tuple(kept(refs, level) for level, refs in enumerate(log.levels))
+    levels = tuple(Level(kept(level.refs, number)) for number, level in enumerate(log.levels))
     return FileLog(log.tail, levels), tuple(nodes)
 
 
@@ -203,7 +154,7 @@ def iterate(
 ) -> Iterator[FileRecord]:
     """Records of epochs after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such records."""
     for level in reversed(log.levels):
-        yield from _below(level, read_node, since_epoch)
+        yield from _below(level.refs, read_node, since_epoch)
     yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
 
 
@@ -211,7 +162,7 @@ def newest_first(log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[In
     """All records, newest first; ``read_nodes`` is asked for a few nodes at a time, when they are needed."""
     yield from reversed(log.tail)
     for level in log.levels:
-        yield from _below_newest_first(level, read_nodes)
+        yield from _below_newest_first(level.refs, read_nodes)
 
 
 def _below_newest_first(
@@ -237,13 +188,9 @@ def _below(
 def _last_epoch(log: FileLog) -> int | None:
     if log.tail:
         return log.tail[-1].epoch
-    return next((level[-1].last_epoch for level in log.levels if level), None)
+    return next((level.refs[-1].last_epoch for level in log.levels if level.refs), None)
 
 
 def _summary(record: FileRecord) -> IndexRef:
     rows = sum(file.rows for file in record.files if isinstance(file, DataFile))
     return IndexRef("", record.epoch, record.epoch, len(record.files), rows)
-
-
-def _file(fields: Fields) -> LoggedFile:
-    return InputFile.from_json(fields) if "etag" in fields.value else DataFile.from_json(fields)

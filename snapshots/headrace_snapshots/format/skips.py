@@ -7,26 +7,15 @@ most log2(epochs) + 1 of them, and the parent's say what a new snapshot's are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from headrace_snapshots.format.codec import JSON, Fields
+from headrace_snapshots.format.record import JsonRecord
 
 
-@dataclass(frozen=True)
-class Skip:
+class Skip(JsonRecord, frozen=True):
     """An ancestor of a snapshot, and its epoch."""
 
     snapshot_id: str
     epoch: int
-
-    def to_json(self) -> JSON:
-        """A JSON object."""
-        return {"snapshot_id": self.snapshot_id, "epoch": self.epoch}
-
-    @classmethod
-    def from_json(cls, fields: Fields) -> "Skip":
-        """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(fields.text("snapshot_id"), fields.integer("epoch"))
 
 
 def skips_after(parent: Skip, skips: Sequence[Skip]) -> tuple[Skip, ...]:

@@ -5,61 +5,39 @@ entry gets the number, nobody will ever name that mark.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import ClassVar
 
-from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError, decode, encode
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.record import JsonRecord, StoredObject
 from headrace_snapshots.layout import ObjectKind, entry_number, folder, kind_of, manifest_path, mark_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
-KIND = "mark"
 
-
-@dataclass(frozen=True)
-class Batch:
+class Batch(JsonRecord, frozen=True):
     """Objects that may be deleted once none of ``writers`` (generations by branch) can commit; by size in bytes."""
 
     writers: Mapping[str, int]
     objects: Mapping[str, int]
 
-    def to_json(self) -> JSON:
-        """A JSON object."""
-        return {"writers": dict(self.writers), "objects": dict(self.objects)}
 
-    @classmethod
-    def from_json(cls, fields: Fields) -> "Batch":
-        """Read what ``to_json`` wrote. Raises MalformedError."""
-        return cls(fields.mapping("writers", Fields.integer), fields.mapping("objects", Fields.integer))
-
-
-@dataclass(frozen=True)
-class DeletionList:
+class DeletionList(StoredObject, frozen=True, omit_defaults=True):
     """What is to be deleted, by who might still need it. ``facts``: what the expiry has read, for the next one (see
     ``facts``); None in marks of before.
     """
 
+    KIND: ClassVar = "mark"
+
     id: str
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[Batch, ...]
     facts: str | None = None
 
     def __contains__(self, path: object) -> bool:
         return any(path in batch.objects for batch in self.batches)
 
-    def to_bytes(self) -> bytes:
-        """The object to store."""
-        content = {"id": self.id, "batches": [batch.to_json() for batch in self.batches]}
-        return encode(KIND, content if self.facts is None else {**content, "facts": self.facts}, 2)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, name: str, expected_id: str) -> "DeletionList":
-        """The mark in object ``name``. Raises BrokenObjectError, also when it is not the mark ``expected_id``."""
-
-        def parse(fields: Fields) -> "DeletionList":
-            if fields.text("id") != expected_id:
-                raise MalformedError(f"it is mark {fields.text('id')}, not {expected_id}")
-            facts = fields.text("facts") if "facts" in fields.value else None
-            return cls(expected_id, fields.items("batches", Batch.from_json), facts)
-
-        return decode(KIND, data, name, parse)
+    @property
+    def format(self) -> int:
+        """The second, which came with expiry."""
+        return 2
 
 
 class Marks:
@@ -76,9 +54,12 @@ class Marks:
         """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything anew."""
         where = f"{self._store.uri}/{self.path(mark)}"
         try:
-            return DeletionList.from_bytes(self._store.read(self.path(mark)), where, mark)
+            found = DeletionList.from_bytes(self._store.read(self.path(mark)), where)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(f"{where} is missing: `headrace expire` makes another") from error
+        if found.id != mark:
+            raise BrokenObjectError(f"{where} is mark {found.id}, not {mark}: `headrace expire` makes another")
+        return found
 
     def write(self, mark: DeletionList) -> None:
         """Before the entry that names it."""

@@ -46,7 +46,7 @@ class SnapshotFacts:
     @classmethod
     def of(cls, manifest: Manifest) -> "SnapshotFacts":
         """The facts of ``manifest``."""
-        refs = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level}
+        refs = {ref.id for log in manifest.logs.values() for ref in log.refs}
         return cls(
             manifest.snapshot_id,
             manifest.epoch,

@@ -26,7 +26,7 @@ def layers(draw: st.DrawFn) -> Layer:
     files = tuple(draw(st.lists(data_files, max_size=3)))
     first = draw(st.integers(0, 1000))
     last = first + draw(st.integers(0, 100))
-    return Layer(files, sum(file.rows for file in files), first, last, draw(st.none() | st.integers()))
+    return Layer.of(files, first, last, draw(st.none() | st.integers()))
 
 
 @st.composite
@@ -43,7 +43,7 @@ def records(draw: st.DrawFn, max_files: int = 90) -> list[FileRecord]:
 
 def log_of(entries: list[FileRecord]) -> FileLog:
     """The log of those records; the nodes are thrown away."""
-    log = FileLog()
+    log = FileLog.empty()
     for record in entries:
         log, _ = append(log, record)
     return log
@@ -68,6 +68,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         counts=draw(st.dictionaries(names, st.integers(), max_size=2)),
         timings=draw(st.dictionaries(names, st.floats(0, 1e6), max_size=2)),
         requests=draw(st.dictionaries(names, counts, max_size=2)),
+        code=draw(st.dictionaries(names, names, max_size=2)),
         definition=draw(st.dictionaries(names, names, max_size=2)),
         patch=draw(st.none() | st.builds(Patch, counts, names, names)),
         skips=draw(st.lists(st.builds(Skip, names, counts), max_size=3).map(tuple)),

@@ -178,7 +178,7 @@ class EpochOutcome:
         if not files:
             return tuple(left)
         expires = None if NEVER in ends else int(max(ends))
-        return (*left, Layer(files, sum(file.rows for file in files), self.plan.epoch, self.plan.epoch, expires))
+        return (*left, Layer.of(files, self.plan.epoch, self.plan.epoch, expires))
 
     @property
     def panes(self) -> Files:

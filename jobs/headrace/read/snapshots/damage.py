@@ -101,7 +101,7 @@ def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
     except _DAMAGE:
         return None
     for name, log in logs.items():
-        for ref in _refs(catalog, [ref for level in log.levels for ref in level]):
+        for ref in _refs(catalog, [*log.refs]):
             if ref.id == node:
                 at = catalog.ancestor_at(head, ref.last_epoch)
                 found = None if at is None else _link(catalog, at)

@@ -14,8 +14,7 @@ from headrace.sources.file_planning import LandedFile
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.filelog import LoggedFile
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import InputFile, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
 
 
@@ -93,7 +92,7 @@ def _recorded_since(
 def _by_input(files: Iterable[LoggedFile]) -> ByInput:
     found: dict[str, list[LandedFile]] = {}
     for file in files:
-        if not isinstance(file, DataFile):
+        if isinstance(file, InputFile):
             found.setdefault(file.input, []).append(input_file(file))
     return found
 

@@ -30,7 +30,7 @@ def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
     """What is wrong with objects that readers of ``manifest`` need, of those whose turn it is, and what to do."""
     files = [file for layer in manifest.tables.get("current", ()) for file in layer.files]
     logs = (log for name, log in manifest.logs.items() if name != _INPUTS)
-    nodes = [ref.id for log in logs for level in log.levels for ref in level]
+    nodes = [ref.id for log in logs for ref in log.refs]
     problems = [
         *_found(partial(_file_problem, catalog), _turn(files, FILES, manifest.epoch)),
         *_found(partial(_node_problem, catalog), _turn(nodes, NODES, manifest.epoch)),

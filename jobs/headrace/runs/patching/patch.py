@@ -29,7 +29,7 @@ of the pipeline publishes it, and so does the same patch done again.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -187,9 +187,8 @@ class _Commit:
         epoch, snapshot_id = self.patching.patch.epoch, catalog.new_snapshot_id()
         prefix = catalog.data_prefix(epoch, snapshot_id)
         files = put_rows(catalog.store, f"{prefix}/panes-patch", self.rows.records(epoch))
-        layer = Layer(files, sum(file.rows for file in files), epoch, epoch)
-        manifest = replace(
-            main,
+        layer = Layer.of(files, epoch, epoch)
+        manifest = main.replace(
             snapshot_id=snapshot_id,
             branch=MAIN,
             epoch=epoch,

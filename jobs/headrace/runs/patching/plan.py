@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -113,7 +113,7 @@ class PlannedPatch:
     def left_unpublished(self) -> AuditOutcome | None:
         """The good audit of this very patch, if it was committed and its writer ended before it could publish it."""
         done, published = self.main.patch, self.planned.published
-        if done != replace(self.patch, epoch=self.main.epoch) or published != self.main.parent:
+        if done != self.patch.replace(epoch=self.main.epoch) or published != self.main.parent:
             return None
         return read_audit(self.catalog.store, self.catalog.pipeline, published, self.main.snapshot_id)
 

@@ -36,7 +36,7 @@ class LayerMerge:
         """The layer that they become, none if nothing of them is left."""
         ends = [layer.expires for layer in self.layers]
         expires = None if None in ends else max(end for end in ends if end is not None)
-        return [Layer(files, sum(file.rows for file in files), *self.epochs, expires)] if files else []
+        return [Layer.of(files, *self.epochs, expires)] if files else []
 
     def replaced(self, layers: Sequence[Layer], files: Files) -> tuple[Layer, ...]:
         """``layers`` with what they became in their place; the oldest of them may be gone meanwhile."""

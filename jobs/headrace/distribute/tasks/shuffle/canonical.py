@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.record import JsonRecord
 
 
 def canonical_digest(value: Any) -> bytes:
@@ -28,9 +29,13 @@ def canonical_digest(value: Any) -> bytes:
 
 @singledispatch
 def _encoded(value: Any) -> bytes:
-    if not is_dataclass(value):
+    if isinstance(value, JsonRecord):
+        names = value.__struct_fields__
+    elif is_dataclass(value):
+        names = tuple(field.name for field in fields(value))
+    else:
         raise TypeError(f"{type(value).__name__} has no canonical encoding: give it one in {__name__}")
-    return _tagged("record", _name(type(value)), *(_encoded(getattr(value, each.name)) for each in fields(value)))
+    return _tagged("record", _name(type(value)), *(_encoded(getattr(value, name)) for name in names))
 
 
 @_encoded.register
