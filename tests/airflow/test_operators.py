@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
 from headrace.runs.reporting.results import RunError, RunResult, write
-from headrace.pipeline.executors import Choice
+from headrace.pipeline.executors import ExecutorDecision
 from headrace_snapshots.store import open_store
 case = json.load(open(os.environ["CASE"]))
 given = sys.argv[sys.argv.index("process"):]
@@ -33,7 +33,7 @@ json.dump(sys.argv[1:], open(f"{{os.environ['CASE']}}.{{case['name']}}.argv", "w
 if case["result"]:
     fields = case["result"] | {{"run_id": option("--run-id")}}
     fields["error"] = fields["error"] and RunError(**fields["error"])
-    fields["executor"] = fields["executor"] and Choice(**fields["executor"])
+    fields["executor"] = fields["executor"] and ExecutorDecision(**fields["executor"])
     write(open_store(option("--root")), RunResult(**fields))
 print("something that Spark says")
 sys.exit(case["exit_code"])

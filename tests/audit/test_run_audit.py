@@ -281,7 +281,7 @@ import pyarrow as pa
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.gx_runner import evaluate
 from headrace import (expect)
-from headrace.pipeline.expectations import View
+from headrace.pipeline.expectations import ExpectationView
 frame = ArrowFrame(pa.table({"origin": ["EWR", "JFK", "JFK", "EWR"]}))
 plain = expect("table_row_count_to_be_between", min_value=1)
 evenly = {"values": ["EWR", "JFK"], "weights": [0.5, 0.5]}
@@ -289,7 +289,7 @@ alike = expect(
     "column_kl_divergence_to_be_less_than", column="origin", partition_object=evenly, threshold=0.01
 )
 for expectation in (plain, alike):
-    (finding,) = evaluate(View.CURRENT, [expectation], frame).findings
+    (finding,) = evaluate(ExpectationView.CURRENT, [expectation], frame).findings
     print(finding.success, "scipy.stats" in sys.modules, "altair" in sys.modules)
 """
     said = subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()

@@ -123,12 +123,6 @@ def test_the_list_of_commands_has_whole_sentences() -> None:
     assert "--show-completion" in told
 
 
-def test_the_readme_names_every_command() -> None:
-    table = (Path(__file__).resolve().parents[2] / "README.md").read_text().split("| command |")[1]
-    named = set(re.findall(r"`headrace ([a-z-]+)", table.partition("\n\n")[0]))
-    assert named == {*COMMANDS}
-
-
 def test_the_exit_codes_that_help_lists_are_those_of_the_tree_of_errors() -> None:
     told = CliRunner().invoke(app, ["--help"]).stdout.split("Exit codes:")[1]
     codes = [int(line.split()[0]) for line in told.strip().splitlines()]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,16 +33,13 @@ def test_all_of_it_runs_on_real_flights(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "scripts").symlink_to(README.parent / "scripts")
     (tmp_path / "delays.py").write_text(blocks()[0])
     for block in pages.blocks(README):
-        at_some_time = block.text.replace("2026-11-20T18:00:00Z", "2999-01-01T00:00:00Z")  # after what is published now
-        reader.follow(replace(block, text=at_some_time))
+        reader.follow(block)
     printed = CliRunner().invoke(app, ["read", "delays.py", "--format", "json"]).stdout
     rows = json.loads(printed)
     assert {row["origin"] for row in rows} == {"EWR", "JFK", "LGA"}
     busy = sorted(row["flights"] for row in rows if row["flights"] > 30)
     assert busy
     assert sorted(reader.names["frame"]["flights"]) == busy
-    assert reader.names["yesterday"].count() == len(rows)
-    assert {origin for origin, _ in reader.names["per_origin"].fetchall()} <= {"EWR", "JFK", "LGA"}
 
 
 def test_two_commands_and_once_how_headrace_is_found() -> None:

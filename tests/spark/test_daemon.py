@@ -18,7 +18,7 @@ import headrace.distribute.spark.daemon
 loaded = set(sys.modules)
 import pyarrow as pa
 from headrace.distribute.tasks.levels import part_task, share_task
-from headrace.sources import reading
+from headrace.sources.formats import reader
 pa.array([1])
 print(sorted(set(sys.modules) - loaded))
 """

@@ -20,7 +20,7 @@ ALLOWED = 22 * SCALE * MEGABYTE
 WRITE = """
 import pickle, sys
 from pathlib import Path
-from headrace.state import storing
+from headrace.state.datafiles import writer
 from headrace.state.datafiles.cache import LayerCache
 from headrace.state.datafiles.writer import put_runs
 from headrace_snapshots.format.files import Layer
@@ -28,7 +28,7 @@ from headrace_snapshots.store import LocalStore
 from tests.state.rows import many
 
 folder, rows, scale = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-storing.RUN_BYTES = storing.RUN_BYTES * scale // 8
+writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
 store, cache = LocalStore(folder / "root"), LayerCache(folder / "written", 10**12)
 layers = []
 for epoch in range(4):  # the first has all keys, those behind it every eighth
@@ -51,7 +51,8 @@ from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import Clocks
-from headrace.state import merging, storing
+from headrace.state import merge
+from headrace.state.datafiles import writer
 from headrace.state.datafiles.cache import LayerCache
 from headrace.state.key_groups import WHOLE
 from headrace.state.layers import Layers
@@ -62,8 +63,8 @@ from headrace_snapshots.store import LocalStore, MemoryStore
 from tests.state.rows import COUNTS, many
 
 folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
-storing.RUN_BYTES = storing.RUN_BYTES * scale // 8
-merging.RANGE_BYTES = merging.RANGE_BYTES * scale // 8
+writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
+merge.RANGE_BYTES = merge.RANGE_BYTES * scale // 8
 store, cache = LocalStore(folder / "root"), LayerCache(folder / "working", 10**12)
 stored = pickle.loads((folder / "layers").read_bytes())
 
