@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.deployment import PipelineReader
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import PUBLISHED
@@ -12,8 +12,8 @@ from headrace_snapshots.store import open_store
 
 def read(pipeline: Pipeline, root: str, view: View | str = View.CURRENT, branch: str = PUBLISHED) -> pa.Table:
     """The rows of a view of ``pipeline`` under ``root`` at ``branch``."""
-    reader = PipelineReader(Catalog(open_store(root), pipeline.name), ViewColumns.of(pipeline))
-    return reader.view(View(view), at=branch).to_arrow()
+    reader = PipelineReader(Catalog(open_store(root), pipeline.name), pipeline)
+    return reader.read(view, at=branch).to_arrow()
 
 
 def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:

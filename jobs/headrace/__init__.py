@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace import testing
+    from headrace.describe.check import check
     from headrace.model.accumulation import How, accumulating, discarding, retracting
     from headrace.model.combiners import Aggregate, count
     from headrace.model.custom_combiners import CustomCombiner
@@ -56,11 +57,12 @@ if TYPE_CHECKING:
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.schedules import Backfill, Retention
     from headrace.pipeline.sources import FileSource, SparkFunction, csv, json, parquet
-    from headrace.runs.client import open  # noqa: A004 (read as hr.open)
+    from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
 
 _MODULES = {
+    "describe.check": ("check",),
     "model.accumulation": (
         "How",
         "accumulating",
@@ -152,7 +154,7 @@ _MODULES = {
         "json",
         "parquet",
     ),
-    "runs.client": ("open",),
+    "runs.client.deployment": ("open",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES = ("testing",)
@@ -210,6 +212,7 @@ __all__ = [
     "Window",
     "WindowFn",
     "accumulating",
+    "check",
     "coalesce",
     "col",
     "concat",

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace import Pipeline
-from headrace.cli.display import run as cli_run
 from headrace.cli.main import app
 from headrace.distribute.watermark_inputs import lags
 from headrace.model.time import Duration, Instant
 from headrace.observe.history import EpochFigures
 from headrace.observe.lateness import behind, quantiles
+from headrace.runs.client import recording
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult, now
 from headrace_snapshots.catalog import Catalog
@@ -236,7 +236,7 @@ def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytes
     def fell_back(_: str, pipeline: Pipeline, root: str, options: RunOptions, *_listener: object) -> RunResult:
         return RunResult(options.run_id, pipeline.name, "process", "succeeded", now(), now(), warnings=(words,))
 
-    monkeypatch.setattr(cli_run, "run_recorded", fell_back)
+    monkeypatch.setattr(recording, "run_recorded", fell_back)
     assert words in headrace(deployment, "run", deployment.reference).stdout
     assert parsed(headrace(deployment, "run", deployment.reference, "--format", "json"))["warnings"] == [words]
 

@@ -18,7 +18,7 @@ from headrace.application.submit import main as submit
 from headrace.cli.display.progress import Bar
 from headrace.cli.main import app
 from headrace.model.expressions.expr import DataType
-from headrace.read.deployment import PipelineReader
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views.columns import View, ViewColumns
 from headrace.terminal import in_one_line, visible
 from headrace_snapshots.format.codec import checksum

@@ -12,8 +12,8 @@ from pathlib import Path
 import headrace as hr
 from headrace import col
 from headrace.pipeline.executors import Executor
-from headrace.runs.client import PipelineHandle
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting import results

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.distribute.tasks.background import merges
 from headrace.errors import HeadraceError
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
 from headrace.runs.publishing.publish import stored_audit
 from headrace_snapshots.format import filelog, layers
 from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, deployed, spoil, victims

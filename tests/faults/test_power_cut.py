@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.executors import Executor
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import Silent

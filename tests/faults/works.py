@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import headrace as hr
 from headrace.pipeline.executors import Executor
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import cut_over

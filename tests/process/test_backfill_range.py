@@ -30,7 +30,7 @@ from headrace.pipeline.inputs import arrival_time
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.backfill.fork_point import fork_point
-from headrace.runs.client import open as open_history
+from headrace.runs.client.deployment import open as open_history
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions, RunOptionsError, parse_span
 from headrace.runs.process import process

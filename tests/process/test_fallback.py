@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.display.run import run_recorded
+from headrace.runs.client.recording import run_recorded
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import read as read_result

@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.read.deployment import PipelineReader
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 

@@ -13,7 +13,7 @@ import headrace as hr
 from headrace import col
 from headrace.errors import DecimalOverflowError, HeadraceError, IntegerOverflowError
 from headrace.pipeline.executors import Executor
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 

@@ -315,13 +315,13 @@ def patched_twice(late: Live) -> str:
 def test_a_rollback_names_the_patches_that_it_gives_up_and_what_makes_them_again(late: Live) -> None:
     before = patched_twice(late)
     head = late.catalog.head()
-    given_up = late.history.rehearse_rollback(to=before)
+    given_up = late.history.rollback(to=before, dry_run=True)
     assert late.catalog.head() == head
     assert [(each.epoch, each.branch) for each in given_up.patches] == [(4, "second"), (3, "fix")]
     assert "`headrace promote clicks second --patch` makes it again" in given_up.told[0]
     late.catalog.drop("fix")
     snapshot = head.refs["fix"]
-    told = late.history.rehearse_rollback(to=before).told[1]
+    told = late.history.rollback(to=before, dry_run=True).told[1]
     assert f"`headrace fork clicks {snapshot} patch-3` and `headrace promote clicks patch-3 --patch` make" in told
     entry = late.history.rollback(to=before)
     assert [each["epoch"] for each in entry.detail["patches"]] == [4, 3]
@@ -330,7 +330,7 @@ def test_a_rollback_names_the_patches_that_it_gives_up_and_what_makes_them_again
     late.catalog.fork("patch-3", snapshot)
     late.patch("patch-3")
     late.patch("second")
-    assert late.history.rehearse_rollback(to=before).moves["main"][1] == before
+    assert late.history.rollback(to=before, dry_run=True).moves["main"][1] == before
     late.check()
 
 
@@ -340,7 +340,7 @@ def test_what_is_gone_is_made_again_by_a_backfill(late: Live) -> None:
     late.catalog.drop("second")
     for _ in range(2):
         late.history.expire(keep_last=9)
-    for told in late.history.rehearse_rollback(to=before).told:
+    for told in late.history.rollback(to=before, dry_run=True).told:
         assert "`headrace backfill clicks` computes such a branch anew" in told
 
 

@@ -11,7 +11,7 @@ from headrace.errors import PipelineError
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.pipeline import Pipeline as Graph
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.results import write

@@ -9,7 +9,7 @@ import pytest
 from headrace import Pipeline, expect
 from headrace.audit.releases import releases_that_hold
 from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
-from headrace.runs.client import PipelineHandle
+from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import cut_over
@@ -103,7 +103,7 @@ def test_other_values_of_the_same_key_and_window_are_not_released(executor: Exec
 def test_a_person_who_rolls_back_takes_the_release_back(executor: Executed, tmp_path: Path) -> None:
     released = Released(executor, tmp_path)
     history = PipelineHandle(released.catalog)
-    (told,) = history.rehearse_rollback(to=released.good).told
+    (told,) = history.rollback(to=released.good, dry_run=True).told
     assert told.startswith(f"the release by log entry {released.entry} (ada: he is rich) ends")
     history.rollback(to=released.good, message="ada: he is not")
     assert releases_that_hold(released.catalog) == []
@@ -120,7 +120,7 @@ def test_rolling_back_to_after_the_release_leaves_it(executor: Executed, tmp_pat
     land(tmp_path, 3, 4)
     released.run("after")
     history = PipelineHandle(released.catalog)
-    assert history.rehearse_rollback(to=kept).told == ()
+    assert history.rollback(to=kept, dry_run=True).told == ()
     history.rollback(to=kept)
     released.recover()
     assert released.readers_see_all

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Pipeline
-from headrace.cli.display import run as cli_run
 from headrace.cli.main import app
 from headrace.model.time import parse
+from headrace.runs.client import recording
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, epoch_line
 from headrace.runs.reporting.results import Action, RunResult
@@ -107,7 +107,7 @@ def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         listener.committed(EPOCH)
         return replace(RESULT, warnings=("a clock is ahead",))
 
-    monkeypatch.setattr(cli_run, "run_recorded", ran)
+    monkeypatch.setattr(recording, "run_recorded", ran)
     done = CliRunner().invoke(app, ["run", "aircraft_sessions", "--root", "memory://x"])
     assert done.stderr.splitlines() == ["starting Spark", epoch_line(EPOCH)]
     where = Where("aircraft_sessions", "memory://x")

@@ -221,7 +221,7 @@ def test_on_spark_state_is_migrated_as_it_is_here(executor: Executed, tmp_path: 
     assert executor.process(new, there.root, options, now=lambda: clock(1)).epochs == (1,)
     assert rows(there, new) == rows(here, new)
     for view in (View.CURRENT, View.PANES):
-        found = hr.open(there.root)["clicks"].view(view)
+        found = hr.open(there.root)["clicks"].read(view)
         frame = found.to_spark(executor.spark)
         collected = [row.asDict() for row in frame.select("visitor", "largest").collect()]
         expected = found.to_arrow().select(["visitor", "largest"]).to_pylist()
@@ -315,7 +315,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
     reader = hr.open(deployment.root)["clicks"]
     for snapshot, _, expected in seen:
         for view, found in expected.items():
-            again = reader.view(View(view), at=snapshot).to_arrow().to_pylist()
+            again = reader.read(view, at=snapshot).to_arrow().to_pylist()
             assert sorted(map(str, again)) == sorted(map(str, found))
     panes = seen[-1][2]["panes"]
     assert {(row["epoch"] > 1, row["most"] is None) for row in panes if not row["is_retraction"]} == {

@@ -19,7 +19,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.pipeline.executors import Executor
-from headrace.runs.client import PipelineHandle
+from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

@@ -11,9 +11,9 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.read.deployment import PipelineReader
 from headrace.read.diff.differences import SnapshotDiff
 from headrace.read.diff.row_changes import ChangeKind, RowCounts
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

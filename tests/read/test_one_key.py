@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.pipeline.executors import Executor
-from headrace.read.deployment import PipelineReader
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.catalog import Catalog

@@ -16,7 +16,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import FixConfigError, HeadraceError, IntegerOverflowError
-from headrace.read.deployment import PipelineReader, UnknownResultsError
+from headrace.read.deployment import UnknownResultsError
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.roots import MissingRootError
 from headrace.read.snapshots.snapshot_refs import AtError, NoSnapshotError, UnknownBranchError
 from headrace.read.views.lazy_view import LazyView

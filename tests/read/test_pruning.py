@@ -14,7 +14,7 @@ import pytest
 from headrace import Expr, col
 from headrace.kernel.stage import CompiledStage
 from headrace.model.expressions.decimals import of_billionths
-from headrace.read.deployment import PipelineReader
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views import sources
 from headrace.read.views.columns import EarlierColumns, View, ViewColumns
 from headrace.read.views.lazy_view import LazyView

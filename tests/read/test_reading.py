@@ -7,15 +7,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from headrace import Pipeline, col
 from headrace import count as count_
-from headrace.cli.view_names import viewed
-from headrace.read.deployment import PipelineReader
+from headrace.read.definition_changes import changed_since
+from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.columns import View
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sql import QueryError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -36,7 +35,7 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
 
 
 def files(deployment: Deployment, view: View | str, branch: str = "published") -> list[str]:
-    return PipelineReader(deployment.catalog, ViewColumns.of(deployment.pipeline)).view(View(view), at=branch).files()
+    return PipelineReader(deployment.catalog, deployment.pipeline).read(view, at=branch).files()
 
 
 def current(deployment: Deployment, branch: str = "main") -> list[tuple[str, int, int]]:
@@ -136,7 +135,7 @@ def test_unknown_branches_and_views_are_clear_errors(deployment: Deployment) -> 
     with pytest.raises(UnknownBranchError, match=r"no branch, tag or snapshot 'mian'; its branches and tags are main,"):
         read(deployment.pipeline, deployment.root, "current", "mian")
     with pytest.raises(QueryError, match="there are current, panes, late, rejected"):
-        viewed(deployment.pipeline, deployment.root, "states", "main", tell=print)
+        PipelineReader(deployment.catalog).read("states", at="main")
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "deleted"])
@@ -185,7 +184,7 @@ def test_a_damaged_file_of_the_first_epoch_leaves_the_beginning(deployment: Depl
 
 def test_rows_are_filtered_ordered_and_limited(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", n, n) for n in range(6)])
-    view = viewed(deployment.pipeline, deployment.root, "current", "main", where="clicks > 1", tell=print)
+    view = PipelineReader(deployment.catalog).read(at="main", where="clicks > 1")
     first, number = view.first(2, order="clicks desc")
     assert ([row["clicks"] for row in first], number) == ([5, 4], 4)
     assert [row for batch in view.batches(limit=3) for row in batch["clicks"].to_pylist()] == [2, 3, 4]
@@ -198,12 +197,12 @@ def test_rows_are_filtered_ordered_and_limited(deployment: Deployment) -> None:
 def test_a_condition_that_does_not_fit_is_a_clear_error(deployment: Deployment, where: str) -> None:
     deployment.commit(panes=[pane("ann", 1, 2)])
     with pytest.raises(QueryError, match="the columns are user, clicks, amount, window_start"):
-        viewed(deployment.pipeline, deployment.root, "current", "main", where=where, tell=print)
+        PipelineReader(deployment.catalog).read(at="main", where=where)
 
 
 def test_an_order_or_a_value_that_does_not_fit_is_a_clear_error(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", 1, 2)])
-    view = viewed(deployment.pipeline, deployment.root, "current", "main", where="user::int > 1", tell=print)
+    view = PipelineReader(deployment.catalog).read(at="main", where="user::int > 1")
     for broken in (view.to_arrow, view.count):
         with pytest.raises(QueryError, match="the columns are user, clicks"):
             broken()
@@ -325,17 +324,14 @@ def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
     rejected = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
     deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
-    heard: list[str] = []
-
-    def rows(pipeline: Pipeline) -> pa.Table:
-        return viewed(pipeline, deployment.root, name, "main", tell=heard.append).to_arrow()
-
-    before = rows(deployment.pipeline)
+    changed = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
+    before = read(deployment.pipeline, deployment.root, name, "main")
     assert before.num_rows
-    assert not heard
-    assert rows(replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))).equals(before)
+    assert read(changed, deployment.root, name, "main").equals(before)
     assert deployment.head is not None
-    (told,) = heard
+    assert changed_since(deployment.pipeline, deployment.head) is None
+    told = changed_since(changed, deployment.head)
+    assert told is not None
     assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in told
 
 

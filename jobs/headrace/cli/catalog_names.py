@@ -1,14 +1,17 @@
-"""What the words of a command line name: a root, a pipeline's catalog, a snapshot."""
+"""What the words of a command line name: a root, a pipeline under it, a snapshot."""
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.deployment import Deployment
 from headrace.read.roots import check_root
-from headrace.read.snapshots.snapshot_refs import named_id
+from headrace.runs.client.handle import PipelineHandle
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.layout import manifest_path
 from headrace_snapshots.store import ObjectNotFoundError, open_store
+
+STARTED_BY = "cli"
+"""How names of runs begin that the command line starts."""
 
 
 def existing(root: str) -> str:
@@ -17,19 +20,27 @@ def existing(root: str) -> str:
     return root
 
 
-def catalog_of(pipeline: str, root: str) -> Catalog:
-    """The catalog of a pipeline under a root that exists: one with results there by its name, without its file. Raises
+def handle_of(pipeline: str, root: str) -> PipelineHandle:
+    """A pipeline under a root that exists: one with results there by its name, without its file. Raises
     MissingRootError, UnknownPipelineError.
     """
     store = open_store(existing(root))
-    return Catalog(store, pipeline if pipeline in Deployment(store) else resolve(pipeline).name)
+    if pipeline in Deployment(store):
+        return PipelineHandle(Catalog(store, pipeline), started_by=STARTED_BY)
+    definition = resolve(pipeline)
+    return PipelineHandle(Catalog(store, definition.name), definition, started_by=STARTED_BY)
+
+
+def handle_to_run(pipeline: str, root: str, *, create: bool = False) -> PipelineHandle:
+    """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError."""
+    definition = resolve(pipeline)
+    return PipelineHandle(Catalog(open_store(root), definition.name), definition, create=create, started_by=STARTED_BY)
 
 
 def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
     """The manifest of a snapshot of ``pipeline``, or by its id of whichever pipeline under ``root`` has it."""
     if pipeline is not None:
-        catalog = catalog_of(pipeline, root)
-        return catalog.manifest(named_id(catalog, catalog.head(), snapshot))
+        return handle_of(pipeline, root).show(snapshot)
     store = open_store(existing(root))
     for name in Deployment(store):
         try:

@@ -94,7 +94,7 @@ def _recent(ctx: click.Context) -> set[str]:
 
 
 def _catalog(ctx: click.Context) -> "Catalog":
-    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.catalog_names import handle_of
 
     # a line that ends with an option is not taken apart to its end: its arguments are what is left
-    return catalog_of(ctx.params.get("pipeline") or ctx.args[0], ctx.params["root"])
+    return handle_of(ctx.params.get("pipeline") or ctx.args[0], ctx.params["root"]).catalog

@@ -5,7 +5,7 @@ command imports what it needs when it is called, so that every one of them start
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from click.exceptions import Exit
 
@@ -22,6 +22,10 @@ from headrace.cli.display.output import (
 )
 from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN, PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.read.views.lazy_view import LazyView
+    from headrace.runs.client.handle import PipelineHandle
 
 __all__ = [
     "app",
@@ -57,18 +61,17 @@ def read(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the rows of a view: what a pipeline has found."""
-    from headrace.cli.catalog_names import existing
-    from headrace.cli.view_names import viewed
+    from headrace.cli.catalog_names import handle_of
     from headrace.model.panes import PANE_COLUMNS, WINDOW_END, WINDOW_START
-    from headrace.pipeline.loading.registry import resolve
 
-    found = resolve(pipeline)
-    rows = viewed(found, existing(root), view, at, where=where, stage=stage, tell=notice)
+    handle = handle_of(pipeline, root)
+    rows = handle.read(view, at=at, where=where, stage=stage)
+    _notice_what_it_is(handle, rows, view)
     if output is Format.JSON:
         print_json_rows(rows.batches(order=order, limit=limit))
         return
     shown, number = rows.first(SHOWN_ROWS if limit is None else limit, order=order)
-    first = [*found.stages[-1 if stage is None else stage - 1].key_types, WINDOW_START, WINDOW_END]
+    first = [*rows.keys, WINDOW_START, WINDOW_END]
     quiet = {*PANE_COLUMNS} - {*SHOWN_OF_A_PANE}
     columns = sorted((n for n in rows.columns if n not in quiet), key=lambda n: n not in first)
     print_table(columns, ([row[name] for name in columns] for row in shown))
@@ -86,17 +89,12 @@ def files(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the Parquet files of a view, for readers of your own."""
-    from headrace.cli.catalog_names import existing
-    from headrace.cli.view_names import viewed
-    from headrace.pipeline.loading.registry import resolve
-    from headrace.read.views.columns import STATE
-    from headrace.read.views.sql import QueryError
+    from headrace.cli.catalog_names import handle_of
 
-    if view == STATE:
-        raise QueryError(
-            f"the files of {STATE} are the engine's own; `headrace read --view {STATE}` shows what they hold"
-        )
-    paths = viewed(resolve(pipeline), existing(root), view, at, tell=notice).files(verify=verify)
+    handle = handle_of(pipeline, root)
+    rows = handle.read(view, at=at)
+    _notice_what_it_is(handle, rows, view)
+    paths = rows.files(verify=verify)
     if output is Format.JSON:
         print_json(paths)
     else:
@@ -114,28 +112,18 @@ def plot(
     output: Output = Format.TEXT,
 ) -> None:
     """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.extras import require
-    from headrace.observe.history import SUMMARY, history, totals
-    from headrace.observe.lateness import lateness, seconds, told
-    from headrace.read.snapshots.snapshot_refs import snapshot_at
+    from headrace.cli.catalog_names import handle_of
+    from headrace.observe.history import SUMMARY
+    from headrace.observe.lateness import told
 
-    if out is not None:
-        require("plots", "a picture")
-    catalog = catalog_of(pipeline, root)
-    head = snapshot_at(catalog, at).manifest
-    found = [] if head is None else history(catalog, head.snapshot_id, epochs)
-    if out is not None:
-        from headrace.observe.picture import draw
-
-        draw(found, f"{catalog.pipeline} at {at}: event time, processing time, watermark", out)
-    sums, late = totals(found), lateness(catalog, head, found)
+    found = handle_of(pipeline, root).plot(out=out, at=at, epochs=epochs)
     if output is Format.JSON:
-        picture = None if out is None else str(out)
-        print_json({"epochs": len(found), "counts": sums, "lateness_seconds": seconds(late), "picture": picture})
+        print_json(found.to_json())
         return
-    print_fields({words: sums.get(name, 0) for name, words in SUMMARY}, f"{catalog.pipeline}: {len(found)} epochs")
-    print_fields(told(late), "how late")
+    print_fields(
+        {words: found.counts.get(name, 0) for name, words in SUMMARY}, f"{found.pipeline}: {found.epochs} epochs"
+    )
+    print_fields(told(found.lateness), "how late")
     if out is not None:
         notice(f"drawn: {out}")
 
@@ -151,6 +139,19 @@ def conformance(
     from headrace.conformance.command import conformance as run_cases
 
     raise Exit(run_cases(file, executor, only, output.value))
+
+
+def _notice_what_it_is(handle: "PipelineHandle", rows: "LazyView", view: str) -> None:
+    """Say of rows what may surprise: that they are no results, or not of the definition that there is now."""
+    from headrace.read.definition_changes import changed_since
+    from headrace.read.views.columns import STATE
+
+    if view == STATE:
+        notice("state: windows that are still open. None of it is a result; all of it may still change")
+        return
+    definition = None if rows.manifest is None else handle.definition()
+    if rows.manifest is not None and definition is not None and (changed := changed_since(definition, rows.manifest)):
+        notice(f"{changed}. `headrace plan {handle.name}` says what a run would do with it")
 
 
 def main() -> None:

@@ -44,13 +44,24 @@ def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = T
 
 
 def rule_of(
-    pipeline: Pipeline, *, last: int | None = None, younger: str | None = None, tags: bool | None = None
+    name: str,
+    pipeline: Pipeline | None,
+    *,
+    last: int | None = None,
+    younger: str | timedelta | None = None,
+    tags: bool | None = None,
 ) -> Keep:
     """What to keep of ``pipeline``: each as given, else as its ``retention`` says, else as ``Retention()`` does.
 
-    Raises KeepError.
+    Raises KeepError, also if nothing but the ``name`` of the pipeline is known and ``last`` is not given: its retention
+    may keep more than others.
     """
-    said = pipeline.retention or Retention()
+    if pipeline is None and last is None:
+        raise KeepError(
+            f"pipeline {name} is not registered, so nobody knows what its retention keeps: say it (--keep-last, "
+            "--keep-for), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
+        )
+    said = (None if pipeline is None else pipeline.retention) or Retention()
     as_said = None if said.keep_for is None else timedelta(microseconds=said.keep_for)
     return keeping(
         said.keep_last if last is None else last,

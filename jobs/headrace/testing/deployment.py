@@ -98,14 +98,14 @@ class TemporaryDeployment:
         ``at``, ``where`` and ``columns`` are those of ``headrace.open(root)["delays"].current(...)``, which reads
         more than fits into memory.
         """
-        from headrace.read.deployment import PipelineReader
-        from headrace.read.views.columns import View, ViewColumns
+        from headrace.read.pipeline_reader import PipelineReader
+        from headrace.read.views.columns import View
         from headrace_snapshots.catalog import Catalog
         from headrace_snapshots.store import open_store
 
-        reader = PipelineReader(Catalog(open_store(self.root), pipeline.name), ViewColumns.of(pipeline))
+        reader = PipelineReader(Catalog(open_store(self.root), pipeline.name), pipeline)
         kind = Arguments("read", UnitTestError).choice("view", view, View)
-        found: list[Row] = reader.view(kind, at=at, where=where, columns=columns).to_arrow().to_pylist()
+        found: list[Row] = reader.read(kind, at=at, where=where, columns=columns).to_arrow().to_pylist()
         return found
 
     def _copied(self, given: Input, file: Path) -> Path:

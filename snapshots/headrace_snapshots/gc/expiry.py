@@ -45,7 +45,7 @@ import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
@@ -126,6 +126,10 @@ class Expired:
     tags: tuple[str, ...] = ()
     fenced: tuple[str, ...] = ()
     dry_run: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON value."""
+        return asdict(self)
 
 
 def expire(

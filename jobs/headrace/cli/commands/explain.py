@@ -1,14 +1,11 @@
-"""What helps to understand a pipeline's snapshots: their graph, and the commands explain and plan."""
+"""The commands that explain what windows wait for and what a run would do: explain, plan."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, command
 from headrace.cli.display.output import Format, as_typed, print_json, print_lines
 from headrace.cli.parameters import Option
 from headrace_snapshots.refs import MAIN
-
-if TYPE_CHECKING:
-    from headrace_snapshots.catalog import Catalog
 
 
 @command("headrace explain delays.py --key JFK --window 2026-01-01T13:00:00Z --root file:///tmp/hr")
@@ -29,12 +26,9 @@ def explain(
     output: Output = Format.TEXT,
 ) -> None:
     """Say why the windows of a key have fired or not, and what they wait for."""
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.pipeline.loading.registry import resolve
-    from headrace.read.deployment import PipelineReader
+    from headrace.cli.catalog_names import handle_of
 
-    reader = PipelineReader(catalog_of(pipeline, root))
-    found = reader.explain(key, window=window, pipeline=resolve(pipeline), stage=stage, at=at)
+    found = handle_of(pipeline, root).explain(key, window=window, stage=stage, at=at)
     if output is Format.JSON:
         print_json(found.to_json())
     else:
@@ -49,24 +43,10 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     counts; schedules, executors, descriptions and expectations do not. It is migrated where only its columns are
     others: renamed, gone, or new and empty (run --added-empty). All else is a replay, by a backfill.
     """
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.pipeline.loading.registry import resolve
-    from headrace.read.definition_plan import plan as plan_of
-    from headrace.read.snapshots.snapshot_refs import snapshot_at
+    from headrace.cli.catalog_names import handle_of
 
-    found = plan_of(resolve(pipeline), snapshot_at(catalog_of(pipeline, root), at).manifest)
+    found = handle_of(pipeline, root).plan(at=at)
     if output is Format.JSON:
         print_json(found.to_json())
     else:
         print_lines(map(as_typed, found.lines()))
-
-
-def print_graph(catalog: "Catalog", limit: int, before: int | None, output: Format) -> None:
-    """The snapshots of the log as a graph."""
-    from headrace.read.snapshots.graph import snapshot_graph
-
-    found = snapshot_graph(catalog, limit=limit, before=before)
-    if output is Format.JSON:
-        print_json(found.to_json())
-    else:
-        print_lines(found.lines())

@@ -1,6 +1,6 @@
 """The commands that compare snapshots and move in their history: diff, fork, rollback, promote."""
 
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import Output, PipelineArgument, Root, command
@@ -11,8 +11,8 @@ from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
-    from headrace.errors import HeadraceError
-    from headrace_snapshots.catalog import Catalog
+    from headrace.runs.patching.patch import PatchRehearsal
+    from headrace.runs.publishing.promotion import Rehearsal
 
 _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
 
@@ -28,11 +28,10 @@ def diff(
     output: Output = Format.TEXT,
 ) -> None:
     """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters."""
-    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.diffs import print_diff
-    from headrace.read.deployment import PipelineReader
 
-    found = PipelineReader(catalog_of(pipeline, root)).diff(before, after, limit=limit)
+    found = handle_of(pipeline, root).diff(before, after, limit=limit)
     if output is Format.JSON:
         print_json(found.to_json())
     else:
@@ -49,10 +48,9 @@ def fork(
     output: Output = Format.TEXT,
 ) -> None:
     """Make a branch at a snapshot, for runs beside main (headrace run --branch). Readers of main see nothing of it."""
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.runs.client import PipelineHandle
+    from headrace.cli.catalog_names import handle_of
 
-    print_entry(PipelineHandle(catalog_of(pipeline, root)).fork(snapshot, name), output)
+    print_entry(handle_of(pipeline, root).fork(snapshot, name), output)
 
 
 @command("headrace rollback delays.py --to 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'")
@@ -80,18 +78,17 @@ def rollback(
     Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost; each
     is named, with what makes it again. So are releases that end.
     """
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.runs.client import PipelineHandle
+    from headrace.cli.catalog_names import handle_of
 
-    history = PipelineHandle(catalog_of(pipeline, root))
-    given_up = history.rehearse_rollback(to=to, branch=branch)
+    handle = handle_of(pipeline, root)
+    given_up = handle.rollback(to=to, branch=branch, dry_run=True)
     if dry_run:
         if output is Format.JSON:
             print_json(given_up.to_json())
         else:
             print_fields({"moves": moves(given_up.moves)})
     else:
-        print_entry(history.rollback(to=to, branch=branch, message=message), output)
+        print_entry(handle.rollback(to=to, branch=branch, message=message), output)
     for line in given_up.told:
         notice(f"warning: {line}")
 
@@ -118,38 +115,35 @@ def promote(
     The branch ends, and whoever writes main is fenced. What main was stays in the store, and in the log. With --patch
     main stays, and gets one more epoch with rows of the branch, which stays too.
     """
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.cli.display.run import run_patch, run_promotion
+    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.display.diffs import print_diff
+    from headrace.cli.display.run import print_ending
     from headrace.pipeline.schedules import dag_id
 
-    catalog = catalog_of(pipeline, root)
+    handle = handle_of(pipeline, root)
     if not dry_run:
-        (run_patch if patch else run_promotion)(catalog, pipeline, root, branch, output)
-        notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
+        print_ending(handle.promote(branch, patch=patch), pipeline, root, output)
+        notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces it to those downstream")
         return
-    again = f"headrace promote {pipeline} {branch} --root {root}"
+    rehearsal: Rehearsal | PatchRehearsal
     if patch:
-        _rehearse_patch(catalog, branch, limit, output, f"{again} --patch")
-        return
-    from headrace.runs.publishing.promotion import rehearse
-
-    rehearsal = rehearse(catalog, branch, limit=limit)
+        rehearsal = patched = handle.promote(branch, patch=True, dry_run=True, limit=limit)
+        show = partial(_print_patch, patched)
+    else:
+        rehearsal = promoted = handle.promote(branch, dry_run=True, limit=limit)
+        show = partial(print_diff, promoted.diff)
     if output is Format.JSON:
         print_json(rehearsal.to_json())
         return
-    from headrace.cli.display.diffs import print_diff
+    show()
+    again = f"headrace promote {pipeline} {branch} --root {root}{' --patch' if patch else ''}"
+    for refusal in rehearsal.refusals:
+        notice(f"it would be refused: {refusal} ({refusal.code})")
+    if not rehearsal.refusals:
+        notice(f"nothing is against it: {again}")
 
-    print_diff(rehearsal.diff)
-    _say_what_is_against(rehearsal.refusals, again)
 
-
-def _rehearse_patch(catalog: "Catalog", branch: str, limit: int, output: Format, again: str) -> None:
-    from headrace.runs.patching.patch import rehearse_patch
-
-    rehearsal = rehearse_patch(catalog, branch, limit=limit)
-    if output is Format.JSON:
-        print_json(rehearsal.to_json())
-        return
+def _print_patch(rehearsal: "PatchRehearsal") -> None:
     from headrace.cli.display.diffs import print_output
 
     print_output(rehearsal.output)
@@ -159,11 +153,3 @@ def _rehearse_patch(catalog: "Catalog", branch: str, limit: int, output: Format,
         "Whoever reads panes gets a retraction and a late pane of each row; a pipeline that has let these windows go "
         "drops them as late"
     )
-    _say_what_is_against(rehearsal.refusals, again)
-
-
-def _say_what_is_against(refusals: "Sequence[HeadraceError]", again: str) -> None:
-    for refusal in refusals:
-        notice(f"it would be refused: {refusal} ({refusal.code})")
-    if not refusals:
-        notice(f"nothing is against it: {again}")

@@ -36,20 +36,16 @@ def expire(
 
     What this marks, the next expire deletes: who reads it now has time until then. Kept are branches and tags, all of
     main that is not published, and the newest published snapshots: what no option says is as the pipeline's retention
-    says, else the last 100, and tags.
+    says, else the last 100, and tags. Of a pipeline that is known by its name alone, say at least --keep-last.
     """
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.pipeline.loading.registry import resolve
-    from headrace.runs.maintenance import expire as expire_old
-    from headrace.runs.maintenance import rule_of
+    from headrace.cli.catalog_names import handle_of
 
-    keep = rule_of(resolve(pipeline), last=keep_last, younger=keep_for, tags=keep_tags)
-    found = expire_old(catalog_of(pipeline, root), keep, dry_run=dry_run)
+    handle = handle_of(pipeline, root)
+    found = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
     if output is Format.JSON:
-        from dataclasses import asdict
-
-        print_json(asdict(found))
+        print_json(found.to_json())
         return
+    keep = handle.keeping(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
     print_table(["", "kind", "objects", "bytes"], _amounts(found), "would be" if dry_run else "expired")
     print_fields(_told(found, keep), "kept")
     if found.waiting.objects:
@@ -66,10 +62,9 @@ def fsck(
     output: Output = Format.TEXT,
 ) -> None:
     """Check that everything is there that snapshots, readers and runs need; say what is not, and the way out."""
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.runs.maintenance import check
+    from headrace.cli.catalog_names import handle_of
 
-    found = check(catalog_of(pipeline, root), deep=deep, repair=repair)
+    found = handle_of(pipeline, root).fsck(deep=deep, repair=repair)
     if output is Format.JSON:
         print_json(found.to_json())
     else:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import NAME
@@ -41,6 +42,10 @@ class Example:
             shlex.join(["headrace", "run", *where, "--files-per-epoch", "1"]),
             shlex.join(["headrace", "read", *where]),
         ]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value: the files, and what to do next."""
+        return {"files": [str(file) for file in self.files], "next": self.next_steps}
 
 
 def write_example(name: str, folder: Path) -> Example:

@@ -1,7 +1,7 @@
 """The commands about pipelines as they are written: new, check, pipelines."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from click.exceptions import Exit
 
@@ -10,10 +10,6 @@ from headrace.cli.completion import complete_pipeline
 from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
 from headrace.cli.parameters import Argument, Option
 from headrace.errors import FixConfigError
-from headrace_snapshots.refs import MAIN, PUBLISHED
-
-if TYPE_CHECKING:
-    from headrace.read.deployment import Deployment
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -27,17 +23,12 @@ def pipelines(
 
     With a root those too that have run there from files of their own, without what only their files say.
     """
-    from headrace.pipeline.loading.registry import registered_files
+    from headrace.read.deployment import Deployment
+    from headrace.read.pipeline_list import pipeline_list
+    from headrace_snapshots.store import open_store
 
-    found = registered_files()
-    rows: list[dict[str, Any]] = [
-        {"name": name, "description": each.pipeline.description, "source": each.pipeline.source.path}
-        for name, each in found.pipelines.items()
-    ]
-    if root is not None:
-        others = sorted({*_have_run(root)} - {*found.pipelines})
-        rows += [{"name": name, "description": None, "source": None} for name in others]
-        rows = [{**row, **_refs(root, row["name"])} for row in rows]
+    found = pipeline_list(None) if root is None else Deployment(open_store(root)).pipelines()
+    rows = found.to_json()
     if output is Format.JSON:
         print_json(rows)
     else:
@@ -67,13 +58,13 @@ def check(
 
     The exit code is 0 if nothing is wrong with it nor with any file that was looked at, else 10. Notes do not count.
     """
-    from headrace.cli.commands.check import checked, shown
+    from headrace.describe.check import check as checked
 
     found = checked(pipeline)
     if output is Format.JSON:
         print_json(found.to_json())
     else:
-        print_lines(shown(found))
+        print_lines(found.lines())
     if found.is_wrong:
         raise Exit(FixConfigError.exit_code)
 
@@ -89,30 +80,7 @@ def new(
 
     example = write_example(name, Path(name) if folder is None else folder)
     if output is Format.JSON:
-        print_json({"files": [str(file) for file in example.files], "next": example.next_steps})
+        print_json(example.to_json())
         return
     print_lines(f"wrote {file}" for file in example.files)
     print_lines(["next:", *(f"  {step}" for step in example.next_steps)])
-
-
-def _have_run(root: str) -> "Deployment":
-    """The pipelines with results under ``root``."""
-    from headrace.read.deployment import Deployment
-    from headrace_snapshots.store import open_store
-
-    return Deployment(open_store(root))
-
-
-def _refs(root: str, pipeline: str) -> dict[str, str | int | None]:
-    """Where main and published are: the epochs, and the watermark of main."""
-    from headrace.model.time import render
-    from headrace.read.snapshots.progress import StoredProgress
-    from headrace_snapshots.catalog import Catalog
-    from headrace_snapshots.store import open_store
-
-    catalog = Catalog(open_store(root), pipeline)
-    refs = catalog.head().refs
-    found = {ref: catalog.manifest(refs[ref]) if ref in refs else None for ref in (MAIN, PUBLISHED)}
-    epochs: dict[str, str | int | None] = {ref: None if m is None else m.epoch for ref, m in found.items()}
-    main_head = found[MAIN]
-    return {**epochs, "watermark": None if main_head is None else render(StoredProgress.of(main_head).watermark)}

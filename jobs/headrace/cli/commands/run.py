@@ -1,7 +1,6 @@
 """The commands that process: run, backfill, recover, replay-late, replay-rejected."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from headrace.cli.app import (
@@ -72,27 +71,29 @@ def run(
     output: Output = Format.TEXT,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
-    from headrace.cli.display.run import new_run_id, run_action
-    from headrace.runs.options import RunOptions, parse_clock, parse_signal
+    from headrace.cli.catalog_names import handle_to_run
+    from headrace.cli.display.run import print_ending, watching
 
-    options = RunOptions(
-        new_run_id(),
-        max_epochs=max_epochs,
-        files_per_epoch=files_per_epoch,
-        bytes_per_epoch=bytes_per_epoch,
-        mode=mode,
-        executor=executor,
-        branch=branch,
-        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
-        signals=tuple(map(parse_signal, signal or ())),
-        of=of,
-        clock=parse_clock(clock, clock_step),
-        full_sweep=full_sweep,
-        strict=strict,
-        added_empty=added_empty,
-        create=create,
-    )
-    run_action("process", pipeline, root, options, output)
+    handle = handle_to_run(pipeline, root, create=create)
+    with watching() as listener:
+        result = handle.run(
+            max_epochs=max_epochs,
+            files_per_epoch=files_per_epoch,
+            bytes_per_epoch=bytes_per_epoch,
+            executor=executor,
+            mode=mode,
+            branch=branch,
+            from_branch=of,
+            clock=clock,
+            clock_step=clock_step,
+            signals=signal or (),
+            publish=publish,
+            full_sweep=full_sweep,
+            strict=strict,
+            allow_new_aggregates=added_empty,
+            listener=listener,
+        )
+    print_ending(result, pipeline, root, output)
 
 
 @command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")
@@ -127,18 +128,20 @@ def backfill(
     the first window of the range, and reads what came after it. Main and its readers go on undisturbed. Without
     --promote the branch stays beside them, to be looked at; the same command with --branch goes on with it.
     """
-    from headrace.cli.display.run import new_run_id, run_backfill
-    from headrace.runs.options import RunOptions, parse_span
+    from headrace.cli.display.run import run_backfill
 
-    options = RunOptions(
-        new_run_id(),
-        branch=MAIN if branch is None else branch,
-        span=parse_span(start, end),
+    run_backfill(
+        pipeline,
+        root,
+        output,
+        start=start,
+        end=end,
+        branch=branch,
+        promote=promote,
         files_per_epoch=files_per_epoch,
         bytes_per_epoch=bytes_per_epoch,
         executor=executor,
     )
-    run_backfill(pipeline, root, options, output, cuts_over=promote)
 
 
 @command("headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local")
@@ -155,15 +158,13 @@ def recover(
 
     If what readers see is newer than the snapshot, it moves back too, until the new results are published.
     """
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.cli.display.run import new_run_id, run_action
-    from headrace.read.snapshots.snapshot_refs import named_id
-    from headrace.runs.options import RunOptions
+    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.display.run import print_ending, watching
 
-    catalog = catalog_of(pipeline, root)
-    to = named_id(catalog, catalog.head(), snapshot)
-    options = RunOptions(new_run_id(), snapshot=to, executor=executor, publish=publish)
-    run_action("recover", pipeline, root, options, output)
+    handle = handle_of(pipeline, root)
+    with watching() as listener:
+        result = handle.recover(snapshot, executor=executor, publish=publish, listener=listener)
+    print_ending(result, pipeline, root, output)
 
 
 @command("headrace replay-late delays.py --root file:///tmp/hr")
@@ -181,15 +182,13 @@ def replay_late(
     output: Output = Format.TEXT,
 ) -> None:
     """Land the records that came too late once more, as files of the source's format; each only once."""
-    from headrace.cli.catalog_names import existing
-    from headrace.pipeline.loading.registry import resolve
-    from headrace.runs.reprocessing.late import land_late
+    from headrace.cli.catalog_names import handle_of
 
-    landed = land_late(resolve(pipeline), existing(root), to=to, at=at)
+    landed = handle_of(pipeline, root).replay_late(to=to, at=at)
+    told = landed.to_json()
     if output is Format.JSON:
-        print_json(asdict(landed))
+        print_json(told)
         return
-    told = asdict(landed)
     _print_left(told.pop("left"), told, f"late records at {at}")
     if landed.is_own and not landed.records:
         notice(_NOTHING_LANDED)
@@ -220,15 +219,13 @@ def replay_rejected(
     output: Output = Format.TEXT,
 ) -> None:
     """Land dead letters once more as they were, to be read by a pipeline that can read them now; each only once."""
-    from headrace.cli.catalog_names import existing
-    from headrace.pipeline.loading.registry import resolve
-    from headrace.runs.reprocessing.rejected import land_rejected
+    from headrace.cli.catalog_names import handle_of
 
-    landed = land_rejected(resolve(pipeline), existing(root), of=of, to=to, at=at)
+    landed = handle_of(pipeline, root).replay_rejected(input=of, to=to, at=at)
+    told = landed.to_json()
     if output is Format.JSON:
-        print_json(asdict(landed))
+        print_json(told)
         return
-    told = asdict(landed)
     targets, left = told.pop("targets"), told.pop("left")
     _print_left(left, {**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
     if landed.is_own and not landed.records:

@@ -1,19 +1,17 @@
 """The commands over the catalog: log, show, release, tag, drop."""
 
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
-from headrace.cli.commands.explain import print_graph
 from headrace.cli.completion import complete_snapshot
-from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.display.output import Format, notice, print_fields, print_json, print_lines, print_table
 from headrace.cli.parameters import Argument, Option
-from headrace_snapshots.refs import MAIN, ref_of
+from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace_snapshots.catalog import Head, LostEntry
+    from headrace_snapshots.catalog import LostEntry
     from headrace_snapshots.format.entry import Entry
     from headrace_snapshots.format.manifest import Patch
 
@@ -35,12 +33,17 @@ def log(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the catalog log, newest entry first: commits, publishes, rollbacks. Or draw its snapshots as a graph."""
-    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.catalog_names import handle_of
 
+    handle = handle_of(pipeline, root)
     if graph:
-        print_graph(catalog_of(pipeline, root), limit, before, output)
+        drawn = handle.graph(limit=limit, before=before)
+        if output is Format.JSON:
+            print_json(drawn.to_json())
+        else:
+            print_lines(drawn.lines())
         return
-    entries = list(islice(catalog_of(pipeline, root).history(before), limit))
+    entries = handle.log(limit=limit, before=before)
     if output is Format.JSON:
         print_json([entry.to_json() for entry in entries])
         return
@@ -94,13 +97,12 @@ def release(
     output: Output = Format.TEXT,
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason."""
-    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.catalog_names import handle_of
     from headrace.pipeline.schedules import dag_id
-    from headrace.read.snapshots.snapshot_refs import named_id
 
-    catalog = catalog_of(pipeline, root)
-    print_entry(catalog.release(named_id(catalog, catalog.head(), snapshot), message), output)
-    notice(f"In Airflow the next run of {dag_id(catalog.pipeline, 'process')} announces it to those downstream")
+    handle = handle_of(pipeline, root)
+    print_entry(handle.release(snapshot, message=message), output)
+    notice(f"In Airflow the next run of {dag_id(handle.name, 'process')} announces it to those downstream")
 
 
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")
@@ -116,11 +118,9 @@ def tag(
     output: Output = Format.TEXT,
 ) -> None:
     """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
-    from headrace.cli.catalog_names import catalog_of
-    from headrace.read.snapshots.snapshot_refs import named_id
+    from headrace.cli.catalog_names import handle_of
 
-    catalog = catalog_of(pipeline, root)
-    print_entry(catalog.tag(name, named_id(catalog, catalog.head(), snapshot)), output)
+    print_entry(handle_of(pipeline, root).tag(name, snapshot), output)
 
 
 @command("headrace drop delays.py before-the-change --root file:///tmp/hr")
@@ -133,10 +133,9 @@ def drop(
     output: Output = Format.TEXT,
 ) -> None:
     """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
-    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.catalog_names import handle_of
 
-    catalog = catalog_of(pipeline, root)
-    entry = catalog.drop(_ref(catalog.head(), name), message)
+    entry = handle_of(pipeline, root).drop(name, message=message)
     print_entry(entry, output)
     if output is Format.TEXT:
         standing = {**dict.fromkeys(entry.generations), **entry.refs}
@@ -145,11 +144,6 @@ def drop(
 
 def _patched(patch: "Patch") -> str:
     return f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
-
-
-def _ref(head: "Head", name: str) -> str:
-    """The ref that ``name`` means, or ``name``, of which there is none."""
-    return ref_of(name, head.refs, head.generations) or name
 
 
 def moves(some: "Mapping[str, tuple[str | None, str | None]]") -> str:

@@ -1,7 +1,6 @@
 """``headrace test``: the tests beside pipelines, a line each, and what is not as expected."""
 
-from collections import Counter
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,28 +33,23 @@ def test(
 ) -> None:
     """Run the unit tests beside pipelines: given these rows, expect these panes. No files, no JVM."""
     from headrace.testing.pipeline_run import checked_executor
-    from headrace.testing.yaml.suite import find, run_tests
+    from headrace.testing.yaml.suite import find, run_suite
 
     chosen, found = checked_executor(executor), find(path)
     for file in found.others:
         notice(f"{file} is left out: it has no key `tests`")
-    done: list[Tested] = []
-    for tested in run_tests(found, chosen):
-        done.append(tested)
-        if output is Format.TEXT:
-            print_lines(_lines(tested))
-    counts = Counter(tested.verdict.value for tested in done)
+    report = run_suite(found, chosen, None if output is Format.JSON else lambda tested: print_lines(_lines(tested)))
     if output is Format.JSON:
-        print_json({"tests": [asdict(tested) for tested in done], "counts": dict(counts)})
+        print_json(report.to_json())
     else:
-        notice(", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())) or "no tests")
-    raise Exit(_exit_code(counts))
+        notice(", ".join(f"{number} {verdict}" for verdict, number in sorted(report.counts.items())) or "no tests")
+    raise Exit(_exit_code(report.counts))
 
 
-def _exit_code(counts: Counter[str]) -> int:
-    if counts["error"]:
+def _exit_code(counts: Mapping[str, int]) -> int:
+    if "error" in counts:
         return FixConfigError.exit_code
-    return FAILED_CASES if counts["failed"] else DONE
+    return FAILED_CASES if "failed" in counts else DONE
 
 
 def _lines(tested: "Tested") -> list[str]:

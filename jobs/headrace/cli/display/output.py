@@ -73,26 +73,19 @@ def whoever_reads() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """``value`` as one JSON document; dates and times become ISO 8601 (in UTC), bytes base64, decimals text."""
-    sys.stdout.write(json.dumps(value, indent=1, default=_in_json) + "\n")
+    sys.stdout.write(json.dumps(value, indent=1, default=as_json) + "\n")
 
 
 def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
     """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
+    from headrace.read.views.arrow_types import zoneless_rows
+
     separator = "[\n"
     for batch in batches:
-        for row in rows_of(batch):
-            sys.stdout.write(separator + indent(json.dumps(row, indent=1, default=_in_json), " "))
+        for row in zoneless_rows(batch):
+            sys.stdout.write(separator + indent(json.dumps(row, indent=1, default=as_json), " "))
             separator = ",\n"
     sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
-
-
-def rows_of(rows: "pa.RecordBatch | pa.Table") -> list[dict[str, Any]]:
-    """Rows as Python's values, times without their zone, which is UTC: for one with a zone Arrow imports pandas."""
-    import pyarrow as pa
-
-    from headrace.read.views.arrow_types import python_rows
-
-    return python_rows(rows.cast(pa.schema([(field.name, _zoneless(field.type)) for field in rows.schema])))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
@@ -172,7 +165,8 @@ def _cell(value: object, longest: int = LONGEST_CELL) -> str:
     return in_one_line(cut(_text(value), longest))
 
 
-def _in_json(value: object) -> str:
+def as_json(value: object) -> str:
+    """``value``, for which JSON has no form, as it is printed. Raises TypeError."""
     if isinstance(value, datetime):
         return _in_utc(value).isoformat().replace("+00:00", "Z")
     if isinstance(value, bytes | date | Decimal):
@@ -196,14 +190,6 @@ def _text(value: object) -> str:
 
 def _in_utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _zoneless(kind: "pa.DataType") -> "pa.DataType":
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp(kind.unit)
-    return pa.list_(_zoneless(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _constant(value: bytes | date | Decimal) -> str:

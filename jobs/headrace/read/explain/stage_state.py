@@ -11,7 +11,6 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import newest, there
 from headrace.model.time import Instant
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.loading.registry import UnknownPipelineError, resolve
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace.state.datafiles.cache import RowCache
@@ -30,19 +29,6 @@ class StateDefinitionError(FixConfigError):
     """State can be read only with the definition of the pipeline that made it."""
 
     code = "config.state_definition"
-
-
-def definition_of(catalog: Catalog, pipeline: Pipeline | None) -> Pipeline:
-    """``pipeline``, or the registered one of the catalog's name. Raises StateDefinitionError."""
-    if pipeline is not None:
-        return pipeline
-    try:
-        return resolve(catalog.pipeline)
-    except UnknownPipelineError as error:
-        raise StateDefinitionError(
-            f"state is read with the definition of its pipeline, and {catalog.pipeline} is not registered: name its "
-            f"folder in HEADRACE_PIPELINES, or give the pipeline itself (pipeline=...). {error}"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -86,11 +72,15 @@ class StageState:
         return self.manifest.tables.get(state_tables(self.pipeline)[self.number - 1], ())
 
     @property
+    def bytes(self) -> int:
+        """The length of its files."""
+        return sum(file.bytes for layer in self.layers for file in layer.files)
+
+    @property
     def parts(self) -> tuple[KeyGroupRange, ...]:
         """All keys, in parts that fit into memory."""
         rows = sum(layer.rows for layer in self.layers)
-        size = sum(file.bytes for layer in self.layers for file in layer.files)
-        return parts(1 + max(rows // PART_ROWS, size // PART_BYTES))
+        return parts(1 + max(rows // PART_ROWS, self.bytes // PART_BYTES))
 
     def windows(self, cache: RowCache, part: KeyGroupRange) -> pa.RecordBatch:
         """The rows of the windows of ``part``, open and closed. Raises BrokenObjectError."""

@@ -38,6 +38,11 @@ def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return rows.rename_columns(schema.names).cast(schema)
 
 
+def zoneless_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python's values, times without their zone, which is UTC: for one with a zone Arrow imports pandas."""
+    return python_rows(rows.cast(pa.schema([(field.name, _zoneless(field.type)) for field in rows.schema])))
+
+
 def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     """``rows`` as Python's values by column. A time outside of the years 1 to 9999, for which Python has no datetime,
     is the text that ``iso_8601`` gives.
@@ -84,6 +89,12 @@ def _moment(at: int, kind: pa.TimestampType) -> Any:
     if not BEGIN_OF_CALENDAR <= at <= END_OF_CALENDAR:
         return iso_8601(at)
     return pa.scalar(at, pa.int64()).cast(kind).as_py()
+
+
+def _zoneless(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    return pa.list_(_zoneless(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _type(kind: ValueType) -> pa.DataType:

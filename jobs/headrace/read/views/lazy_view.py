@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.extras import require, require_library
 from headrace.model.arguments import Arguments, shown
 from headrace.model.expressions.expr import Expr
+from headrace.read.html import html_note
 from headrace.read.views.conditions import RowCondition
 from headrace.read.views.database import database, identifier, in_utc, kept, quoted, working_folder
+from headrace.read.views.rows_shown import RowsShown
 from headrace.read.views.sources import OutputFiles, Source
 from headrace.read.views.sql import QueryError, order_by
 from headrace_snapshots.format.manifest import Manifest
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from headrace.distribute.spark.types import DataFrame, SparkSession
 
 BATCH_ROWS = 8_192
+HTML_ROWS, HTML_BYTES = 10, 16 * 2**20
+"""Rows that a notebook shows of a view, and about how many bytes may be read for them."""
+
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
@@ -54,6 +59,11 @@ class LazyView:
         return tuple(self._columns)
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the columns of the key."""
+        return tuple(self._source.keys)
+
+    @property
     def schema(self) -> "pa.Schema":
         """The columns, with their Arrow types; timestamps are in UTC."""
         import pyarrow as pa
@@ -82,9 +92,20 @@ class LazyView:
         Arguments("first").whole("limit", limit, least=0)
         parsed = self._checked(order)
         with self._opened() as rows, self._condition.explained(order):
-            found = self._ordered(rows, _zoneless(rows, self._columns), parsed, limit).fetchall()
-            number = len(found) if len(found) < limit else _counted(rows)
-            return [dict(zip(self._columns, row, strict=True)) for row in found], number
+            found = self._fetched(rows, parsed, limit)
+            return found, len(found) if len(found) < limit else _counted(rows)
+
+    def head(self, n: int = 5) -> RowsShown:
+        """The first ``n`` rows in the order of ``batches``, with Python's values; a notebook shows them as a table.
+
+        Of views but ``current`` and ``state`` without a condition only the files that these rows are in are read.
+        """
+        n = Arguments("head").whole("n", n, least=0)
+        source = self._beginning(n)
+        with self._opened(source) as rows, self._condition.explained():
+            found = self._fetched(rows, None, n)
+        known = self._source.rows if self._condition.where is None else None
+        return RowsShown(self.columns, tuple(found), known if len(found) == n else len(found), self._named())
 
     def count(self) -> int:
         """How many rows there are; without a condition manifests know it of all views but ``current``."""
@@ -92,6 +113,20 @@ class LazyView:
             return self._source.rows
         with self._opened() as rows, self._condition.explained():
             return _counted(rows)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:  # else ``if view:`` would count the rows
+        return True
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """All rows, in memory, as `headrace read --format json` prints them, but for times, dates, bytes and decimals,
+        which are Python's.
+        """
+        from headrace.read.views.arrow_types import zoneless_rows
+
+        return [row for batch in self.batches() for row in zoneless_rows(batch)]
 
     def to_arrow(self) -> "pa.Table":
         """All rows, in memory, ordered as in ``batches``."""
@@ -165,15 +200,32 @@ class LazyView:
         return self._source.files()
 
     def __repr__(self) -> str:
+        kept = "" if self._condition.where is None else ", those that fulfil the condition"
+        return f"<{self._named()}: {self._source.describe()}{kept}; columns {', '.join(self._columns)}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows; of a view that takes long to read a note, since nobody has asked for its rows."""
+        if self._beginning(HTML_ROWS).bytes_to_read > HTML_BYTES:
+            return html_note(f"{self!r} is read when you ask for its rows, such as .head()")
+        return self.head(HTML_ROWS)._repr_html_()
+
+    def _named(self) -> str:
         manifest = self.manifest
         at = "no snapshot yet" if manifest is None else f"{manifest.snapshot_id} (epoch {manifest.epoch})"
-        kept = "" if self._condition.where is None else ", those that fulfil the condition"
-        return f"<{self._name} at {at}: {self._source.describe()}{kept}; columns {', '.join(self._columns)}>"
+        return f"{self._name} at {at}"
+
+    def _beginning(self, rows: int) -> Source:
+        """What has to be read for the first ``rows``."""
+        if self._condition.where is None:
+            return self._source.beginning(rows)
+        return self._source.where(self._condition)
 
     @contextmanager
-    def _opened(self) -> "Iterator[duckdb.DuckDBPyRelation]":
-        """The rows that fulfil the condition, in a database that can open nothing but their files."""
-        source = self._source.where(self._condition)
+    def _opened(self, source: Source | None = None) -> "Iterator[duckdb.DuckDBPyRelation]":
+        """The rows (of ``source``, by default all) that fulfil the condition, in a database that can open nothing but
+        their files.
+        """
+        source = self._source.where(self._condition) if source is None else source
         with working_folder() as folder:
             files = source.bring(folder)
             with database(folder, files) as connection:
@@ -181,6 +233,10 @@ class LazyView:
                 with self._condition.explained():
                     kept = self._condition.applied(connection, rows)
                 yield kept
+
+    def _fetched(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
+        found = self._ordered(rows, _zoneless(rows, self._columns), order, limit).fetchall()
+        return [dict(zip(self._columns, row, strict=True)) for row in found]
 
     def _ordered(
         self, rows: "duckdb.DuckDBPyRelation", selected: str, order: str | None, limit: int | None

@@ -25,7 +25,9 @@ from headrace.program import columns as c
 from headrace.read.explain.stage_state import StageState
 from headrace.read.explain.waiting import Readiness
 from headrace.read.snapshots.damage import ways_out
+from headrace.read.views.columns import STATE
 from headrace.read.views.database import literal
+from headrace.read.views.sql import QueryError
 from headrace.state.datafiles.cache import LayerCache
 from headrace_snapshots.catalog import Catalog
 
@@ -101,12 +103,27 @@ class OpenWindows:
         return [*self.columns.names]
 
     @property
+    def keys(self) -> Sequence[str]:
+        """Those of the aggregation."""
+        return [*self.pipeline.stages[self.number - 1].key_types]
+
+    @property
     def order(self) -> Sequence[str]:
         """By window and key."""
-        return [WINDOW_START, *self.pipeline.stages[self.number - 1].key_types, WINDOW_END]
+        return [WINDOW_START, *self.keys, WINDOW_END]
 
     rows = None
     identity = None
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Those of all files of state."""
+        return 0 if self.state is None else self.state.bytes
+
+    def beginning(self, rows: int) -> "OpenWindows":
+        """All of them: they are worked out."""
+        del rows
+        return self
 
     def where(self, condition: "RowCondition") -> "OpenWindows":
         """All of them: they are worked out."""
@@ -118,8 +135,10 @@ class OpenWindows:
         return "open windows, which may still change and are no results"
 
     def files(self) -> list[str]:
-        """None: the files of state are the engine's own."""
-        return []
+        """Raise QueryError: there are none for other readers."""
+        raise QueryError(
+            f"the files of {STATE} are the engine's own; `headrace read --view {STATE}` shows what they hold"
+        )
 
     def verify(self) -> None:
         """Nothing: there are none for other readers."""

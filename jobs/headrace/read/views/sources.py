@@ -38,6 +38,10 @@ _FETCHING = 4
 """Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
 
 
+REQUEST_BYTES = 2**16
+"""What is read in the time that a request to a store takes."""
+
+
 class Source(Protocol):
     """All rows of a view."""
 
@@ -50,8 +54,19 @@ class Source(Protocol):
         """What each row has."""
 
     @property
+    def keys(self) -> Sequence[str]:
+        """The columns of the key."""
+
+    @property
     def order(self) -> Sequence[str]:
         """The columns by which rows are ordered."""
+
+    @property
+    def bytes_to_read(self) -> int:
+        """About how many bytes have to be read to know all rows; a request counts as REQUEST_BYTES."""
+
+    def beginning(self, rows: int) -> "Source":
+        """The same, without files that have none of the first ``rows``, as far as that is known without reading."""
 
     @property
     def rows(self) -> int | None:
@@ -93,6 +108,8 @@ class OutputFiles:
     definition: ViewColumns
     ref: str | None
     needed: Needed = ALL
+    until: int | None = None
+    """The last epoch whose rows are wanted, None for all."""
 
     def where(self, condition: "RowCondition") -> "OutputFiles":
         """By key, window and epoch, as far as files and their chunks say what they have (``pruning``)."""
@@ -110,9 +127,30 @@ class OutputFiles:
         return self.definition.schema(self.view)
 
     @property
+    def keys(self) -> Sequence[str]:
+        """Those of the last aggregation."""
+        return [*self.definition.keys]
+
+    @property
     def order(self) -> Sequence[str]:
         """By window and key, or as they were emitted."""
         return self.definition.order(self.view)
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Those of all files."""
+        return sum(file.bytes for file in self.wanted_files)
+
+    def beginning(self, rows: int) -> "OutputFiles":
+        """The first epochs that have so many; all of ``current``, whose rows no epoch has for itself."""
+        if self.view is View.CURRENT:
+            return self
+        counted = 0
+        for _, last, files in self._by_epochs:
+            counted += sum(file.rows for file in files)
+            if counted >= rows:
+                return replace(self, until=last)
+        return self
 
     @property
     def identity(self) -> Sequence[str] | None:
@@ -190,6 +228,7 @@ class OutputFiles:
         return tuple(
             file
             for first, last, files in self._by_epochs
+            if self.until is None or last <= self.until
             if self.needed.may_be_of(first, last, is_folded=self.view is View.CURRENT)
             for file in files
             if self.needed.may_be_in(file.groups, file.windows)
@@ -244,8 +283,19 @@ class SnapshotRows:
         "fingerprint",
         "counts",
     )
+    keys = ()
     order = ("epoch",)
     identity = None
+
+    @property
+    def bytes_to_read(self) -> int:
+        """A request for each snapshot."""
+        return 0 if self.manifest is None else (self.manifest.epoch + 1) * REQUEST_BYTES
+
+    def beginning(self, rows: int) -> "SnapshotRows":
+        """All of them: each is known by those after it."""
+        del rows
+        return self
 
     @property
     def columns(self) -> "pa.Schema":

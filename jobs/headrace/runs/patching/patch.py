@@ -128,9 +128,9 @@ def rehearse_patch(catalog: Catalog, branch: str, *, limit: int = 20) -> PatchRe
 
     Raises UnknownBranchError, UnpublishedError where main has no snapshot, and what a reader of ``current`` does.
     """
-    from headrace.read.deployment import PipelineReader
     from headrace.read.diff.differences import OutputDiff
     from headrace.read.diff.row_changes import RowCounts
+    from headrace.read.pipeline_reader import PipelineReader
 
     patching = PlannedPatch.of(catalog, catalog.head(), branch)
     refusals: list[HeadraceError] = []

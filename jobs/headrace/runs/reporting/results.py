@@ -93,6 +93,19 @@ class RunResult:
     executor: ExecutorDecision | None = None
     forked_from: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The stored object as a JSON value."""
+        document: dict[str, Any] = json.loads(to_json(self))
+        return document
+
+    def __repr__(self) -> str:
+        ended = self.status if self.error is None else f"{self.status} ({self.error.code})"
+        at = "no snapshot yet" if self.snapshot is None else f"at {self.snapshot} (epoch {self.epoch})"
+        return (
+            f"<{self.action} of {self.pipeline} {ended}: {len(self.epochs)} epochs; {self.branch} {at}; published: "
+            f"{self.published or 'nothing'}; {len(self.warnings)} warnings>"
+        )
+
 
 def to_json(result: RunResult) -> bytes:
     """The bytes of the object (ARCHITECTURE.md, "Result object of a run")."""

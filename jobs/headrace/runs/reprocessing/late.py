@@ -17,7 +17,7 @@ import json
 from base64 import b64decode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -78,6 +78,10 @@ class LandedLate:
     late_again: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
     is_own: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ its header. They hold the bytes of the records, in the order of their files.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.pipeline.inputs import Input
@@ -64,6 +64,10 @@ class LandedRejected:
     is_own: bool = False
     needs_sweep: bool = False
     late: int | None = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return asdict(self)
 
 
 class _DeadLetter(NamedTuple):

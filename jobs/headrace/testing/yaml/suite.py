@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from headrace.errors import HeadraceError
@@ -54,6 +56,38 @@ class DiscoveredTests:
     unit_tests: tuple[Path, ...]
     python: tuple[Path, ...]
     others: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class SuiteReport:
+    """The tests that were run, in order, and how many came to each verdict."""
+
+    tests: tuple[Tested, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tests, by verdict."""
+        return dict(Counter(test.verdict.value for test in self.tests))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"tests": [asdict(test) for test in self.tests], "counts": self.counts}
+
+
+def run_suite(
+    found: DiscoveredTests, executor: Executor = "local", tell: Callable[[Tested], None] | None = None
+) -> SuiteReport:
+    """Run tests one after another, and ``tell`` of each when it has ended; those in YAML with ``executor``, those in
+    Python with pytest.
+
+    Raises NotInstalledError if pytest is needed and not there.
+    """
+    done = []
+    for tested in run_tests(found, executor):
+        done.append(tested)
+        if tell is not None:
+            tell(tested)
+    return SuiteReport(tuple(done))
 
 
 def find(path: Path) -> DiscoveredTests:

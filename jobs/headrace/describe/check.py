@@ -1,12 +1,14 @@
-"""``headrace check``: what was looked at, what it means, what is wrong with it."""
+"""``headrace check``, and ``hr.check``: what was looked at, what it means, what is wrong with it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
+from headrace.model.arguments import Arguments
 from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
@@ -16,10 +18,12 @@ from headrace.pipeline.sources import SparkFunction
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """One pipeline: its meaning, its graph, its DAGs by id with their schedule, problems and notes."""
+    """One pipeline: its meaning, its graph, its DAGs by id with their schedule, problems and notes. ``file`` is None
+    for a pipeline that was given itself.
+    """
 
     name: str
-    file: Path
+    file: Path | None
     description: str
     executor: str
     parts: Sequence[Section]
@@ -46,7 +50,7 @@ class CheckReport:
         found = [
             {
                 "name": each.name,
-                "file": str(each.file),
+                "file": None if each.file is None else str(each.file),
                 "description": each.description,
                 "executor": each.executor,
                 "meaning": {part.heading: list(part.lines) for part in each.parts},
@@ -59,41 +63,54 @@ class CheckReport:
         ]
         return {"pipelines": found, "broken": list(self.broken)}
 
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        for each in self.pipelines:
+            yield f"pipeline {each.name}{'' if each.file is None else f' ({each.file})'}"
+            if each.description:
+                yield f"  {each.description}"
+            for part in each.parts:
+                yield from _section(part.heading, part.lines)
+            yield from _section("graph", each.graph)
+            yield from _section(
+                "DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in each.dags.items()]
+            )
+            yield from _section("executor", [each.executor])
+            yield from _section("note", each.notes)
+            yield from _section("WRONG", each.problems or [])
+            yield ""
+        yield from _section("WRONG: files that cannot be used", self.broken, indent="")
+        wrong = sum(bool(each.problems) for each in self.pipelines) + len(self.broken)
+        yield f"{len(self.pipelines)} checked, {wrong or 'nothing'} wrong"
 
-def checked(reference: str | None) -> CheckReport:
-    """What ``reference`` names, or all that is registered. Raises UnknownPipelineError, PipelineFileError."""
-    path, _, name = (reference or "").partition(":")
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport:
+    """Say what a pipeline means, draw its graph, name its DAGs, and tell what is wrong with it. ``str`` gives it in
+    words.
+
+    ``pipeline`` is a Pipeline, its file (``path/to/file.py[:name]``) or a registered name; by default all that are
+    registered. Raises UnknownPipelineError, PipelineFileError.
+    """
+    if isinstance(pipeline, Pipeline):
+        return CheckReport([_checked(pipeline, None)])
+    if pipeline is None:
+        registered = registered_files()
+        return CheckReport([*map(_checked_file, registered.pipelines.values())], list(registered.broken.values()))
+    if not isinstance(pipeline, str | PathLike) or not isinstance(reference := fspath(pipeline), str):
+        raise Arguments("check").wrong("pipeline", pipeline, "give a Pipeline, its file, or a registered name")
+    path, _, name = reference.partition(":")
     if path.endswith(".py"):
         found = [each for each in in_file(Path(path)) if not name or each.pipeline.name == name]
         if not found:
-            resolve(reference or "")  # says what the file holds instead
+            resolve(reference)  # says what the file holds instead
             raise UnknownPipelineError(f"{path} holds no pipeline")
-        return CheckReport([_checked(each) for each in found])
-    registered = registered_files()
-    broken = list(registered.broken.values())
-    if reference is None:
-        return CheckReport([_checked(each) for each in registered.pipelines.values()], broken)
+        return CheckReport([*map(_checked_file, found)])
     resolve(reference)
-    return CheckReport([_checked(registered.pipelines[reference])], broken)
-
-
-def shown(found: CheckReport) -> Iterator[str]:
-    """For people."""
-    for each in found.pipelines:
-        yield f"pipeline {each.name} ({each.file})"
-        if each.description:
-            yield f"  {each.description}"
-        for part in each.parts:
-            yield from _section(part.heading, part.lines)
-        yield from _section("graph", each.graph)
-        yield from _section("DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in each.dags.items()])
-        yield from _section("executor", [each.executor])
-        yield from _section("note", each.notes)
-        yield from _section("WRONG", each.problems or [])
-        yield ""
-    yield from _section("WRONG: files that cannot be used", found.broken, indent="")
-    wrong = sum(bool(each.problems) for each in found.pipelines) + len(found.broken)
-    yield f"{len(found.pipelines)} checked, {wrong or 'nothing'} wrong"
+    registered = registered_files()
+    return CheckReport([_checked_file(registered.pipelines[reference])], list(registered.broken.values()))
 
 
 def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator[str]:
@@ -102,25 +119,27 @@ def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator
         yield from (f"{indent}  {line}" for text in lines for line in text.splitlines())
 
 
-def _checked(registered: Registered) -> CheckedPipeline:
+def _checked_file(registered: Registered) -> CheckedPipeline:
+    return _checked(registered.pipeline, registered.file)
+
+
+def _checked(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
     """What there is to say of a pipeline. One that cannot be described does not keep the others from being checked."""
-    pipeline = registered.pipeline
     try:
-        return _described(registered)
+        return _described(pipeline, file)
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
         why = f"it cannot be described: {type(error).__name__}: {error}"
         executor = str(pipeline.executor)
-        return CheckedPipeline(pipeline.name, registered.file, pipeline.description, executor, [], [], {}, [why], [])
+        return CheckedPipeline(pipeline.name, file, pipeline.description, executor, [], [], {}, [why], [])
 
 
-def _described(registered: Registered) -> CheckedPipeline:
-    pipeline = registered.pipeline
+def _described(pipeline: Pipeline, file: Path | None) -> CheckedPipeline:
     anew = None if pipeline.backfill is None else pipeline.backfill.schedule
     upkeep = None if pipeline.retention is None else pipeline.retention.schedule
     schedules = {"process": pipeline.schedule, "backfill": anew, "expire": upkeep}
     return CheckedPipeline(
         pipeline.name,
-        registered.file,
+        file,
         pipeline.description,
         str(pipeline.executor),
         describe(pipeline),

@@ -1,0 +1,261 @@
+"""The results of one pipeline, and what its snapshots and its log say of it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from headrace.model.arguments import Arguments, shown
+from headrace.model.expressions.expr import Expr
+from headrace.pipeline.loading.registry import UnknownPipelineError
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.definitions import Definition, definition_of, registered_definition
+from headrace.read.snapshots.snapshot_refs import At, NoSnapshotError, ResolvedSnapshot, named_id, snapshot_at
+from headrace.read.views.columns import STATE, View, ViewColumns
+from headrace.read.views.lazy_view import LazyView
+from headrace.read.views.sources import OutputFiles, SnapshotRows
+from headrace.read.views.sql import QueryError
+from headrace_snapshots.catalog import Catalog, LostEntry
+from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.refs import MAIN, PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.read.definition_plan import Plan
+    from headrace.read.diff.differences import SnapshotDiff
+    from headrace.read.explain.explanation import Explanation
+    from headrace.read.snapshots.graph import SnapshotGraph
+
+Where = str | Expr
+"""A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
+
+
+class PipelineReader:
+    """The results of one pipeline.
+
+    Every view takes ``at``: a branch, a tag, the id of a snapshot, or a time (an aware datetime, or ISO 8601 text). A
+    time means the snapshot that readers saw then: what ``published`` pointed to by the catalog's log. Without it views
+    are of ``published``. ``where`` keeps the rows that fulfil a condition, in SQL as DuckDB reads it or as an
+    expression of Headrace; ``columns`` names those that are wanted, and only these are read.
+    Views raise AtError, UnknownBranchError and NoSnapshotError for ``at``, QueryError for ``where`` and ``columns``.
+    """
+
+    def __init__(self, catalog: Catalog, definition: Pipeline | None = None) -> None:
+        """``definition`` is that of the pipeline as it is written now; by default the registered one of its name."""
+        self._catalog, self._definition = catalog, definition
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return self._catalog.pipeline
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of its snapshots: branches, tags and the log, as they are stored."""
+        return self._catalog
+
+    def definition(self) -> Pipeline | None:
+        """The pipeline as it is written now: the one that was given, else the registered one of this name; None if
+        there is none.
+        """
+        if self._definition is None:
+            self._definition = registered_definition(self.name)
+        return self._definition
+
+    def current(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """The latest pane of each key and window; none where everything was withdrawn."""
+        return self._rows(View.CURRENT, at=at, where=where, columns=columns)
+
+    def panes(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """Every pane and every retraction."""
+        return self._rows(View.PANES, at=at, where=where, columns=columns)
+
+    def late(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """Elements that were dropped because their window had expired."""
+        return self._rows(View.LATE, at=at, where=where, columns=columns)
+
+    def rejected(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """Dead letters: records that could not be read, or were not allowed."""
+        return self._rows(View.REJECTED, at=at, where=where, columns=columns)
+
+    def snapshots(
+        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        """The snapshot and those before it, a row each, oldest first: clocks, counts, and what points to it."""
+        found = snapshot_at(self._catalog, at)
+        source = SnapshotRows(self._catalog, found.manifest)
+        return LazyView(f"snapshots of {self.name}", source, found.manifest, where=where, columns=columns)
+
+    def state(
+        self,
+        *,
+        pipeline: Definition | None = None,
+        stage: int | None = None,
+        at: At | None = None,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> LazyView:
+        """The windows that are still open: what each holds so far, has emitted, and waits for (``open_windows``).
+
+        No result: until a pane says it, all of it may still change. State means something only to the definition that
+        made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
+        without it you read the last, as in all other views. Raises StateDefinitionError.
+        """
+        from headrace.read.explain.stage_state import StageState, check_number
+        from headrace.read.views.open_windows import OpenWindows  # with the kernel, which other views do without
+
+        definition = self._state_definition(pipeline, "state")
+        number = len(definition.stages) if stage is None else stage
+        check_number(definition, number)
+        found = snapshot_at(self._catalog, at)
+        manifest = found.manifest
+        state = None if manifest is None else StageState(self._catalog, manifest, definition, number)
+        source = OpenWindows(self._catalog, definition, number, state, found.ref)
+        return LazyView(f"{STATE} of {self.name}", source, manifest, where=where, columns=columns)
+
+    def explain(
+        self,
+        key: Any = None,
+        *,
+        window: str | datetime | None = None,
+        pipeline: Definition | None = None,
+        stage: int | None = None,
+        at: At = MAIN,
+    ) -> "Explanation":
+        """Why the windows of ``key`` have fired or not: what each holds, which conditions its trigger waits for, who
+        holds the watermark back, what has come of it. ``str`` says it in words.
+
+        ``key`` is a value, or several in the order of the key's columns, or by their names. ``window`` is a time: the
+        start of a window, or any time in it; without it all windows are explained that are known of the key.
+        ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys.
+        Raises ExplainError, StateDefinitionError, NoSnapshotError.
+        """
+        from headrace.read.explain.investigation import explain  # with the kernel
+        from headrace.read.explain.stage_state import StageState
+
+        definition = self._state_definition(pipeline, "explain")
+        manifest = snapshot_at(self._catalog, at).manifest
+        if manifest is None:
+            raise NoSnapshotError(f"pipeline {self.name} has no snapshot yet at {at}: run it (headrace run)")
+        number = len(definition.stages) if stage is None else stage
+        return explain(StageState(self._catalog, manifest, definition, number), key, window)
+
+    def plan(self, pipeline: Definition | None = None, *, at: At = MAIN) -> "Plan":
+        """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
+        or refuse since it has to be replayed; and which parts have changed. ``str`` says it in words.
+
+        By default it is the pipeline that the results were asked for with, else the registered one. Raises
+        UnknownPipelineError.
+        """
+        from headrace.read.definition_plan import plan
+
+        return plan(self._needed_definition(pipeline, "plan"), snapshot_at(self._catalog, at).manifest)
+
+    def graph(self, *, limit: int = 20, before: int | None = None) -> "SnapshotGraph":
+        """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
+        graph; ``str`` draws it.
+        """
+        from headrace.read.snapshots.graph import snapshot_graph
+
+        return snapshot_graph(self._catalog, limit=Arguments("graph").whole("limit", limit, least=1), before=before)
+
+    def diff(self, before: At, after: At, *, limit: int = 20) -> "SnapshotDiff":
+        """What differs between two snapshots, each named as ``at`` is: rows of ``current`` that a reader would see
+        change, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
+        the first ``limit`` given.
+        """
+        from headrace.read.diff.comparison import diff
+
+        limit = Arguments("diff").whole("limit", limit, least=0)
+        sides = (snapshot_at(self._catalog, at).manifest for at in (before, after))
+        return diff(self._catalog, *sides, limit=limit)
+
+    def read(
+        self,
+        view: str = View.CURRENT,
+        *,
+        at: At | None = None,
+        where: Where | None = None,
+        columns: Sequence[str] | None = None,
+        stage: int | None = None,
+    ) -> LazyView:
+        """The view of that name: "current", "panes", "late", "rejected", or "state", which alone has a ``stage``.
+
+        Raises QueryError for a view that there is not.
+        """
+        if view == STATE:
+            return self.state(stage=stage, at=at, where=where, columns=columns)
+        if view not in [*View]:
+            raise QueryError(f"there is no view {shown(view)}; there are {', '.join((*View, STATE))}")
+        if stage is not None:
+            raise QueryError(f"stage={stage} is for the view {STATE}: {view} is of the last aggregation")
+        return self._rows(View(view), at=at, where=where, columns=columns)
+
+    def files(self, view: str = View.CURRENT, *, at: At | None = None, verify: bool = False) -> list[str]:
+        """Paths or URIs of the Parquet files of a view, for readers of your own; see ``LazyView.files``."""
+        return self.read(view, at=at).files(verify=verify)
+
+    def show(self, snapshot: str = MAIN) -> Manifest:
+        """The snapshot that an id, a branch or a tag names: clocks, counts, tables, timings and storage requests."""
+        catalog = self._catalog
+        return catalog.manifest(named_id(catalog, catalog.head(), snapshot))
+
+    def log(self, *, limit: int = 20, before: int | None = None) -> tuple[Entry | LostEntry, ...]:
+        """The newest ``limit`` entries of the catalog's log (of those below number ``before``), newest first."""
+        arguments = Arguments("log")
+        limit = arguments.whole("limit", limit, least=1)
+        if before is not None:
+            before = arguments.whole("before", before, least=0)
+        return tuple(islice(self._catalog.history(before), limit))
+
+    def _rows(
+        self, view: View, *, at: At | None, where: Where | None = None, columns: Sequence[str] | None = None
+    ) -> LazyView:
+        found = snapshot_at(self._catalog, at)
+        source = OutputFiles(self._catalog, found.manifest, view, self._view_columns(found), found.ref)
+        return LazyView(f"{view} of {self.name}", source, found.manifest, where=where, columns=columns)
+
+    def __repr__(self) -> str:
+        refs = self._catalog.head().refs
+        heads = [f"{ref} at {refs[ref]}" for ref in (PUBLISHED, MAIN) if ref in refs]
+        return f"<pipeline {self.name}: {', '.join(heads) or 'no snapshot yet'}>"
+
+    def _needed_definition(self, given: Definition | None, call: str) -> Pipeline:
+        """The definition that is ``given`` to ``call``, else the one that is known. Raises UnknownPipelineError."""
+        if given is None:
+            given = self.name if self._definition is None else self._definition
+        return definition_of(given, call, self.name)
+
+    def _state_definition(self, given: Definition | None, call: str) -> Pipeline:
+        """The same, for what reads state. Raises StateDefinitionError."""
+        from headrace.read.explain.stage_state import StateDefinitionError
+
+        try:
+            return self._needed_definition(given, call)
+        except UnknownPipelineError as error:
+            if given is not None:
+                raise
+            raise StateDefinitionError(
+                f"state is read with the definition of its pipeline, and {self.name} is not registered: name its "
+                f"folder in HEADRACE_PIPELINES, or give the pipeline itself (pipeline=...). {error}"
+            ) from error
+
+    def _view_columns(self, found: ResolvedSnapshot) -> ViewColumns:
+        """What says the columns: the snapshot, the newest one on main for a branch that has none, or the definition."""
+        manifest = found.manifest or snapshot_at(self._catalog, MAIN).manifest
+        if manifest is not None:
+            return ViewColumns.from_json(manifest.schema)
+        definition = self.definition()
+        if definition is not None:
+            return ViewColumns.of(definition)
+        raise NoSnapshotError(
+            f"pipeline {self.name} has no snapshot yet, so its columns are not known: run it (headrace run)"
+        )

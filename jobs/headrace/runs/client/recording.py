@@ -1,0 +1,68 @@
+"""Runs that somebody starts by hand: each leaves its result object, of a failure too."""
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from headrace.errors import HeadraceError
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.roots import MissingRootError
+from headrace.runs.actions import ACTIONS
+from headrace.runs.backfill.backfill import branch_of
+from headrace.runs.options import RunOptions
+from headrace.runs.publishing.promotion import BranchBehindError, cut_over
+from headrace.runs.reporting.listener import Watched
+from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
+from headrace_snapshots.store import open_store
+
+
+def new_run_id(started_by: str) -> str:
+    """A name for a run that was started by hand: on the command line ("cli"), or in Python."""
+    return f"{started_by}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> RunResult:
+    """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
+    store, started_at = open_store(root), now()
+    try:
+        result = ACTIONS[action](pipeline, root, options, listener=listener)
+    except MissingRootError:
+        raise  # the result object would make it
+    except HeadraceError as error:
+        failed = RunResult(
+            options.run_id,
+            pipeline.name,
+            action,
+            "failed",
+            started_at,
+            now(),
+            error=RunError.of(error),
+            branch=options.branch,
+        )
+        try:
+            write(store, failed)
+        except HeadraceError as unwritten:
+            error.add_note(f"and the result object could not be written: {unwritten}")
+        raise
+    write(store, result)
+    return result
+
+
+def backfill_recorded(
+    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, *, started_by: str
+) -> RunResult:
+    """Backfill a branch and, if the options say that it ``promotes``, make that main and published. If main went on
+    meanwhile, the branch catches up once.
+
+    Raises what the backfill raises, and the promotion.
+    """
+    options = replace(options, branch=branch_of(options))
+    result = run_recorded("backfill", pipeline, root, options, listener)
+    if not options.promotes:
+        return result
+    try:
+        return cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
+    except BranchBehindError as error:
+        listener.noted(f"{error}: catching up")
+        run_recorded("backfill", pipeline, root, replace(options, run_id=new_run_id(started_by)), listener)
+        return cut_over(pipeline.name, root, options.branch, run_id=options.run_id)
