@@ -104,7 +104,7 @@ class OpenWindows:
 
     @property
     def keys(self) -> Sequence[str]:
-        """Those of the aggregation."""
+        """The columns of the aggregation's key."""
         return [*self.pipeline.stages[self.number - 1].key_types]
 
     @property
@@ -117,7 +117,7 @@ class OpenWindows:
 
     @property
     def bytes_to_read(self) -> int:
-        """Those of all files of state."""
+        """The length of all files of state."""
         return 0 if self.state is None else self.state.bytes
 
     def beginning(self, rows: int) -> "OpenWindows":

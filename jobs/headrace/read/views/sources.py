@@ -128,7 +128,7 @@ class OutputFiles:
 
     @property
     def keys(self) -> Sequence[str]:
-        """Those of the last aggregation."""
+        """The columns of the last aggregation's key."""
         return [*self.definition.keys]
 
     @property
@@ -138,7 +138,7 @@ class OutputFiles:
 
     @property
     def bytes_to_read(self) -> int:
-        """Those of all files."""
+        """The length of all files."""
         return sum(file.bytes for file in self.wanted_files)
 
     def beginning(self, rows: int) -> "OutputFiles":
