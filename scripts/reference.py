@@ -206,6 +206,7 @@ REACHED = (
     "headrace.runs.patching.patch.PatchRehearsal",
     "headrace.runs.reprocessing.late.LandedLate",
     "headrace.runs.reprocessing.rejected.LandedRejected",
+    "headrace.read.log_entries.LogEntries",
     "headrace.read.pipeline_list.PipelineList",
     "headrace.read.pipeline_list.ListedPipeline",
     "headrace.read.pipeline_list.PipelinePosition",

@@ -151,8 +151,6 @@ def value(found: Any) -> Any:
     """What a method gave, as JSON has it."""
     if hasattr(found, "to_json"):
         found = found.to_json()
-    elif isinstance(found, tuple):
-        found = [each.to_json() for each in found]
     return found
 
 

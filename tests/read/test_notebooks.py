@@ -127,8 +127,12 @@ def test_methods_print_nothing_and_a_listener_is_told(tmp_path: Path, capfd: pyt
     clicks.tag("here")
     clicks.rollback(to="beginning")
     clicks.backfill(branch="again", promote=True)
-    for value in (result, clicks, hr.open(clicks.root), clicks.panes(), clicks.explain("ann"), clicks.plan()):
+    told = (clicks.explain("ann"), clicks.plan(), clicks.diff("here", "main"), hr.check(CLICKS))
+    for value in (result, clicks, hr.open(clicks.root), clicks.panes(), *told):
         assert "clicks" in repr(value)
+        assert "(" not in repr(value).partition(" ")[0], "words, not fields"
+    assert repr(clicks.log(limit=1)).split()[2] == "promote"
+    assert "<td>rollback</td>" in clicks.log()._repr_html_()
     assert capfd.readouterr() == ("", "")
     assert any(line.startswith("epoch 1: ") for line in lines)
 

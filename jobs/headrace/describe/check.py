@@ -33,7 +33,7 @@ class CheckedPipeline:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckReport:
     """What was looked at: the pipelines, and why each of the other files cannot be used."""
 
@@ -83,7 +83,7 @@ class CheckReport:
         wrong = sum(bool(each.problems) for each in self.pipelines) + len(self.broken)
         yield f"{len(self.pipelines)} checked, {wrong or 'nothing'} wrong"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(self.lines())
 
 

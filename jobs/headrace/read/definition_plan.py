@@ -31,7 +31,7 @@ class StagePlan:
         return {"stage": self.number, "action": self.action.value, "because": list(self.because)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A pipeline against a snapshot (None: there is none). ``changes`` are its parts that are not what they were,
     ``code`` the names of own code that has changed, for which state stays. ``columns``: what the columns of each
@@ -114,7 +114,7 @@ class Plan:
             "run": self.run,
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(self.lines())
 
 

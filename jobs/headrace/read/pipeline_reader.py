@@ -10,13 +10,13 @@ from headrace.model.expressions.expr import Expr
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definitions import Definition, definition_of, registered_definition
+from headrace.read.log_entries import LogEntries
 from headrace.read.snapshots.snapshot_refs import At, NoSnapshotError, ResolvedSnapshot, named_id, snapshot_at
 from headrace.read.views.columns import STATE, View, ViewColumns
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sources import OutputFiles, SnapshotRows
 from headrace.read.views.sql import QueryError
-from headrace_snapshots.catalog import Catalog, LostEntry
-from headrace_snapshots.format.entry import Entry
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
@@ -208,13 +208,13 @@ class PipelineReader:
         catalog = self._catalog
         return catalog.manifest(named_id(catalog, catalog.head(), snapshot))
 
-    def log(self, *, limit: int = 20, before: int | None = None) -> tuple[Entry | LostEntry, ...]:
+    def log(self, *, limit: int = 20, before: int | None = None) -> LogEntries:
         """The newest ``limit`` entries of the catalog's log (of those below number ``before``), newest first."""
         arguments = Arguments("log")
         limit = arguments.whole("limit", limit, least=1)
         if before is not None:
             before = arguments.whole("before", before, least=0)
-        return tuple(islice(self._catalog.history(before), limit))
+        return LogEntries(islice(self._catalog.history(before), limit))
 
     def _rows(
         self, view: View, *, at: At | None, where: Where | None = None, columns: Sequence[str] | None = None

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import Output, PipelineArgument, Root, command
-from headrace.cli.commands.snapshots import moves, print_entry
+from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.completion import complete_branch, complete_snapshot
 from headrace.cli.display.output import Format, notice, print_fields, print_json
 from headrace.cli.parameters import Argument, Option
@@ -79,6 +79,7 @@ def rollback(
     is named, with what makes it again. So are releases that end.
     """
     from headrace.cli.catalog_names import handle_of
+    from headrace.read.log_entries import moves
 
     handle = handle_of(pipeline, root)
     given_up = handle.rollback(to=to, branch=branch, dry_run=True)

@@ -9,9 +9,6 @@ from headrace.cli.parameters import Argument, Option
 from headrace_snapshots.refs import MAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from headrace_snapshots.catalog import LostEntry
     from headrace_snapshots.format.entry import Entry
     from headrace_snapshots.format.manifest import Patch
 
@@ -34,6 +31,7 @@ def log(
 ) -> None:
     """Print the catalog log, newest entry first: commits, publishes, rollbacks. Or draw its snapshots as a graph."""
     from headrace.cli.catalog_names import handle_of
+    from headrace.read.log_entries import COLUMNS
 
     handle = handle_of(pipeline, root)
     if graph:
@@ -45,9 +43,9 @@ def log(
         return
     entries = handle.log(limit=limit, before=before)
     if output is Format.JSON:
-        print_json([entry.to_json() for entry in entries])
-        return
-    print_table(["entry", "at", "kind", "moves", "message"], map(_log_row, entries))
+        print_json(entries.to_json())
+    else:
+        print_table(COLUMNS, entries.rows())
 
 
 @command("headrace show main --pipeline delays.py --root file:///tmp/hr")
@@ -146,21 +144,10 @@ def _patched(patch: "Patch") -> str:
     return f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
 
 
-def moves(some: "Mapping[str, tuple[str | None, str | None]]") -> str:
-    """From where to where each ref is moved, as people read it."""
-    return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in some.items())
-
-
-def _log_row(entry: "Entry | LostEntry") -> tuple[int, str, str, str, str]:
-    from headrace_snapshots.catalog import LostEntry
-
-    if isinstance(entry, LostEntry):
-        return entry.number, "", "lost", "", entry.problem
-    return entry.number, entry.at, entry.kind.value, moves(entry.moves), entry.message
-
-
 def print_entry(entry: "Entry", output: Format) -> None:
     """What an entry of the log did."""
+    from headrace.read.log_entries import moves
+
     if output is Format.JSON:
         print_json(entry.to_json())
     else:

@@ -148,7 +148,7 @@ class OutputDiff:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SnapshotDiff:
     """All of it. ``ancestor`` is the newest snapshot that is, or came before, both."""
 
@@ -183,6 +183,12 @@ class SnapshotDiff:
             "logs": {name: each.to_json() for name, each in self.logs.items()},
             "output": self.output.to_json(),
         }
+
+    def __repr__(self) -> str:
+        sides = (self.snapshots.before, self.snapshots.after)
+        before, after = ("nothing" if side is None else side.snapshot for side in sides)
+        rows = ", ".join(f"{number:,} {name}" for name, number in self.output.rows.to_json().items())
+        return f"<diff of {self.pipeline} from {before} to {after}; rows of current: {rows}>"
 
 
 def code_that_differs(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:

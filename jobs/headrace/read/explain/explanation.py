@@ -103,7 +103,7 @@ class WindowExplained:
         return {**own, **held, "waits_for": holding.trigger.waits_for or ASKED, "trigger": holding.trigger.to_json()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What a snapshot knows of the windows of a ``key``. ``held_back_by``: who holds the watermark back, in words,
     and ``held_since`` when an input last moved it on, in processing time;
@@ -163,7 +163,7 @@ class Explanation:
             "windows": [window.to_json() for window in self.windows],
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(self.lines())
 
 

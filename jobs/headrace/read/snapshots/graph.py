@@ -35,7 +35,7 @@ class GraphRow:
         return cls(entry, snapshot, parent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SnapshotGraph:
     """Entries of the log, newest first, and the ``refs`` behind the newest of them: branches and tags by name."""
 
@@ -77,7 +77,7 @@ class SnapshotGraph:
             "entries": [row.entry.to_json() for row in self.rows if row.snapshot is None],
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(self.lines())
 
     def _names(self, snapshot: str | None) -> list[str]:
