@@ -5,14 +5,12 @@ manifests and index nodes before the entry that makes them visible.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 
-from headrace_snapshots import ancestry as lines
 from headrace_snapshots.ancestry import Link
+from headrace_snapshots.catalog_reader import CatalogReader
 from headrace_snapshots.errors import (
     FencedError,
     MissingSnapshotError,
@@ -23,9 +21,7 @@ from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.skips import Skip, skips_after
-from headrace_snapshots.gc.deletion_list import Marks
-from headrace_snapshots.log import AppendResult, CatalogLog, LostEntry
-from headrace_snapshots.objects import Objects
+from headrace_snapshots.log import AppendResult, LostEntry
 from headrace_snapshots.outcomes import counts
 from headrace_snapshots.protocol import (
     Append,
@@ -75,7 +71,7 @@ class Claim:
     floor: int = 0
 
 
-class Catalog(Objects):
+class Catalog(CatalogReader):
     """All that can be asked of, and done to, the snapshots of ``pipeline``. Usable from many threads.
 
     Any method may raise what the store raises, BrokenObjectError for a control object that is damaged, and
@@ -92,149 +88,6 @@ class Catalog(Objects):
     ) -> None:
         super().__init__(store, pipeline, new_id)
         self._now = now
-        self.marks = Marks(store, pipeline)
-        self._log = CatalogLog(store, pipeline)
-
-    # Reading
-
-    def head(self) -> Head:
-        """Every ref and generation now; the cost does not grow with the log."""
-        last = self._log.last()
-        return Head() if last is None else last.head
-
-    def known_head(self) -> Head:
-        """``head``, or of a damaged log what the newest entry that can be read says; then it is not ``is_whole``."""
-        end = self._log.end()
-        head = Head() if end.entry is None else end.entry.head
-        return head if end.lost is None else replace(head, entry=end.number, is_whole=False)
-
-    def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
-        """The entries below number ``before`` (default: all), newest first, also past those that are lost.
-
-        One request for each that is asked for.
-        """
-        return self._log.before(before if before is not None else self._log.end().number + 1)
-
-    def entries(self, before: int | None = None) -> Iterator[Entry]:
-        """Entries of ``history`` that can be read."""
-        return (entry for entry in self.history(before) if isinstance(entry, Entry))
-
-    def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
-        """At most ``limit`` of ``entries``."""
-        return list(islice(self.entries(before), limit))
-
-    def ancestry(self, snapshot_id: str, until: str | None = None) -> Iterator[Manifest]:
-        """``snapshot_id`` and what came before it, newest first, down to but without ``until``, as far as it is kept.
-
-        Raises RefusedError at the end when ``until`` is not an ancestor, or has expired.
-        """
-        return self._line(snapshot_id, until, self.manifest)
-
-    def whole_ancestry(self, snapshot_id: str, until: str | None = None) -> list[Manifest]:
-        """All of ``ancestry``: as many requests, several at once. Raises what it raises."""
-
-        def read(wanted: str) -> Manifest | None:
-            with suppress(BrokenObjectError, MissingSnapshotError):  # who needs it is told when it is its turn
-                return self.manifest(wanted)
-            return None
-
-        after = -1 if until is None else self.manifest(until).epoch
-        found = lines.gathered(read, snapshot_id, after)
-        return [*self._line(snapshot_id, until, lambda wanted: found.get(wanted) or self.manifest(wanted))]
-
-    def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
-        grafts = self._grafts()
-        current: str | None = snapshot_id
-        while current is not None and current != until:
-            manifest = read(current)
-            yield manifest
-            current = grafts.get(current, manifest.parent)
-        if current != until:
-            raise RefusedError(
-                f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}, or has expired"
-            )
-
-    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Whether ``ancestor`` is ``descendant`` or came before it; few requests however many epochs are between."""
-        return self.ancestor_at(descendant, self.manifest(ancestor).epoch) == ancestor
-
-    def ancestor_at(self, descendant: str, epoch: int) -> str | None:
-        """The snapshot of ``epoch`` in the line of ``descendant``; None if it has none. Few requests, too."""
-        try:
-            return lines.ancestor_at(self.link, self.link(descendant), epoch)
-        except MissingSnapshotError:  # what lies between has expired
-            return next((link.snapshot_id for link in self.lineage(descendant) if link.epoch == epoch), None)
-
-    def successor(self, snapshot: Link | None, descendant: str) -> Link | None:
-        """What follows ``snapshot`` (None: the beginning) in the line of ``descendant``; None if that is not in it, or
-        nothing follows. Few requests, too.
-        """
-        parent, epoch = (None, 0) if snapshot is None else (snapshot.snapshot_id, snapshot.epoch + 1)
-        found = self.ancestor_at(descendant, epoch)
-        link = None if found is None else self.link(found)
-        return link if link is not None and link.parent == parent else None
-
-    def common_ancestor(self, one: str, other: str) -> Link | None:
-        """The newest snapshot that is, or came before, both; None if they began apart. Few requests, too."""
-        first, second = self.link(one), self.link(other)
-        try:
-            return lines.common_ancestor(self.link, first, second)
-        except MissingSnapshotError:
-            before = {link.snapshot_id for link in self.lineage(one)}
-            return next((link for link in self.lineage(other) if link.snapshot_id in before), None)
-
-    def given_up(self, past: Past, snapshot_id: str) -> Link | None:
-        """The newest in the line of ``snapshot_id`` that main had before it left for another line, by what ``past``
-        tells: main may have it all the same. None if there is none, as far as manifests that tell are left.
-        """
-        found: list[Link] = []
-        for head in past.heads:
-            with suppress(BrokenObjectError, MissingSnapshotError):
-                common = self.common_ancestor(head, snapshot_id)
-                found += [] if common is None else [common]
-        return max(found, key=lambda link: link.epoch, default=None)
-
-    def lineage(self, snapshot_id: str) -> Iterator[Link]:
-        """``snapshot_id`` and what came before it, newest first, as far as it is kept.
-
-        It goes on past manifests that are missing or broken.
-        """
-        grafts = self._grafts()
-
-        def look(snapshot: str) -> Link:
-            link = self.link(snapshot)
-            return replace(link, parent=grafts.get(snapshot, link.parent))
-
-        return lines.lineage(look, snapshot_id)
-
-    def _grafts(self) -> Mapping[str, str | None]:
-        """Which parents are not kept any more, and what stands for them. Looks at the log anew."""
-        horizon = self.known_head().horizon
-        return {} if horizon is None else horizon.grafts
-
-    def is_kept(self, snapshot_id: str) -> bool:
-        """Whether ``snapshot_id`` is there, and no expiry has marked it: then it may get a ref. Looks at the log anew.
-
-        Raises BrokenObjectError if the list of what is marked cannot be read.
-        """
-        horizon = self.head().horizon
-        return horizon is None or self.marks.is_kept(horizon.mark, snapshot_id)
-
-    def link(self, snapshot_id: str) -> Link:
-        """A snapshot in its line of descent, whose parent may have expired. Raises MissingSnapshotError if neither its
-        manifest nor its commit is there.
-        """
-        try:
-            manifest = self.manifest(snapshot_id)
-        except (BrokenObjectError, MissingSnapshotError) as error:
-            for entry in self.entries():
-                parent, committed = entry.moves.get(entry.branch or "", (None, None))
-                if entry.kind is Kind.COMMIT and committed == snapshot_id:
-                    return Link(snapshot_id, entry.detail["epoch"], parent, problem=error)
-            raise
-        return Link(snapshot_id, manifest.epoch, manifest.parent, manifest)
-
-    # Appending
 
     def claim(self, branch: str, owner: str) -> Claim:
         """Become the only writer of ``branch`` and fence every other; makes the branch when there is none."""
@@ -367,10 +220,6 @@ class Catalog(Objects):
         """Delete the entries that the newest expiry gave up; how many there were."""
         horizon = self.head().horizon
         return 0 if horizon is None else self._log.fold(horizon.folded)
-
-    def hint_problem(self) -> str | None:
-        """What is wrong with the object that says where to look for the end of the log, if anything is."""
-        return self._log.hint_problem()
 
     def settle(self) -> None:
         """Let the hint name the last entry, at the end of a command that has claimed a branch. So who looks for the end

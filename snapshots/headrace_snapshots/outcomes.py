@@ -5,19 +5,15 @@ but the head does: a commit counts if its branch leads to its snapshot, which no
 can be so by another's hand as well, and then there is nothing left to do either.
 """
 
-from typing import TYPE_CHECKING
-
+from headrace_snapshots.catalog_reader import CatalogReader
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.protocol import Commit, Drop, Fork, Head, Intent, Promote, Publish, Rollback, Tag
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS
 
-if TYPE_CHECKING:
-    from headrace_snapshots.catalog import Catalog
 
-
-def counts(catalog: "Catalog", head: Head, intent: Intent, entry: Entry) -> bool:
+def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> bool:
     """Whether ``entry``, the one of ``intent`` that was folded away, has done at ``head`` what it was to do.
 
     Raises what ends a writer that was fenced: see ``_is_committed``.
@@ -40,7 +36,7 @@ def counts(catalog: "Catalog", head: Head, intent: Intent, entry: Entry) -> bool
     return found
 
 
-def _has_moved(catalog: "Catalog", head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
+def _has_moved(catalog: CatalogReader, head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
     """Whether the branch leads to where it was to be, and no longer to what a rollback was to give up."""
     before, to = entry.moves.get(intent.branch, (None, None))
     now = head.refs.get(intent.branch)
@@ -49,7 +45,7 @@ def _has_moved(catalog: "Catalog", head: Head, intent: Rollback | Fork, entry: E
     return before == to or not _leads_to(catalog, now, before)
 
 
-def _leads_to(catalog: "Catalog", now: str | None, snapshot: str | None) -> bool:
+def _leads_to(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:
     """Whether ``snapshot`` is ``now`` or came before it; not, as far as anybody can tell, if it has expired."""
     if now is None or snapshot is None:
         return False
@@ -61,7 +57,7 @@ def _leads_to(catalog: "Catalog", now: str | None, snapshot: str | None) -> bool
         return False
 
 
-def _is_committed(catalog: "Catalog", head: Head, intent: Commit, entry: Entry) -> bool:
+def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Entry) -> bool:
     """Whether the branch leads to the snapshot, or main, if the branch was promoted (another may have its name since),
     and the writer has the branch still.
 

@@ -50,7 +50,7 @@ import pyarrow as pa
 from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
-from headrace.program.firing import Clocks
+from headrace.program.firing import FiringClocks
 from headrace.state import merge
 from headrace.state.datafiles import writer
 from headrace.state.datafiles.cache import LayerCache
@@ -85,7 +85,7 @@ layers = Layers(COUNTS, tuple(open_rows(cache, store, COUNTS.state_schema, layer
 size = sum(run.rows.nbytes for run in layers.runs)
 assert size > 10 * allowed, size
 touched = hashes([pa.array(np.arange(0, rows, rows // 1000))])
-found = layers.lookup(touched, Clocks(Instant(0), Instant(0), Instant(0), Instant(0)))
+found = layers.lookup(touched, FiringClocks(Instant(0), Instant(0), Instant(0), Instant(0)))
 assert found.num_rows >= 1000
 merged = [each.file for each in put_runs(store, cache, "merged", merge_layers(COUNTS, layers.layers, is_lowest=True))]
 assert sum(file.rows for file in merged) == rows, merged

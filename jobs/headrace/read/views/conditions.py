@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import HeadraceError, PipelineError
 from headrace.model.arguments import shown
@@ -26,7 +26,20 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from headrace.read.views.sources import Source
+
+class RowSchema(Protocol):
+    """The columns of the rows that a condition is about."""
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """Names of the columns, in order."""
+
+    @property
+    def columns(self) -> "pa.Schema":
+        """What each row has."""
+
+    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
+        """The columns without any row."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,7 @@ class RowCondition:
     """
 
     where: str | Expr | None
-    source: "Source"
+    source: RowSchema
     _failures: list[HeadraceError] = field(default_factory=list)
 
     def check(self) -> None:

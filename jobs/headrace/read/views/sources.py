@@ -13,6 +13,7 @@ from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.compaction import newest_of
+from headrace.read.views.conditions import RowCondition, RowSchema
 from headrace.read.views.database import check_room, identifier, literal, no_rows, quoted, sql_types
 from headrace.read.views.pruning import ALL, Needed, needed
 from headrace.read.views.row_files import check_files
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.kernel.renamed_columns import Names
-    from headrace.read.views.conditions import RowCondition
 
 _SMALL = 2**18
 """Bytes of a file that is read with one request, whatever is needed of it."""
@@ -42,20 +42,8 @@ REQUEST_BYTES = 2**16
 """What is read in the time that a request to a store takes."""
 
 
-class Source(Protocol):
+class Source(RowSchema, Protocol):
     """All rows of a view."""
-
-    @property
-    def column_names(self) -> Sequence[str]:
-        """Names of the columns, in order."""
-
-    @property
-    def columns(self) -> "pa.Schema":
-        """What each row has."""
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """The columns of the key."""
 
     @property
     def order(self) -> Sequence[str]:
@@ -76,7 +64,7 @@ class Source(Protocol):
     def identity(self) -> Sequence[str] | None:
         """What records are folded by, None if each is a row."""
 
-    def where(self, condition: "RowCondition") -> "Source":
+    def where(self, condition: RowCondition) -> "Source":
         """The same rows, without files that can have none which fulfil ``condition``."""
 
     def describe(self) -> str:
@@ -94,9 +82,6 @@ class Source(Protocol):
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """The rows, read from files that were brought."""
 
-    def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
-        """The columns without any row."""
-
 
 @dataclass(frozen=True)
 class OutputFiles:
@@ -111,7 +96,7 @@ class OutputFiles:
     until: int | None = None
     """The last epoch whose rows are wanted, None for all."""
 
-    def where(self, condition: "RowCondition") -> "OutputFiles":
+    def where(self, condition: RowCondition) -> "OutputFiles":
         """By key, window and epoch, as far as files and their chunks say what they have (``pruning``)."""
         keys = {View.LATE: self.definition.late_keys, View.REJECTED: {}}.get(self.view, self.definition.keys)
         return replace(self, needed=needed(condition.said(self.definition.types(self.view)), keys))
@@ -319,7 +304,7 @@ class SnapshotRows:
         """Known only without any."""
         return 0 if self.manifest is None else None
 
-    def where(self, condition: "RowCondition") -> "SnapshotRows":
+    def where(self, condition: RowCondition) -> "SnapshotRows":
         """All of them: manifests are no data files."""
         del condition
         return self
