@@ -7,8 +7,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/headrace-ready
 STORE ?= local
-# Three processes of tests beside each other, a file to one of them, in the order of tests/conftest.py: some mostly wait
-BESIDE := -n 3 --dist loadfile --no-loadscope-reorder
+# Five processes of tests beside each other on two cores, a file to one of them, in the order of tests/conftest.py: most wait
+BESIDE := -n 5 --dist loadfile --no-loadscope-reorder
 # As setup finds it: on PATH, or what it has installed
 UV = $(or $(shell command -v uv),.headrace/uv/bin/uv)
 # A file system in memory, where there is one: on a disk the quick tests wait for it a quarter of their time

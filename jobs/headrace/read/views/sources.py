@@ -46,6 +46,10 @@ class Source(RowSchema, Protocol):
     """All rows of a view."""
 
     @property
+    def keys(self) -> Sequence[str]:
+        """The columns of the key."""
+
+    @property
     def order(self) -> Sequence[str]:
         """The columns by which rows are ordered."""
 
