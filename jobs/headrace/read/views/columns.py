@@ -16,6 +16,7 @@ from headrace.model.expressions.value_types import ListType, PairsType, ValueTyp
 from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.pipeline.identity.renaming import Formerly
 from headrace.pipeline.pipeline import Pipeline
+from headrace_snapshots.format.record import JsonRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,13 +67,12 @@ _REJECTED = {
 }
 
 
-@dataclass(frozen=True)
-class EarlierColumns:
+class EarlierColumns(JsonRecord, frozen=True):
     """What columns are called in files that epochs up to ``until`` wrote: those of panes, and keys of late rows."""
 
     until: int
-    panes: "Names"
-    late: "Names"
+    panes: Mapping[str, str | None]
+    late: Mapping[str, str | None]
 
     @classmethod
     def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
@@ -84,15 +84,6 @@ class EarlierColumns:
     def under(self, later: "EarlierColumns") -> "EarlierColumns":
         """The same, where names of what ``later`` says are themselves those of an earlier definition."""
         return EarlierColumns(self.until, _through(self.panes, later.panes), _through(self.late, later.late))
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
-        return {"until": self.until, "panes": dict(self.panes), "late": dict(self.late)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "EarlierColumns":
-        """The inverse of ``to_json``."""
-        return cls(value["until"], value["panes"], value["late"])
 
 
 def _differing(names: "Names") -> "Names":

@@ -6,12 +6,14 @@ Whoever started the run (Airflow, the command line, a test) reads this instead o
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+import msgspec
+
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
-from headrace.pipeline.executors import Executor, ExecutorDecision
+from headrace.pipeline.executors import ExecutorDecision
 from headrace_snapshots.format.sealed import sealed, unsealed
 from headrace_snapshots.layout import result_path
 from headrace_snapshots.refs import MAIN
@@ -53,8 +55,7 @@ class RunError:
         return cls("unexpected", "retry", redacted(f"{type(error).__name__}: {error}"))
 
 
-@dataclass(frozen=True)
-class AuditReference:
+class AuditReference(msgspec.Struct, frozen=True, rename={"from_snapshot": "from", "to_snapshot": "to"}):
     """The audit that a run made or trusted: of the range (``from_snapshot``, ``to_snapshot``], stored at ``path``."""
 
     success: bool
@@ -109,15 +110,7 @@ class RunResult:
 
 def to_json(result: RunResult) -> bytes:
     """The bytes of the object (ARCHITECTURE.md, "Result object of a run")."""
-    fields = {"format": FORMAT, **asdict(result)}
-    if result.audit is not None:
-        fields["audit"] = {
-            "success": result.audit.success,
-            "from": result.audit.from_snapshot,
-            "to": result.audit.to_snapshot,
-            "path": result.audit.path,
-        }
-    return sealed(fields)
+    return sealed({"format": FORMAT, **msgspec.to_builtins(result)})
 
 
 def from_json(data: bytes) -> RunResult:
@@ -126,19 +119,7 @@ def from_json(data: bytes) -> RunResult:
         document: dict[str, Any] = json.loads(data)
         if (found := document["format"]) != FORMAT:
             raise ResultFormatError(f"a result object of format {found}; this version reads {FORMAT}: upgrade Headrace")
-        fields = unsealed(document)
-        del fields["format"]
-        error, audit, executor = fields.pop("error"), fields.pop("audit"), fields.pop("executor", None)
-        return RunResult(
-            error=None if error is None else RunError(**error),
-            audit=None
-            if audit is None
-            else AuditReference(audit["success"], audit["from"], audit["to"], audit["path"]),
-            epochs=tuple(fields.pop("epochs")),
-            warnings=tuple(fields.pop("warnings", ())),
-            executor=None if executor is None else ExecutorDecision(Executor(executor["name"]), executor["reason"]),
-            **fields,
-        )
+        return msgspec.convert(unsealed(document), RunResult)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultDamagedError(f"a result object that cannot be read ({error}); run the action again") from error
 

@@ -9,9 +9,7 @@ whole files hold them against one checksum, as before.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +21,7 @@ from headrace.state.key_groups import Hashes, KeyGroupRange, groups_of
 from headrace_snapshots.datafiles import verified_range
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.record import JsonRecord
 from headrace_snapshots.store import ObjectStore
 
 CHUNK_ROWS = 1 << 14
@@ -37,8 +36,7 @@ TAIL = 8
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(JsonRecord, frozen=True, array_like=True):
     """Where a chunk is in its file, and what it holds: ``groups`` and ``windows`` as those of a data file."""
 
     start: int
@@ -46,20 +44,6 @@ class Chunk:
     sha256: str
     groups: Pair | None
     windows: Pair | None
-
-    def to_json(self) -> list[Any]:
-        """A JSON value; the inverse of ``from_json``."""
-        return [self.start, self.bytes, self.sha256, self.groups, self.windows]
-
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> "Chunk":
-        """The inverse of ``to_json``."""
-        start, length, sha256, groups, windows = value
-        return cls(start, length, sha256, _pair(groups), _pair(windows))
-
-
-def _pair(value: Sequence[int] | None) -> Pair | None:
-    return None if value is None else (value[0], value[1])
 
 
 def listed(chunks: Iterable[Chunk]) -> bytes:
