@@ -22,7 +22,7 @@ from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.protocol.transitions import Kind
+from headrace_snapshots.protocol import Kind
 from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore, open_store
 

@@ -7,29 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace_snapshots.protocol.barriers import (
-    ORDER,
-    RULES,
-    TASK_TABLE,
-    Abandon,
-    Acknowledge,
-    Barrier,
-    Block,
-    Decline,
-    Deliver,
-    Discard,
-    Forward,
-    Hold,
-    Log,
-    Protocol,
-    Record,
-    Release,
-    Resume,
-    SnapshotId,
-    TakeState,
-    Task,
-    Unblock,
-)
+from headrace_snapshots.protocol.barriers import RULES, TASK_TABLE, Protocol, Task
 from headrace_snapshots.protocol.coordinator import (
     COORDINATOR_TABLE,
     Acknowledged,
@@ -48,6 +26,25 @@ from headrace_snapshots.protocol.coordinator import (
     StartTimer,
     TaskLost,
     TimedOut,
+)
+from headrace_snapshots.protocol.messages import (
+    ORDER,
+    Abandon,
+    Acknowledge,
+    Barrier,
+    Block,
+    Decline,
+    Deliver,
+    Discard,
+    Forward,
+    Hold,
+    Log,
+    Record,
+    Release,
+    Resume,
+    SnapshotId,
+    TakeState,
+    Unblock,
 )
 from headrace_snapshots.protocol.table import ProtocolError, Table
 from headrace_snapshots.simulation import Settings, random_dataflow, simulate

@@ -25,7 +25,6 @@ from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.filelog import FileLog, FileRecord
 from headrace_snapshots.format.files import InputFile, Layer, LoggedFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.protocol.barriers import SnapshotId
 from headrace_snapshots.protocol.coordinator import (
     Acknowledged,
     CommitFenced,
@@ -35,6 +34,7 @@ from headrace_snapshots.protocol.coordinator import (
     CoordinatorEvent,
     Due,
 )
+from headrace_snapshots.protocol.messages import SnapshotId
 
 MAX_IN_FLIGHT = 2
 OUTPUT = ("panes", "late", "rejected")

@@ -1,7 +1,6 @@
 """Sans-IO: which catalog entry may follow which, and who is fenced. Knows no format, no store and no model."""
 
-from headrace_snapshots.protocol.past import Past, Replaced
-from headrace_snapshots.protocol.transitions import (
+from headrace_snapshots.protocol.moves import (
     Append,
     ClaimBranch,
     Commit,
@@ -23,8 +22,9 @@ from headrace_snapshots.protocol.transitions import (
     Refused,
     Rollback,
     Tag,
-    decide,
 )
+from headrace_snapshots.protocol.past import Past, Replaced
+from headrace_snapshots.protocol.transitions import decide
 
 __all__ = [
     "Append",

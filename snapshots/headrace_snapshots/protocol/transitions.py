@@ -37,227 +37,36 @@ To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, 
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from headrace_snapshots.protocol.past import Past, Replaced
+from headrace_snapshots.protocol.moves import (
+    Append,
+    ClaimBranch,
+    Commit,
+    Conflict,
+    Decision,
+    Drop,
+    Expire,
+    Facts,
+    Fenced,
+    Fork,
+    Head,
+    Horizon,
+    Init,
+    Intent,
+    Kind,
+    Need,
+    NeedKept,
+    Promote,
+    Publish,
+    Refused,
+    Rollback,
+    Tag,
+)
+from headrace_snapshots.protocol.past import Replaced
 from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS, why_not
-
-
-class Kind(StrEnum):
-    """What an entry did."""
-
-    INIT = "init"
-    CLAIM = "claim"
-    COMMIT = "commit"
-    PUBLISH = "publish"
-    ROLLBACK = "rollback"
-    RELEASE = "release"
-    FORK = "fork"
-    PROMOTE = "promote"
-    TAG = "tag"
-    DROP = "drop"
-    EXPIRE = "expire"
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """What is kept, as the newest expiry says.
-
-    ``mark`` names the list of what is to be deleted. Entries below ``folded`` are deleted. ``floor``: the first epoch
-    of main whose output main's later snapshots need to name. ``grafts``: where a line of descent goes on from a kept
-    snapshot whose parent is not kept; None: it begins there.
-    """
-
-    mark: str
-    folded: int = 0
-    floor: int = 0
-    grafts: Mapping[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Head:
-    """The state of a catalog after entry number ``entry`` (-1: none yet). A branch without a snapshot has no ref.
-
-    No entry below ``base`` is needed. ``is_whole``: if not, entries are lost, and refs and generations are those of the
-    newest entry that can be read. ``past``: what main had and has not any more.
-    """
-
-    entry: int = -1
-    refs: Mapping[str, str] = field(default_factory=dict)
-    generations: Mapping[str, int] = field(default_factory=dict)
-    base: int = 0
-    is_whole: bool = True
-    horizon: Horizon | None = None
-    past: Past = field(default_factory=Past)
-
-
-# Intents: what somebody wants to append.
-
-
-@dataclass(frozen=True)
-class Init:
-    """Begin the log, with an empty main."""
-
-
-@dataclass(frozen=True)
-class ClaimBranch:
-    """Become the only writer of ``branch``; makes it when there is none."""
-
-    branch: str
-
-
-@dataclass(frozen=True)
-class Commit:
-    """Move ``branch`` from ``parent`` to ``snapshot``, as the writer of ``generation``."""
-
-    branch: str
-    generation: int
-    parent: str | None
-    snapshot: str
-
-
-@dataclass(frozen=True)
-class Publish:
-    """Move ``published`` from ``expected`` forward to ``snapshot``; ``kind`` is PUBLISH or RELEASE."""
-
-    snapshot: str
-    expected: str | None
-    kind: Kind = Kind.PUBLISH
-
-
-@dataclass(frozen=True)
-class Rollback:
-    """Move ``branch`` back to ``to`` (None: before its first snapshot) and fence its writer.
-
-    ``generation``: of the writer who wants it; None for anybody from outside.
-    """
-
-    branch: str
-    to: str | None
-    generation: int | None = None
-
-
-@dataclass(frozen=True)
-class Fork:
-    """Make ``branch``, at ``snapshot`` or empty."""
-
-    branch: str
-    snapshot: str | None
-
-
-@dataclass(frozen=True)
-class Promote:
-    """Let main and published be ``branch``, which ends; fences the writers of both.
-
-    ``expected``: the snapshot at which it was found that the branch may; None: whatever it is at.
-    """
-
-    branch: str
-    expected_main: str | None
-    expected: str | None = None
-
-
-@dataclass(frozen=True)
-class Tag:
-    """Keep ``snapshot`` under ``tags/name``."""
-
-    name: str
-    snapshot: str
-
-
-@dataclass(frozen=True)
-class Drop:
-    """Remove a tag (``tags/name``) or a branch; fences the branch's writer. ``expected``: the entry at which it was
-    found that nobody needs it; None for people, who say so.
-    """
-
-    ref: str
-    expected: int | None = None
-
-
-@dataclass(frozen=True)
-class Expire:
-    """Keep what ``horizon`` says, found at entry ``expected``. Ends ``tags``, fences the ``idle`` branches.
-
-    ``past``: what is left of main's; None: all of it.
-    """
-
-    expected: int
-    horizon: Horizon
-    tags: Collection[str] = ()
-    idle: Collection[str] = ()
-    past: Past | None = None
-
-
-Intent = Init | ClaimBranch | Commit | Publish | Rollback | Fork | Promote | Tag | Drop | Expire
-
-
-# Decisions: what may follow the head.
-
-
-@dataclass(frozen=True)
-class Append:
-    """The next entry, as far as the protocol decides it."""
-
-    kind: Kind
-    branch: str | None
-    generation: int | None
-    moves: Mapping[str, tuple[str | None, str | None]]
-    refs: Mapping[str, str]
-    generations: Mapping[str, int]
-    base: int
-    horizon: Horizon | None
-    past: Past
-
-
-@dataclass(frozen=True)
-class Need:
-    """Ask again with ``facts[(ancestor, descendant)]``: whether the first is the second or an ancestor of it.
-
-    ``or_broken``: no, too, where objects that would tell are broken or gone.
-    """
-
-    ancestor: str
-    descendant: str
-    or_broken: bool = False
-
-
-@dataclass(frozen=True)
-class NeedKept:
-    """Ask again with ``facts[(mark, snapshot)]``: whether the snapshot is there, and not in the mark."""
-
-    mark: str
-    snapshot: str
-
-
-@dataclass(frozen=True)
-class Fenced:
-    """Somebody else has the branch since entry ``by`` (None: the branch is gone, or its ref was moved)."""
-
-    branch: str
-    by: int | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """The ref was moved meanwhile: look again, then decide anew."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Not possible in this state, and waiting will not change it."""
-
-    reason: str
-
-
-Decision = Append | Need | NeedKept | Fenced | Conflict | Refused
-Facts = Mapping[tuple[str, str], bool]
 
 
 def decide(head: Head, intent: Intent, facts: Facts) -> Decision:

@@ -4,19 +4,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from random import Random
 
-from headrace_snapshots.protocol import barriers
-from headrace_snapshots.protocol.barriers import (
-    DELIVERED,
+from headrace_snapshots.protocol import messages
+from headrace_snapshots.protocol.barriers import DELIVERED, RULES, Task
+from headrace_snapshots.protocol.coordinator import Acknowledged, Declined
+from headrace_snapshots.protocol.messages import (
     ORDER,
-    RULES,
     Barrier,
     Record,
     SnapshotId,
-    Task,
     TaskEffect,
     TaskEvent,
 )
-from headrace_snapshots.protocol.coordinator import Acknowledged, Declined
 from headrace_snapshots.simulation.settings import Assumption, Settings
 from headrace_snapshots.simulation.timeline import Timeline
 from headrace_snapshots.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
@@ -186,11 +184,11 @@ class Dataflow:
     def _do_with(self, task: int, effect: TaskEffect, channel: int, message: Message) -> bool:
         """Do what ``effect`` says of the message at hand, if it does."""
         match effect:
-            case barriers.Deliver() if isinstance(message, SentRecord):
+            case messages.Deliver() if isinstance(message, SentRecord):
                 self._deliver(task, channel, message)
-            case barriers.Log(snapshot) if isinstance(message, SentRecord):
+            case messages.Log(snapshot) if isinstance(message, SentRecord):
                 self._parts[task][snapshot].log.setdefault(channel, []).append(message)
-            case barriers.Hold():
+            case messages.Hold():
                 self._held[task].append((channel, message))
             case _:
                 return False
@@ -198,21 +196,21 @@ class Dataflow:
 
     def _do(self, task: int, effect: TaskEffect) -> None:
         match effect:
-            case barriers.TakeState(snapshot):
+            case messages.TakeState(snapshot):
                 self._busy_until[task] = max(self._busy_until[task], self._timeline.now) + self._settings.snapshot_cost
                 self._parts[task][snapshot] = self._part(task)
-            case barriers.Forward(snapshot):
+            case messages.Forward(snapshot):
                 self._forward(task, snapshot)
-            case barriers.Unblock(blocked):
+            case messages.Unblock(blocked):
                 self._ready[task].extend([blocked] * len(self._queues[blocked]))
-            case barriers.Release():
+            case messages.Release():
                 self._release(task)
-            case barriers.Acknowledge(snapshot):
+            case messages.Acknowledge(snapshot):
                 part = self._parts[task].pop(snapshot)
                 self._timeline.after(self._settings.store_delay, self._stored, task, snapshot, part)
-            case barriers.Decline(snapshot):
+            case messages.Decline(snapshot):
                 self._hear(task, Declined(snapshot), None)
-            case barriers.Discard(snapshot):
+            case messages.Discard(snapshot):
                 self._parts[task].pop(snapshot, None)
 
     def _deliver(self, task: int, channel: int, sent: SentRecord) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace_snapshots.protocol.barriers import Protocol, SnapshotId, TakesAt
+from headrace_snapshots.protocol.barriers import Protocol, TakesAt
+from headrace_snapshots.protocol.messages import SnapshotId
 from headrace_snapshots.simulation.workload import SnapshotPart
 from headrace_snapshots.simulation.world import World
 

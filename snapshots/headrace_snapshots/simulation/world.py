@@ -6,8 +6,16 @@ from functools import partial
 from random import Random
 
 from headrace_snapshots.protocol import coordinator
-from headrace_snapshots.protocol.barriers import ORDER, RULES, Abandon, Barrier, Holds, Resume, SnapshotId, TaskEvent
+from headrace_snapshots.protocol.barriers import RULES, Holds
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
+from headrace_snapshots.protocol.messages import (
+    ORDER,
+    Abandon,
+    Barrier,
+    Resume,
+    SnapshotId,
+    TaskEvent,
+)
 from headrace_snapshots.simulation.control import Control
 from headrace_snapshots.simulation.dataflow import Dataflow
 from headrace_snapshots.simulation.settings import Assumption, Settings
