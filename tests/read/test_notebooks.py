@@ -184,7 +184,10 @@ def test_definitions_are_given_found_or_asked_for(tmp_path: Path, monkeypatch: p
     )
     assert by_name.plan(file).action == by_name.plan(str(file)).action == "keep"
     monkeypatch.setenv("HEADRACE_PIPELINES", str(file.parent))
-    assert hr.open(deployment.root)["clicks"].run().status == "succeeded"
+    assert by_name.run().status == "succeeded"
+    assert by_name.expire(dry_run=True).dry_run
+    file.write_text(file.read_text().replace('"n": hr.count()', '"n": hr.count(), "m": hr.count()'))
+    assert by_name.plan().starting_empty, "of the file as it is now"
     assert [each.name for each in hr.open(deployment.root).pipelines().pipelines if each.source] != []
 
 

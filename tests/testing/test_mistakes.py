@@ -27,7 +27,23 @@ def calls_of_readers(root: str) -> Iterator[tuple[Callable[..., Any], dict[str, 
     yield hr.open, {"root": root}
     for view in (reader.current, reader.panes, reader.late, reader.rejected, reader.snapshots):
         yield view, {"at": "main", "where": "true", "columns": ["epoch"]}
+    yield from (
+        (reader.log, {"limit": 3, "before": 9}),
+        (reader.show, {"snapshot": "main"}),
+        (reader.graph, {"limit": 3, "before": 9}),
+        (reader.plan, {"pipeline": PIPELINE, "at": "main"}),
+        (lambda limit: reader.diff("main", "main", limit=limit), {"limit": 3}),
+        (reader.read, {"view": "panes", "at": "main", "where": "true", "columns": ["epoch"]}),
+        (reader.files, {"view": "panes", "at": "main", "verify": False}),
+        (reader.explain, {"key": "ann", "pipeline": PIPELINE, "stage": 1, "at": "main"}),
+        (lambda to, branch: reader.rollback(to=to, branch=branch, dry_run=True), {"to": "beginning", "branch": "main"}),
+        (reader.expire, {"keep_last": 3, "keep_for": "30d", "keep_tags": True, "dry_run": True}),
+        (reader.fsck, {"deep": False, "repair": False}),
+        (reader.plot, {"at": "main", "epochs": 3}),
+        (reader.promote, {"branch": "trial", "patch": True, "dry_run": True, "limit": 3}),
+    )
     rows = reader.current()
+    yield rows.head, {"n": 1}
     yield lambda **given: [*rows.batches(**given)], {"order": "n", "limit": 1}
     yield rows.first, {"limit": 1, "order": "n"}
 
@@ -74,7 +90,9 @@ def refuse(call: Callable[..., Any], good: dict[str, Any]) -> Iterator[str]:
 def test_readers_name_what_is_wrong(deployment: ht.TemporaryDeployment) -> None:
     deployment.land(PIPELINE, ROW)
     deployment.run(PIPELINE)
-    assert [said for call, good in calls_of_readers(deployment.root) for said in refuse(call, good)] == []
+    hr.open(deployment.root)["clicks"].fork("main", "trial")
+    problems = [said for call, good in calls_of_readers(deployment.root) for said in refuse(call, good)]
+    assert "\n".join(problems) == ""
 
 
 def test_tests_name_what_is_wrong() -> None:

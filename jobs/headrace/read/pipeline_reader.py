@@ -55,12 +55,10 @@ class PipelineReader:
         return self._catalog
 
     def definition(self) -> Pipeline | None:
-        """The pipeline as it is written now: the one that was given, else the registered one of this name; None if
-        there is none.
+        """The pipeline as it is written now: the one that was given, else the registered one of this name, as its
+        file is now; None if there is none.
         """
-        if self._definition is None:
-            self._definition = registered_definition(self.name)
-        return self._definition
+        return registered_definition(self.name) if self._definition is None else self._definition
 
     def current(
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
@@ -165,7 +163,8 @@ class PipelineReader:
         """
         from headrace.read.snapshots.graph import snapshot_graph
 
-        return snapshot_graph(self._catalog, limit=Arguments("graph").whole("limit", limit, least=1), before=before)
+        limit, before = _counted("graph", limit, before)
+        return snapshot_graph(self._catalog, limit=limit, before=before)
 
     def diff(self, before: At, after: At, *, limit: int = 20) -> "SnapshotDiff":
         """What differs between two snapshots, each named as ``at`` is: rows of ``current`` that a reader would see
@@ -191,9 +190,10 @@ class PipelineReader:
 
         Raises QueryError for a view that there is not.
         """
+        view = Arguments("read", QueryError).text("view", view, View.CURRENT)
         if view == STATE:
             return self.state(stage=stage, at=at, where=where, columns=columns)
-        if view not in [*View]:
+        if view not in {*View}:
             raise QueryError(f"there is no view {shown(view)}; there are {', '.join((*View, STATE))}")
         if stage is not None:
             raise QueryError(f"stage={stage} is for the view {STATE}: {view} is of the last aggregation")
@@ -201,7 +201,7 @@ class PipelineReader:
 
     def files(self, view: str = View.CURRENT, *, at: At | None = None, verify: bool = False) -> list[str]:
         """Paths or URIs of the Parquet files of a view, for readers of your own; see ``LazyView.files``."""
-        return self.read(view, at=at).files(verify=verify)
+        return self.read(view, at=at).files(verify=Arguments("files").flag("verify", verify))
 
     def show(self, snapshot: str = MAIN) -> Manifest:
         """The snapshot that an id, a branch or a tag names: clocks, counts, tables, timings and storage requests."""
@@ -210,10 +210,7 @@ class PipelineReader:
 
     def log(self, *, limit: int = 20, before: int | None = None) -> LogEntries:
         """The newest ``limit`` entries of the catalog's log (of those below number ``before``), newest first."""
-        arguments = Arguments("log")
-        limit = arguments.whole("limit", limit, least=1)
-        if before is not None:
-            before = arguments.whole("before", before, least=0)
+        limit, before = _counted("log", limit, before)
         return LogEntries(islice(self._catalog.history(before), limit))
 
     def _rows(
@@ -259,3 +256,10 @@ class PipelineReader:
         raise NoSnapshotError(
             f"pipeline {self.name} has no snapshot yet, so its columns are not known: run it (headrace run)"
         )
+
+
+def _counted(call: str, limit: int, before: int | None) -> tuple[int, int | None]:
+    """How many entries of the log ``call`` is to give, and below which number."""
+    arguments = Arguments(call)
+    below = None if before is None else arguments.whole("before", before, least=0)
+    return arguments.whole("limit", limit, least=1), below

@@ -30,6 +30,7 @@ KEPT_RESULTS = 100
 """The least number of results of runs that is kept."""
 
 _READERS = 16
+_LONGEST = timedelta(days=365_000)
 _RESULT = "/result.json"
 
 
@@ -40,6 +41,8 @@ def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = T
             younger = timedelta(microseconds=parse_duration(younger))
         except ValueError as error:
             raise KeepError(f"keep_for={younger!r} is not a length of time: {error}; write 30d, or 12h") from error
+    if younger is not None and younger > _LONGEST:
+        raise KeepError(f"keep_for={younger} is longer than 1,000 years: leave expiry out to keep all")
     return Keep(last, younger, tags)
 
 
@@ -59,7 +62,7 @@ def rule_of(
     if pipeline is None and last is None:
         raise KeepError(
             f"pipeline {name} is not registered, so nobody knows what its retention keeps: say it (--keep-last, "
-            "--keep-for), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
+            "in Python keep_last=), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
         )
     said = (None if pipeline is None else pipeline.retention) or Retention()
     as_said = None if said.keep_for is None else timedelta(microseconds=said.keep_for)

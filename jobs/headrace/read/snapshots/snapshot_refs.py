@@ -80,6 +80,8 @@ def named_id(catalog: Catalog, head: Head, name: str) -> str:
 
     Raises UnknownBranchError, also for a branch that has no snapshot yet, and AtError for a time.
     """
+    if not isinstance(name, str):
+        raise AtError(f"{name!r} does not name a snapshot: give a branch, a tag or an id")
     match kind_of_name(name):
         case NameKind.SNAPSHOT:
             return name

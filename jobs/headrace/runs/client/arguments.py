@@ -30,10 +30,11 @@ def checked(call: str, **given: Any) -> dict[str, Any]:
 
 def told_to(listener: Listener | Callable[[str], None] | None) -> Watched:
     """A listener as a run calls it; of a function, one that gives it each thing as a line."""
-    is_listener = listener is None or hasattr(listener, "committed")
-    if not is_listener and not callable(listener):
+    if listener is None or isinstance(listener, Listener):
+        return watched(listener)
+    if not callable(listener):
         raise Arguments("run").wrong("listener", listener, "give a function that takes a line, such as print")
-    return watched(listener if is_listener else LineListener(listener))  # type: ignore[arg-type]
+    return watched(LineListener(listener))
 
 
 def _checked(arguments: Arguments, name: str, value: Any) -> Any:

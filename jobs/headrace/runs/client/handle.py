@@ -258,7 +258,9 @@ class PipelineHandle(PipelineReader):
         ``dry_run`` moves nothing, and gives what would move, the patches that would be lost with what makes each again,
         and the releases that would end. It raises RefusedError, as the rollback would.
         """
-        catalog = self._catalog
+        arguments, catalog = Arguments("rollback"), self._catalog
+        to, branch = arguments.text("to", to, BEGINNING), arguments.text("branch", branch, MAIN)
+        dry_run = arguments.flag("dry_run", dry_run)
         to_id = None if to == BEGINNING else named_id(catalog, catalog.known_head(), to)
         given_up = would_give_up(catalog, branch, to_id)
         if not dry_run:
@@ -296,8 +298,10 @@ class PipelineHandle(PipelineReader):
         """
         from headrace.runs.publishing import promotion
 
-        limit = Arguments("promote").whole("limit", limit, least=0)
-        if not patch:
+        arguments = Arguments("promote")
+        branch, limit = arguments.text("branch", branch, "trial"), arguments.whole("limit", limit, least=0)
+        dry_run = arguments.flag("dry_run", dry_run)
+        if not arguments.flag("patch", patch):
             if dry_run:
                 return promotion.rehearse(self._catalog, branch, limit=limit)
             return promotion.promote(self._catalog, branch, run_id=self._new_run_id())
@@ -324,6 +328,13 @@ class PipelineHandle(PipelineReader):
         """
         from headrace.runs.maintenance import rule_of
 
+        arguments = Arguments("expire")
+        if keep_last is not None:
+            keep_last = arguments.whole("keep_last", keep_last, least=1)
+        if keep_tags is not None:
+            keep_tags = arguments.flag("keep_tags", keep_tags)
+        if not (keep_for is None or isinstance(keep_for, str | timedelta)):
+            raise arguments.wrong("keep_for", keep_for, 'write a length of time, such as "30d"')
         definition = self.definition() if pipeline is None else self._needed_definition(pipeline, "expire")
         return rule_of(self.name, definition, last=keep_last, younger=keep_for, tags=keep_tags)
 
@@ -347,7 +358,7 @@ class PipelineHandle(PipelineReader):
         from headrace.runs.maintenance import expire
 
         keep = self.keeping(pipeline, keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
-        return expire(self._catalog, keep, dry_run=dry_run)
+        return expire(self._catalog, keep, dry_run=Arguments("expire").flag("dry_run", dry_run))
 
     def fsck(self, *, deep: bool = False, repair: bool = False) -> "FsckReport":
         """Check that everything is there that snapshots, readers and runs need. What is not is in the answer, no error.
@@ -358,7 +369,8 @@ class PipelineHandle(PipelineReader):
         """
         from headrace.runs.maintenance import check
 
-        return check(self._catalog, deep=deep, repair=repair)
+        arguments = Arguments("fsck")
+        return check(self._catalog, deep=arguments.flag("deep", deep), repair=arguments.flag("repair", repair))
 
     def plot(self, *, out: str | Path | None = None, at: At = MAIN, epochs: int = 200) -> "LatenessPlot":
         """How late the data of the newest ``epochs`` was, with quantiles for choosing bound and allowed lateness; drawn

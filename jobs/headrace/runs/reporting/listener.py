@@ -5,7 +5,7 @@ and in Airflow's task log.
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from headrace.model.time import render
 from headrace.read.snapshots.progress import StoredProgress
@@ -25,6 +25,7 @@ _QUIET_DROPS = {
 """Counts that are told only where there are any."""
 
 
+@runtime_checkable
 class Listener(Protocol):
     """What a run tells whoever watches it, from any of its threads."""
 
