@@ -37,7 +37,6 @@ _SMALL = 2**18
 _FETCHING = 4
 """Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
 
-
 REQUEST_BYTES = 2**16
 """What is read in the time that a request to a store takes."""
 
