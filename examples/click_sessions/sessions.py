@@ -20,6 +20,6 @@ pipeline = hr.Pipeline(
         "pages": col("page").distinct(),
     },
     where=hr.Sessions("30m"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness="12h"),
 )

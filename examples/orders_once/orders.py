@@ -17,7 +17,7 @@ pipeline = hr.Pipeline(
     key="country",
     what={"orders": hr.count(), "total": col("total").sum(), "mean": col("total").mean()},
     where=hr.CalendarWindows("day", "Europe/Oslo"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness="3d"),
     deduplicate=hr.Deduplicate("id", "2d"),
 )

@@ -15,6 +15,6 @@ pipeline = hr.Pipeline(
     key="shop",
     what={"sales": hr.count(), "amount": col("amount").sum(), "largest": col("amount").max()},
     where=hr.FixedWindows("1h"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness="1d"),
 )

@@ -18,7 +18,7 @@ weather = (
 pipeline = hr.Pipeline(
     "windy",
     flights,
-    also=[weather],
+    union=[weather],
     key="airport",
     what={"winds": col("flight").pairs(col("wind"), outer="left"), "strongest": col("wind").max()},
     where=hr.FixedWindows("1h"),

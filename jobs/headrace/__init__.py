@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         Repeatedly,
         Signal,
         Trigger,
+        on_update,
+        on_window_close,
     )
     from headrace.model.watermarks import Punctuated, SplitStrategy
     from headrace.model.windows import (
@@ -112,6 +114,8 @@ _MODULES = {
         "Repeatedly",
         "Signal",
         "Trigger",
+        "on_update",
+        "on_window_close",
     ),
     "model.expressions.value_types": ("ListType",),
     "model.watermarks": (
@@ -226,6 +230,8 @@ __all__ = [
     "json",
     "least",
     "lit",
+    "on_update",
+    "on_window_close",
     "open",
     "parquet",
     "retracting",

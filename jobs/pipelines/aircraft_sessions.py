@@ -38,7 +38,7 @@ sessions = hr.Pipeline(
         "air_minutes": col("air_time").sum(),
     },
     where=hr.Sessions("8h"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness="2d"),
     expectations=(
         hr.expect("column_values_to_match_regex", column="tailnum", regex="^[A-Z][0-9A-Z]{2,5}$"),

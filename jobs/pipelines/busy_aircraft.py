@@ -30,7 +30,7 @@ busy = hr.Pipeline(
     filter=col("dep_time").is_not_null(),
     what={"legs": hr.count(), "air_minutes": col("air_time").sum()},
     where=hr.Sessions("8h"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness=TWO_DAYS),
     then=(
         hr.Aggregation(

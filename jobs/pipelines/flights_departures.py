@@ -34,7 +34,7 @@ departures = hr.Pipeline(
         "max_delay": col("dep_delay").max(),
     },
     where=hr.FixedWindows("1h"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness="2d"),
     expectations=(
         hr.expect("column_values_to_be_in_set", column="origin", value_set=["EWR", "JFK", "LGA"]),

@@ -31,7 +31,7 @@ class Published:
 
     def announce(self, context: Context, became: dict[str, Any]) -> None:
         """Give this task's event what readers see now, as its summary ``became`` has it."""
-        extra = {key: became[key] for key in ("epoch", "snapshot", "rows", "watermark")}
+        extra = {key: became[key] for key in ("epoch", "snapshot", "counts", "watermark")}
         events = context["outlet_events"][self.outlet]
         if self.is_made_here:
             events.extra = extra

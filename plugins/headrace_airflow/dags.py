@@ -90,7 +90,7 @@ def process_dag(registered: Registered) -> DAG:
     switches = {
         "--full-sweep": "full_sweep",
         "--strict": "strict",
-        "--added-empty": "added_empty",
+        "--allow-new-aggregates": "allow_new_aggregates",
         "--create": "create",
     }
     flags = {"--max-epochs": "max_epochs", **_SIZE_FLAGS, **switches}
@@ -116,7 +116,7 @@ def process_dag(registered: Registered) -> DAG:
             title="Strict",
             description="Refuse to go on if code of your own has changed since the last snapshot.",
         ),
-        "added_empty": Param(
+        "allow_new_aggregates": Param(
             False,
             type="boolean",
             title="Added aggregates start empty",

@@ -334,7 +334,7 @@ def summary(result: RunResult) -> Summary:
         "epoch": result.epoch,
         "snapshot": result.snapshot,
         "published": result.published,
-        "rows": dict(result.rows),
+        "counts": dict(result.counts),
         "watermark": result.watermark,
         "executor": None if result.executor is None else str(result.executor.name),
     }

@@ -134,7 +134,7 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
                 "branch",
                 "full_sweep",
                 "strict",
-                "added_empty",
+                "allow_new_aggregates",
                 "create",
                 "executor",
             },

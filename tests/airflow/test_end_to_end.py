@@ -141,7 +141,7 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     assert "executor local: asked for" in log(airflow.api, first, "process")
     assert "audit of (the beginning, " in log(airflow.api, first, "audit")
     (event,) = airflow.api.asset_events(first.dag_id, first.run_id)
-    assert set(event) == {"epoch", "snapshot", "rows", "watermark"}
+    assert set(event) == {"epoch", "snapshot", "counts", "watermark"}
     assert event["epoch"] == 0
     assert event["watermark"] == "2026-11-20T00:08:00Z"
 
@@ -200,7 +200,7 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     assert event["epoch"] == 1
     assert event["snapshot"] not in {oldest.snapshot_id, newest.snapshot_id}
     assert event["watermark"] == newest.progress["watermark"]
-    assert event["rows"]["input_files"] == 1  # what readers got beyond the snapshot, to which they went back
+    assert event["counts"]["input_files"] == 1  # what readers got beyond the snapshot, to which they went back
 
     backfilled = run(airflow.api, "headrace_clicks_backfill")
     assert backfilled.state == "success", log(airflow.api, backfilled, "replay")
@@ -208,7 +208,7 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     (cut_over,) = airflow.api.asset_events(backfilled.dag_id, backfilled.run_id)
     assert cut_over["snapshot"] != event["snapshot"]
     assert cut_over["watermark"] == event["watermark"]
-    assert cut_over["rows"]["input_files"] == 2
+    assert cut_over["counts"]["input_files"] == 2
 
 
 def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: LocalAirflow, pipelines: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) ->
     ended = run(airflow.api, "headrace_modest_process")
     assert ended.state == "success", log(airflow.api, ended, "publish")
     (event,) = airflow.api.asset_events(ended.dag_id, ended.run_id)
-    assert (event["snapshot"], event["rows"]["input_files"]) == (released, 2)
+    assert (event["snapshot"], event["counts"]["input_files"]) == (released, 2)
 
 
 def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow, pipelines: Path) -> None:

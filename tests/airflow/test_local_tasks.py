@@ -138,7 +138,7 @@ def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: 
     assert answer["raised"] == "AirflowFailException"
     assert answer["message"].startswith("config.local_memory: the run took ")
     assert "HEADRACE_LOCAL_MEMORY allows 20 MB: raise it" in answer["message"]
-    assert done["little to do"]["xcom"]["rows"]["records"] == 1
+    assert done["little to do"]["xcom"]["counts"]["records"] == 1
 
 
 def test_errors_of_a_process_of_the_tasks_own_are_typed(done: Any) -> None:

@@ -91,7 +91,7 @@ SUCCEEDED = RunResult(
     epochs=(3, 4),
     snapshot="s4",
     epoch=4,
-    rows={"panes": 7},
+    counts={"panes": 7},
     watermark="2026-11-20T00:00:00Z",
     executor=ExecutorDecision(Executor.SPARK, "the pipeline's own"),
 )
@@ -159,7 +159,7 @@ def test_the_figures_of_the_result_are_the_xcom(answers: Any) -> None:
     xcom = dict(answers["succeeded"]["xcom"])
     assert xcom.pop("run_id").startswith("headrace_clicks_process.manual__2026-11-21T01-00-00-00-00.process.1-")
     assert xcom == {
-        "epochs": 2, "epoch": 4, "snapshot": "s4", "published": None, "rows": {"panes": 7},
+        "epochs": 2, "epoch": 4, "snapshot": "s4", "published": None, "counts": {"panes": 7},
         "watermark": "2026-11-20T00:00:00Z", "executor": "spark",
     }  # fmt: skip
 

@@ -4,6 +4,7 @@ import json
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from headrace.runs.reporting.results import (
     to_json,
     write,
 )
+from headrace_snapshots.format.sealed import sealed
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 from tests.airflow.subprocesses import REPOSITORY
 
@@ -37,7 +39,7 @@ RESULT = RunResult(
     epoch=4,
     published="s2",
     audit=AuditReference(success=False, from_snapshot=None, to_snapshot="s4", path="clicks/audits/x"),
-    rows={"panes": 7},
+    counts={"panes": 7},
     watermark="2026-11-20T00:00:00Z",
 )
 
@@ -55,9 +57,16 @@ def test_the_object_has_the_documented_names() -> None:
     assert document["format"] == 1
     assert document["error"] is None
     assert document["audit"] == {"success": False, "from": None, "to": "s4", "path": "clicks/audits/x"}
-    assert {"run_id", "action", "status", "epochs", "snapshot", "epoch", "published", "rows", "watermark"} <= set(
+    assert {"run_id", "action", "status", "epochs", "snapshot", "epoch", "published", "counts", "watermark"} <= set(
         document
     )
+
+
+def test_an_older_result_says_rows() -> None:
+    written = json.loads(to_json(replace(RESULT, audit=None, counts={"panes": 3})))
+    del written["sha256"]
+    written["rows"] = written.pop("counts")
+    assert from_json(sealed(written)).counts == {"panes": 3}
 
 
 def test_other_formats_and_damage_are_told_apart() -> None:

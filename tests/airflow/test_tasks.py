@@ -77,4 +77,4 @@ def test_the_form_asks_for_a_full_sweep(done: Any) -> None:
     assert "xcom" in done["without a sweep"], done["without a sweep"]
     assert done["without a sweep"]["xcom"]["epochs"] == 0
     swept = done["with a sweep"]["xcom"]
-    assert (swept["epochs"], swept["rows"]["input_files"]) == (1, 1)
+    assert (swept["epochs"], swept["counts"]["input_files"]) == (1, 1)

@@ -27,7 +27,7 @@ _RUN_SECONDS = 600
 UNTOUCHED = {
     "process": {
         "max_epochs": None, "files_per_epoch": None, "bytes_per_epoch": None, "branch": "main", "full_sweep": False,
-        "strict": False, "added_empty": False, "create": False, "executor": None, "signals": [],
+        "strict": False, "allow_new_aggregates": False, "create": False, "executor": None, "signals": [],
     },
     "backfill": {
         "from": None, "to": None, "promote": True, "files_per_epoch": None, "bytes_per_epoch": None, "branch": None,
@@ -154,7 +154,8 @@ def test_a_filled_form_of_a_run(airflow: LocalAirflow, ui: AirflowUi) -> None:
     conf, _ = submitted(airflow, ui, "process", filled)
     assert conf == {
         "max_epochs": 1, "files_per_epoch": 2, "bytes_per_epoch": 1_000_000, "branch": "main", "full_sweep": True,
-        "strict": True, "added_empty": True, "create": True, "executor": "auto", "signals": ['go=["ada"]', "ask"],
+        "strict": True, "allow_new_aggregates": True, "create": True, "executor": "auto",
+        "signals": ['go=["ada"]', "ask"],
     }  # fmt: skip
 
 

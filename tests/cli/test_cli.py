@@ -76,7 +76,7 @@ def test_read_takes_whatever_names_a_snapshot(deployment: Deployment) -> None:
         assert all(found == old[0] for found in old), command
         assert all(found == new[0] for found in new), command
         assert len(new[0]) > len(old[0])
-    for at, code in (("2020-01-01T00:00Z", "config.no_snapshot"), ("2020-01-01", "config.at")):
+    for at, code in (("2020-01-01T00:00Z", "config.no_snapshot"), ("2020-01-01", "config.snapshot_ref")):
         assert code in headrace(deployment, "read", deployment.reference, "--at", at).stderr
     for at, epochs in ((first, 2), ("main", 3)):
         found = parsed(headrace(deployment, "plot", deployment.reference, "--at", at, "--format", "json"))
@@ -165,20 +165,12 @@ def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> No
     assert [entry["kind"] for entry in entries] == ["commit", "commit", "claim", "init"]
     assert "epoch 1" in headrace(deployment, "log", deployment.reference, "--limit", "1").stdout
     head = deployment.catalog.head().refs["main"]
-    manifest = parsed(headrace(deployment, "show", head, "--pipeline", deployment.reference, "--format", "json"))
+    manifest = parsed(headrace(deployment, "show", deployment.reference, head, "--format", "json"))
     assert manifest["epoch"] == 1
-    by_branch = headrace(deployment, "show", "main", "--pipeline", deployment.reference)
+    by_branch = headrace(deployment, "show", deployment.reference, "main")
     assert head in by_branch.stdout
     assert "2026-03-01T01:50:00Z" in by_branch.stdout
     assert "input source, split JFK, since 2026-03-02T00:00:00Z" in by_branch.stdout
-
-
-def test_show_finds_the_pipeline_of_a_snapshot_among_those_that_have_run(deployment: Deployment) -> None:
-    head = deployment.catalog.head().refs["main"]
-    unknown = headrace(deployment, "show", "main")
-    assert unknown.exit_code == 10
-    assert "branches and tags are those of a pipeline (--pipeline)" in unknown.stderr
-    assert parsed(headrace(deployment, "show", head, "--format", "json"))["pipeline"] == "clicks"
 
 
 def test_rollback_moves_main_and_published_back(deployment: Deployment) -> None:
@@ -249,8 +241,8 @@ def test_nothing_is_broken_in_two_at_80_columns(deployment: Deployment, monkeypa
     log = headrace(deployment, "log", deployment.reference).stdout
     assert f"published: - → {head}" in log
     assert "x" * 120 in log
-    assert head in headrace(deployment, "show", head, "--pipeline", deployment.reference).stdout
-    wrong = headrace(deployment, "show", "0" * 100, "--pipeline", deployment.reference)
+    assert head in headrace(deployment, "show", deployment.reference, head).stdout
+    wrong = headrace(deployment, "show", deployment.reference, "0" * 100)
     assert "0" * 100 in wrong.stderr
     run = headrace(deployment, "read", deployment.reference, "--where", f"'{'y' * 100}' != ''")
     assert len(run.stderr.splitlines()) == 1
@@ -387,9 +379,9 @@ def test_an_error_is_one_message_an_exit_code_and_json_for_machines(deployment: 
 
 
 def test_a_snapshot_that_is_not_there_asks_to_restore(deployment: Deployment) -> None:
-    result = headrace(deployment, "show", "0123456789abcdef", "--pipeline", deployment.reference)
+    result = headrace(deployment, "show", deployment.reference, "0123456789abcdef")
     assert result.exit_code == 40
-    assert headrace(deployment, "show", "0123", "--pipeline", deployment.reference).exit_code == 10, "that is no id"
+    assert headrace(deployment, "show", deployment.reference, "0123").exit_code == 10, "that is no id"
     assert "has no snapshot 0123" in result.stderr
 
 

@@ -62,10 +62,10 @@ LIBRARIES: list[tuple[set[str], str]] = [
     (set(), "plan REFERENCE --root ROOT"),
     (set(), "log REFERENCE --root ROOT --format json"),
     (set(), "log REFERENCE --root ROOT --graph"),
-    (set(), "show main --pipeline REFERENCE --root ROOT --format json"),
+    (set(), "show REFERENCE main --root ROOT --format json"),
     (set(), "files REFERENCE --at main --verify --root ROOT"),
     (TABLES, "log REFERENCE --root ROOT"),
-    (TABLES, "show main --pipeline REFERENCE --root ROOT"),
+    (TABLES, "show REFERENCE main --root ROOT"),
     (TABLES, "pipelines --root ROOT"),
     (TABLES, "tag REFERENCE t main --root ROOT"),
     (TABLES, "drop REFERENCE t --root ROOT"),
@@ -152,7 +152,7 @@ WRONG: list[tuple[str, ...]] = [
     ("run", "PIPELINE", "--clock", "2026-01-01T00:00:00Z"),
     ("run", "PIPELINE", "--clock", "2026-01-01T00:00:00Z", "--clock-step", "soon"),
     ("run", "PIPELINE", "--mode", "replay", "--branch", "b", "--clock", "2026-01-01T00:00:00", "--clock-step", "1m"),
-    ("run", "PIPELINE", "--mode", "replay", "--branch", "b", "--of", "nowhere"),
+    ("run", "PIPELINE", "--mode", "replay", "--branch", "b", "--from-branch", "nowhere"),
     ("backfill", "PIPELINE", "--branch", "published"),
     ("backfill", "PIPELINE", "--branch", "-"),
     ("backfill", "PIPELINE", "--from", "yesterday"),
@@ -178,10 +178,10 @@ WRONG: list[tuple[str, ...]] = [
     ("explain", "PIPELINE", "--key", "a", "--at", "published"),
     ("log", "PIPELINE", "--before", "-1"),
     ("log", "PIPELINE", "--limit", "0"),
-    ("show", "../../etc/passwd"),
-    ("show", "a\nb", "--pipeline", "PIPELINE"),
-    ("show", "", "--pipeline", "PIPELINE"),
-    ("show", "x" * 5000, "--pipeline", "PIPELINE"),
+    ("show", "PIPELINE", "../../etc/passwd"),
+    ("show", "PIPELINE", "a\nb"),
+    ("show", "PIPELINE", ""),
+    ("show", "PIPELINE", "x" * 5000),
     ("diff", "PIPELINE", "nowhere", "main"),
     ("diff", "PIPELINE", "main", "2020-01-01T00:00:00Z"),
     ("diff", "PIPELINE", "main", "main", "--limit", "-1"),
@@ -229,7 +229,7 @@ def test_wrong_words_give_one_message_and_an_exit_code(deployment: Deployment, w
     assert deployment.catalog.head().refs == refs
 
 
-@pytest.mark.parametrize("name", [name for name in UNDER_A_ROOT if name != "show"])
+@pytest.mark.parametrize("name", UNDER_A_ROOT)
 @pytest.mark.parametrize(
     "pipeline", ["nowhere", "nowhere.py", "", ".", "..py", "/", "broken.py", "empty.py", "binary.py", "clicks.py:no"]
 )
@@ -249,8 +249,7 @@ def test_a_pipeline_that_is_not_there_is_named(deployment: Deployment, name: str
 )
 @pytest.mark.parametrize("name", UNDER_A_ROOT)
 def test_a_root_that_is_not_one_is_named(deployment: Deployment, name: str, root: str) -> None:
-    first = ["main", "--pipeline", deployment.reference] if name == "show" else [deployment.reference, *required(name)]
-    said([name, *first, "--root", root])
+    said([name, deployment.reference, *required(name), "--root", root])
 
 
 def test_a_root_that_is_a_file_is_named(deployment: Deployment, tmp_path: Path) -> None:
@@ -262,6 +261,7 @@ def test_a_root_that_is_a_file_is_named(deployment: Deployment, tmp_path: Path) 
 def required(name: str) -> list[str]:
     """The other arguments that a command cannot do without."""
     words = {
+        "show": ["x"],
         "diff": ["x", "y"],
         "fork": ["x", "y"],
         "promote": ["x"],

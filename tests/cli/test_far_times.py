@@ -96,7 +96,7 @@ COMMANDS = [
     ],
     ["explain", "NAME", "--key", "ann"],
     ["explain", "NAME", "--key", "ann", "--format", "json"],
-    ["show", "published", "--pipeline", "NAME"],
+    ["show", "NAME", "published"],
     ["diff", "NAME", "published", "main"],
     ["diff", "NAME", "published", "main", "--format", "json"],
     ["log", "NAME"],

@@ -165,7 +165,7 @@ def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
     first = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"])][-1]
     range_ = ("--from", "2026-01-01T01:00:00Z", "--to", "2026-01-02")
     done = live.run("backfill", *range_, "--branch", "fix")
-    assert (done["forked_from"], done["epochs"], done["rows"]["records"]) == (first, [1], 1)
+    assert (done["forked_from"], done["epochs"], done["counts"]["records"]) == (first, [1], 1)
     assert live.run("backfill", *range_, "--branch", "fix", "--promote")["epochs"] == [1]
     assert live.refs == dict.fromkeys(("main", "published"), done["snapshot"])
 
@@ -186,7 +186,7 @@ def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch:
     monkeypatch.setattr(recording, "cut_over", meanwhile)
     result = live.run("backfill", "--promote")
     assert len(tries) == 1
-    assert result["rows"]["records"] == 3
+    assert result["counts"]["records"] == 3
 
 
 def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,12 +215,12 @@ def test_a_backfill_in_small_epochs_keeps_what_main_accepted(tmp_path: Path, siz
     Path(live.reference).write_text(strict)
     for name, hour in (("a.jsonl", 5), ("b.jsonl", 0)):
         live.land(name, hour)
-    assert live.run("run")["rows"]["late_dropped"] == 0
+    assert live.run("run")["counts"]["late_dropped"] == 0
     live.land("c.jsonl", 1)
-    assert live.run("run")["rows"]["late_dropped"] == 1
+    assert live.run("run")["counts"]["late_dropped"] == 1
     before = live.headrace("read", "--format", "json").stdout
     result = live.run("backfill", "--promote", *size)
-    assert (result["rows"]["late_dropped"], result["epochs"]) == (1, [0, 1])
+    assert (result["counts"]["late_dropped"], result["epochs"]) == (1, [0, 1])
     after = [
         (row["window_start"], row["clicks"]) for row in json.loads(live.headrace("read", "--format", "json").stdout)
     ]
@@ -339,12 +339,12 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     assert (row["before"]["amount"], row["after"]["amount"], row["after"]["timing"]) == (0, 100, "LATE")
     assert live.catalog.head().entry == entries, "a dry run moves nothing"
     done = json.loads(live.headrace("promote", "fix", "--patch", "--format", "json").stdout)
-    assert (done["action"], done["epochs"], done["rows"]["panes"]) == ("patch", [4], 1)
+    assert (done["action"], done["epochs"], done["counts"]["panes"]) == ("patch", [4], 1)
     assert live.refs["main"] == live.refs["published"] == done["snapshot"]
     again = live.headrace("promote", "fix", "--patch")
     assert again.exit_code == 0, again.output
     assert "0 epochs: nothing differs where windows have expired" in again.output
-    shown = CliRunner().invoke(app, ["show", "main", "--pipeline", live.reference, "--root", live.root])
+    shown = CliRunner().invoke(app, ["show", live.reference, "main", "--root", live.root])
     assert f"epoch 4, by branch fix at {live.refs['fix']}" in shown.stdout
     live.headrace("fork", "main", "same")
     same = json.loads(live.headrace("promote", "same", "--patch", "--dry-run", "--format", "json").stdout)

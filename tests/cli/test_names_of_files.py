@@ -40,7 +40,7 @@ def test_a_pipeline_that_has_run_under_the_root_is_listed_though_it_is_not_regis
 def test_what_has_run_is_found_by_its_name_where_no_definition_is_needed(deployment: Deployment) -> None:
     snapshot = deployment.catalog.head().refs["main"]
     assert snapshot in headrace("log", "clicks", "--root", deployment.root).stdout
-    assert "epoch" in headrace("show", snapshot, "--root", deployment.root).stdout
+    assert "epoch" in headrace("show", "clicks", snapshot, "--root", deployment.root).stdout
     refused = headrace("log", "clocks", "--root", deployment.root)
     assert refused.exit_code == 10
     assert "there is no pipeline 'clocks'" in refused.stderr

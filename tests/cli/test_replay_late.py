@@ -70,9 +70,9 @@ def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment
     assert landed(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
     second = deployment.commit(late=[late(raw(3))])
     before = landed(deployment)
-    assert land(deployment) == replace(found, records=1, there=1)
+    assert land(deployment) == replace(found, records=1, already_landed=1)
     assert landed(deployment) == {**before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
-    assert land(deployment) == replace(found, files=0, records=0, there=2)
+    assert land(deployment) == replace(found, files=0, records=0, already_landed=2)
 
 
 def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -> None:
@@ -82,7 +82,7 @@ def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -
     partly = late(raw(2), window=0, hours=2)
     deployment.commit(late=[*whole, partly, *whole, partly, partly])
     found = land(deployment)
-    assert (found.records, found.partly_late) == (2, 3)
+    assert (found.records, found.late_in_some_windows) == (2, 3)
     assert [*landed(deployment).values()] == [f"{raw(1)}\n{raw(1)}\n".encode()]
 
 
@@ -106,7 +106,7 @@ def test_equal_records_of_two_files_are_two(deployment: Deployment) -> None:
     deployment.pipeline = sliding(deployment, 2, 1)
     both = [late(raw(1), window=window, hours=2, file=f"landing/clicks/{window}.jsonl") for window in (0, 1)]
     deployment.commit(late=both)
-    assert land(deployment).partly_late == 2
+    assert land(deployment).late_in_some_windows == 2
 
 
 def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment: Deployment) -> None:
@@ -118,11 +118,11 @@ def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment:
 def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Deployment) -> None:
     deployment.commit(late=[late(raw(1))])
     found = land(deployment, to="landing/clicks/")
-    assert (found.records, found.is_own) == (1, True)
+    assert (found.records, found.lands_in_source) == (1, True)
     (name,) = landed(deployment, "landing/clicks")
     deployment.commit(late=[late(raw(1), file=f"landing/clicks/{name}"), late(raw(2))])
     assert land(deployment, to=f"{deployment.root}/landing/clicks") == LandedLate(
-        f"{deployment.root}/landing/clicks", files=1, records=1, there=1, late_again=1, is_own=True
+        f"{deployment.root}/landing/clicks", files=1, records=1, already_landed=1, late_twice=1, lands_in_source=True
     )
 
 
@@ -154,7 +154,7 @@ def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path:
         f"late-00000000-{snapshot}-1.csv": b"amount,user,at\n2,ann,x\n",
     }
     deployment.store.delete(names[1])
-    assert land(deployment, pipeline).there == 1
+    assert land(deployment, pipeline).already_landed == 1
 
 
 def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Pat
 
     deployment.store.write(names[1], heads[1])
     assert (found := land(deployment, pipeline)).records == 2
-    assert (found.there, found.left) == (3, {})
+    assert (found.already_landed, found.left) == (3, {})
     assert landed(deployment) == {**before, f"late-00000000-{first}-file-1.csv": heads[1] + b"2,ann,x\n2,ann,x\n"}
     assert land(deployment, pipeline).records == 0
 
@@ -267,7 +267,7 @@ def test_a_file_appears_whole_or_not_at_all(deployment: Deployment, monkeypatch:
     monkeypatch.undo()
     assert len(landed(deployment)) == 1
     assert land(deployment, pipeline) == LandedLate(
-        f"{deployment.root}/late/landing/clicks", files=1, records=1, there=1
+        f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1
     )
     assert len(landed(deployment)) == 2
 
@@ -283,7 +283,7 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     assert said.exit_code == 0, said.output
     assert f"--root {deployment.root}/late --mode batch" in said.stderr.replace("\n", "")
     again = json.loads(run("--format", "json").stdout)
-    assert (again["records"], again["there"]) == (0, 1)
+    assert (again["records"], again["already_landed"]) == (0, 1)
     own = run("--to", "landing/clicks")
     assert "late again" in own.stderr
     assert run("--to", "landing/clicks", "--at", "mian").exit_code == 10
@@ -291,6 +291,6 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
 
 def test_what_comes_from_several_inputs_is_refused(deployment: Deployment) -> None:
     own = deployment.pipeline
-    united = replace(own, also=(Input(own.source, own.event_time, "more"),))
+    united = replace(own, union=(Input(own.source, own.event_time, "more"),))
     with pytest.raises(LandingAgainError, match="several inputs"):
         land(deployment, united)

@@ -71,10 +71,10 @@ def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deploym
     name = f"rejected-00000000-{first}-source.jsonl"
     assert landed(deployment) == {name: b"\n".join([torn.encode(), bad, b"{}", b"{}", b""])}
     second = deployment.commit(rejected=[rejected("x")])
-    assert land(deployment) == replace(found, records=1, there=1)
+    assert land(deployment) == replace(found, records=1, already_landed=1)
     assert landed(deployment)[f"rejected-00000002-{second}-source.jsonl"] == b"x\n"
     before = landed(deployment)
-    assert land(deployment) == replace(found, files=0, records=0, there=2)
+    assert land(deployment) == replace(found, files=0, records=0, already_landed=2)
     assert landed(deployment) == before
 
 
@@ -100,7 +100,7 @@ def test_csv_lands_with_the_header_of_each_file(deployment: Deployment) -> None:
     assert landed(deployment) == {names[0]: b"user,at,amount\nann,x\n", names[2]: b"user,at\nann,x\n"}
     deployment.store.write(files["b.csv"], content)
     again = land(deployment, pipeline)
-    assert (again.records, again.there, again.left) == (1, 2, {})
+    assert (again.records, again.already_landed, again.left) == (1, 2, {})
     assert landed(deployment)[names[1]] == b"amount,user,at\nann,x\n"
 
 
@@ -121,18 +121,18 @@ def test_what_cannot_land_is_counted_with_the_reason(deployment: Deployment) -> 
         "of aggregation 1, a pane, which has no file": 1,
         "of weather, an input that the pipeline does not have any more": 1,
     }
-    assert replace(land(deployment), there=0, files=1, records=1) == found, "the second time, too"
+    assert replace(land(deployment), already_landed=0, files=1, records=1) == found, "the second time, too"
     kept = land(deployment, of_format(deployment, FileFormat.PARQUET), to="elsewhere")
     assert (kept.files, kept.left["of a Parquet file, of which no bytes are kept"]) == (0, 3)
 
 
 def test_what_was_rejected_once_more_does_not_land_once_more(deployment: Deployment) -> None:
     deployment.commit(rejected=[rejected("x")])
-    assert land(deployment, to="landing/clicks").is_own
+    assert land(deployment, to="landing/clicks").lands_in_source
     (name,) = landed(deployment, "landing/clicks")
     deployment.commit(rejected=[rejected("x", file=f"landing/clicks/{name}")])
     found = land(deployment, to="landing/clicks/")
-    assert (found.files, found.there, found.rejected_again) == (0, 1, 1)
+    assert (found.files, found.already_landed, found.rejected_twice) == (0, 1, 1)
 
 
 def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deployment: Deployment) -> None:
@@ -142,7 +142,7 @@ def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deploy
     assert f"again-rejected-00000001-{second}-source.jsonl" in landed(deployment, "landing/clicks/below")
     deployment.catalog.tag("before", second)
     deployment.catalog.rollback("main", first, "why")
-    assert land(deployment, to="landing/clicks/below").there == 1
+    assert land(deployment, to="landing/clicks/below").already_landed == 1
     found = land(deployment, to="landing/clicks", at="before")
     why = "rejected by a snapshot that main does not come from, or has let go: no run would read them"
     assert (found.records, found.left) == (1, {why: 1})
@@ -161,7 +161,7 @@ def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Depl
 def test_each_of_several_inputs_lands_under_a_prefix_of_its_own(deployment: Deployment) -> None:
     own = deployment.pipeline
     more = Input(replace(own.source, path="landing/more"), own.event_time, "more")
-    united = replace(own, also=(more,))
+    united = replace(own, union=(more,))
     deployment.commit(rejected=[rejected("x"), rejected("y", input="more", file="landing/more/a.jsonl")])
     with pytest.raises(LandingAgainError, match=r"--input.*source, more"):
         land(deployment, united, to="elsewhere")
@@ -232,6 +232,6 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     assert f"--root {deployment.root}/rejected --mode batch" in said.stderr
     assert "1 cannot land: a file that could not be read as a whole" in said.stderr
     again = json.loads(run("--format", "json").stdout)
-    assert (again["records"], again["there"], [*again["left"].values()]) == (0, 1, [1])
+    assert (again["records"], again["already_landed"], [*again["left"].values()]) == (0, 1, [1])
     assert "leaves these out" in run("--to", "landing/clicks").stderr
     assert run("--input", "weather").exit_code == 10

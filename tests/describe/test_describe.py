@@ -122,7 +122,7 @@ def test_a_pipeline_in_the_order_of_the_models_questions() -> None:
 def test_the_graph_shows_every_step_in_order() -> None:
     refunds = hr.csv("landing/refunds", {"at": datetime, "shop": str, "id": str}).event_time("at", bound="0s")
     made = pipeline(
-        also=[refunds.named("refunds")],
+        union=[refunds.named("refunds")],
         deduplicate=hr.Deduplicate("id", "1d"),
         filter=col("shop").is_not_null(),
         then=[hr.Aggregation(key="shop", what={"busiest": col("orders").max()}, where=hr.FixedWindows("1d"))],

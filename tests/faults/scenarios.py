@@ -51,7 +51,7 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
     "joining": pipeline(
         "joining",
         what={"pairs": col("price").pairs(col("cents"), "both")},
-        also=[
+        union=[
             hr.json("landing/orders", {"who": str, "at": datetime, "cents": int}, max_files=1)
             .event_time("at", bound="10m")
             .named("orders", {"user": col("who")})

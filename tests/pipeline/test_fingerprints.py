@@ -94,7 +94,7 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "splits": lambda: build(SOURCE.event_time("at", bound="5m", idle="10m", split="user", max_ahead=None)),
     "monotonic": lambda: build(hr.Input(SOURCE, EventTime(col("at"), Monotonic()))),
     "arrival": lambda: build(SOURCE.arrival_time()),
-    "several inputs": lambda: build(also=[MORE.named("more", columns={"user": col("who")})]),
+    "several inputs": lambda: build(union=[MORE.named("more", columns={"user": col("who")})]),
     "deduplicated": lambda: build(deduplicate=hr.Deduplicate("user", "1d")),
     "Spark code": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=FLAT))),
     "a chain": lambda: build(then=[hr.Aggregation(key="n", what={"users": hr.count()}, where=hr.FixedWindows("1d"))]),
@@ -145,3 +145,11 @@ def test_own_objects_go_by_their_class() -> None:
 )
 def test_what_decides_nothing_counts_nothing(same: Callable[[], hr.Pipeline]) -> None:
     assert fingerprint(same()) == fingerprint(build())
+
+
+def test_short_triggers_are_the_long_ones() -> None:
+    long = hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
+    assert hr.on_update() == long
+    assert hr.on_window_close() == hr.Default()
+    assert fingerprint(build(when=hr.on_update())) == fingerprint(build(when=long))
+    assert fingerprint(build(when=hr.on_window_close())) == fingerprint(build())

@@ -53,7 +53,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "OrFinally": {"main": COUNT, "until": COUNT},
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
-        "how": hr.retracting(), "filter": None, "deduplicate": None, "also": (), "then": (), "expectations": (),
+        "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),
         "description": "", "schedule": None, "backfill": None, "retention": None, "executor": "local",
         "allow_finishing": False, "allow_double_counting": False,
     },
@@ -82,7 +82,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "parquet": {"path": "landing", "schema": {"a": str}},
     "expect": {"name": "column_to_exist", "view": "panes"},
     "if_else": {"condition": N > 3, "then": 1, "otherwise": 2},
-    "Always": {}, "Default": {}, "Never": {}, "GlobalWindows": {}, "AfterSynchronizedProcessingTime": {},
+    "Always": {}, "Default": {},
+    "on_update": {}, "on_window_close": {}, "Never": {}, "GlobalWindows": {}, "AfterSynchronizedProcessingTime": {},
 }  # fmt: skip
 ALSO = {"expect": {"column": "a"}}
 READING = {

@@ -136,7 +136,7 @@ def late_for_main(folder: Path) -> Live:
     live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
     live.land(("ann", 5.5, 1), ("bob", 5.6, 1))
     live.land(("ann", 0.5, 100), ("cyd", 0.6, 1000))
-    assert live.process().rows["late_dropped"] == 2
+    assert live.process().counts["late_dropped"] == 2
     live.backfill()
     return live
 

@@ -89,7 +89,7 @@ def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> E
     """A recorded epoch as the reference reads it."""
     records = {name: [row for file in files for row in landed[file.path]] for name, files in recorded.files.items()}
     own = records.pop(OWN, [])
-    return Epoch(recorded.processing_time, own, recorded.is_last, recorded.signals, also=records)
+    return Epoch(recorded.processing_time, own, recorded.is_last, recorded.signals, union=records)
 
 
 def _check_accounts(manifest: Manifest, result: EpochResult) -> None:
@@ -154,7 +154,7 @@ def run(
     for number, epoch in enumerate(epochs):
         clock = Instant(max(clock, epoch.processing_time))
         for each in pipeline.inputs:
-            records = epoch.records if each.name == OWN else epoch.also.get(each.name, ())
+            records = epoch.records if each.name == OWN else epoch.union.get(each.name, ())
             if records:
                 path = f"{each.source.path}/{number:04}.{each.source.format.value}"
                 landed[path] = land(root / path, each.source, records)

@@ -49,7 +49,7 @@ def test_an_hour_of_arrivals_is_out_once_it_is_over(tmp_path: Path) -> None:
 def test_another_input_that_says_less_holds_it_back(tmp_path: Path) -> None:
     both = hr.Pipeline(
         "both", CLICKS, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"),
-        also=[VISITS.named("visits")], executor="local",
+        union=[VISITS.named("visits")], executor="local",
     )  # fmt: skip
     land(tmp_path, "clicks", 1)
     land(tmp_path, "visits", 1, at="2026-01-01T09:01:00Z")

@@ -126,7 +126,7 @@ def pipelines(draw: st.DrawFn) -> hr.Pipeline:
     if draw(st.integers(0, 2)) == 0:
         parts["deduplicate"] = hr.Deduplicate("id", draw(st.sampled_from(["1m", "2h"])))
     if two:
-        parts["also"] = (given_input("two").named("two"),)
+        parts["union"] = (given_input("two").named("two"),)
     return hr.Pipeline("clicks", given_input("one"), **parts)
 
 
@@ -284,7 +284,7 @@ def one_epoch_of_two_files(folder: Path) -> tuple[Live, str]:
     seen = live.refs()["published"]
     live.land(("ann", 5.5, 1))
     live.land(("bob", 0.2, 10))
-    assert live.process(publish=False, files_per_epoch=2).rows["late_dropped"] == 0
+    assert live.process(publish=False, files_per_epoch=2).counts["late_dropped"] == 0
     return live, seen
 
 
@@ -294,7 +294,7 @@ def test_a_recovery_reads_as_it_was_read(tmp_path: Path) -> None:
     before = live.current("main")
     for attempt in range(2):
         options = RunOptions(f"recover-{attempt}", executor=Executor.LOCAL, snapshot=seen, request="r")
-        assert recover(live.pipeline, live.root, options).rows.get("late_dropped", 0) == 0
+        assert recover(live.pipeline, live.root, options).counts.get("late_dropped", 0) == 0
         assert live.current("main") == before
 
 
@@ -307,5 +307,5 @@ def test_a_run_that_falls_back_reads_as_it_was_read(tmp_path: Path) -> None:
     live.land(("ann", 5.6, 1))
     done = live.process()
     assert "fell back" in done.warnings[0]
-    assert done.rows["late_dropped"] == 0
+    assert done.counts["late_dropped"] == 0
     assert {row[:2] for row in live.current("main")} == {row[:2] for row in before}

@@ -161,16 +161,16 @@ def test_a_range_is_computed_anew_from_the_newest_snapshot_without_it(
     begin = None if fork is None else live.epoch(fork)
     done = live.backfill(4, 5)
     assert done.forked_from == begin
-    assert done.rows["input_files"] == FILES - (0 if fork is None else fork + 1)
+    assert done.counts["input_files"] == FILES - (0 if fork is None else fork + 1)
     assert len(done.epochs) == 1, "large epochs"
     assert any("the backfill begins with" in note for note in live.heard.notes)
     before = live.refs
     became = live.cut_over()
-    assert became.rows["input_files"] == done.rows["input_files"], "what readers had before is not announced again"
+    assert became.counts["input_files"] == done.counts["input_files"], "what readers had before is not announced again"
     assert live.refs == dict.fromkeys(("main", "published"), before["fix"])
     assert live.current() == anew(live, tmp_path / "anew")
     land(live.folder, FILES, FILES + 1)
-    assert live.process().rows["input_files"] == 1
+    assert live.process().counts["input_files"] == 1
     assert live.current() == anew(live, tmp_path / "later")
     check_catalog(live.catalog.store, live.pipeline.name)
 
@@ -184,7 +184,7 @@ def test_the_live_lane_goes_on_meanwhile_and_nothing_of_it_is_lost(tmp_path: Pat
     with pytest.raises(BranchBehindError, match=r"2 files .*part-00008"):
         live.cut_over()
     assert live.refs == before
-    assert live.backfill(4, 5).rows["input_files"] == 2, "it goes on where it stopped"
+    assert live.backfill(4, 5).counts["input_files"] == 2, "it goes on where it stopped"
     live.cut_over()
     assert live.current() == anew(live, tmp_path / "anew")
     assert live.process().epochs == ()
@@ -199,8 +199,8 @@ def test_the_watermark_of_the_branch_waits_where_main_is(tmp_path: Path) -> None
     explained = str(open_history(live.root)["clicks"].explain("u1", at="fix", pipeline=live.pipeline))
     assert "held back by main, whose watermark a backfill does not pass" in explained
     land(live.folder, 4, 5)
-    assert live.process().rows["late_dropped"] == 0
-    assert live.backfill(None, None, files_per_epoch=1).rows["late_dropped"] == 0
+    assert live.process().counts["late_dropped"] == 0
+    assert live.backfill(None, None, files_per_epoch=1).counts["late_dropped"] == 0
     land(live.folder, 8, 9)
     assert len(live.backfill(None, None).epochs) == 1
     live.cut_over()
@@ -215,7 +215,7 @@ def test_a_replay_of_a_branch_is_held_as_the_branch_was(tmp_path: Path) -> None:
     live = Live(tmp_path, files=2)
     land(live.folder, 2, 4)
     live.backfill(None, None, files_per_epoch=1)
-    live.process(publish=False, mode=Mode.REPLAY, of="fix", branch="again")
+    live.process(publish=False, mode=Mode.REPLAY, from_branch="fix", branch="again")
     assert live.watermark("again") == live.watermark("fix") == live.watermark("main")
     again, once = (read(live.pipeline, live.root, "panes", branch).to_pylist() for branch in ("again", "fix"))
     assert len(once) > 0
@@ -226,7 +226,7 @@ def test_a_cut_over_of_a_range_that_was_done_is_told_again(tmp_path: Path) -> No
     live = Live(tmp_path, files=4)
     live.backfill(3, None)
     told = live.cut_over()
-    assert (told.epochs, told.rows["input_files"]) == ((2,), 2)  # those of the range and later
+    assert (told.epochs, told.counts["input_files"]) == ((2,), 2)  # those of the range and later
     again = live.cut_over()
     assert replace(again, started_at=told.started_at, finished_at=told.finished_at) == told
 
@@ -254,7 +254,7 @@ def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> N
     live.pipeline = changed(live.pipeline, where=FixedWindows("2h"))
     assert live.backfill(3, 4).forked_from is None
     assert "the backfill begins with nothing: the pipeline has changed since snapshot" in " ".join(live.heard.notes)
-    assert live.cut_over().rows["input_files"] == 4
+    assert live.cut_over().counts["input_files"] == 4
 
 
 def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path
     land(live.folder, 6, 7)
     live.process()
     (live.folder / "landing" / "clicks" / "part-00007.jsonl").write_text("this is no record\n")
-    assert live.process().rows["rejected"] == 1
+    assert live.process().counts["rejected"] == 1
     lines = "".join(json.dumps(record) + "\n" for record in records(3))
     (live.folder / "landing" / "clicks" / "part-00007.jsonl").write_text(lines)
     assert live.backfill(3, 4).forked_from == live.epoch(0)
@@ -274,7 +274,7 @@ def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path
 def test_a_range_begins_before_records_that_the_filter_had_dropped(tmp_path: Path) -> None:
     live = Live(tmp_path / "live", changed(CLICKS, filter=col("price") < 1000), files=3)
     live.correct(3)
-    assert live.process().rows["filtered"] == 4 * USERS
+    assert live.process().counts["filtered"] == 4 * USERS
     land(live.folder, 3, 4)  # what was wrong, under the same name
     assert live.backfill(4, 5).forked_from == live.epoch(2)
     live.cut_over()
@@ -408,7 +408,7 @@ def test_what_was_never_audited_is_no_place_to_fork(tmp_path: Path) -> None:
     done = live.backfill(20, None)
     assert done.forked_from == published, "though nothing on main has anything of the range"
     assert done.audit is not None
-    assert (done.audit.from_snapshot, done.rows["input_files"]) == (published, 3)
+    assert (done.audit.from_snapshot, done.counts["input_files"]) == (published, 3)
     live.catalog.rollback("main", live.epoch(1), "readers go back too")
     with pytest.raises(AuditMissingError):
         live.cut_over()

@@ -70,11 +70,11 @@ def test_a_schema_that_is_mended_reads_what_was_rejected(executor: Executed, tmp
     schema = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
     mended = changed(broken, source=replace(broken.source, schema=schema))
     land(tmp_path, kind)
-    assert executor.process(broken, root, RunOptions("first", publish=True)).rows["rejected"] == 2
+    assert executor.process(broken, root, RunOptions("first", publish=True)).counts["rejected"] == 2
 
     found = land_rejected(mended, root, to=CLICKS.source.path)
     assert (found.records, found.left) == (2, {})
-    assert executor.process(mended, root, RunOptions("second", publish=True)).rows["accepted"] == 2
+    assert executor.process(mended, root, RunOptions("second", publish=True)).counts["accepted"] == 2
     assert counted(mended, root) == TRUTH
     assert land_rejected(mended, root, to=CLICKS.source.path).records == 0
     assert not executor.process(mended, root, RunOptions("third", publish=True)).epochs
@@ -91,7 +91,7 @@ def test_another_definition_reads_them_under_a_root_of_their_own(executor: Execu
     assert land_rejected(mended, root).records == 2
     assert land_rejected(mended, root).records == 0
     beside = executor.process(mended, f"{root}/rejected", RunOptions("beside", mode=Mode.BATCH))
-    assert (beside.rows["accepted"], beside.rows["rejected"]) == (2, 0)
+    assert (beside.counts["accepted"], beside.counts["rejected"]) == (2, 0)
     part, rest = counted(mended, f"{root}/rejected"), counted(CLICKS, root)
     assert {key: part.get(key, 0) + rest.get(key, 0) for key in {**part, **rest}} == TRUTH
 
@@ -106,7 +106,7 @@ def test_where_names_have_gone_on_a_full_sweep_finds_them(executor: Executed, tm
         file.rename(file.with_name(f"visits-{file.name}"))
     executor.process(broken, root, RunOptions("first", publish=True))
     found = land_rejected(mended, root, to=CLICKS.source.path)
-    assert (found.records, found.needs_sweep) == (2, True)
+    assert (found.records, found.needs_full_sweep) == (2, True)
     assert not executor.process(mended, root, RunOptions("second")).epochs
     executor.process(mended, root, RunOptions("third", full_sweep=True))
     assert counted(mended, root) == TRUTH

@@ -85,7 +85,7 @@ def test_a_window_that_never_expires_gives_its_pane_when_input_ends(executor: Ex
     pipeline = replace(CLICKS, where=GlobalWindows(), when=when, how=how, allow_finishing=True)
     land(tmp_path)
     result = run(executor, pipeline, tmp_path, Mode.BATCH)
-    assert (result.status, result.watermark, result.rows["panes"]) == ("succeeded", "+inf", USERS)
+    assert (result.status, result.watermark, result.counts["panes"]) == ("succeeded", "+inf", USERS)
 
 
 def test_one_mistaken_date_is_named_and_makes_nothing_late(executor: Executed, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_one_mistaken_date_is_named_and_makes_nothing_late(executor: Executed, t
     wild = {"user": "u0", "at": "9998-06-01T00:00:00Z", "price": 7}
     (tmp_path / "landing" / "clicks" / "part-00000-a.jsonl").write_text(f"\n{json.dumps(wild)}\n")
     result = run(executor, CLICKS, tmp_path)
-    assert (result.rows["records"], result.rows["accepted"], result.rows["late_dropped"]) == (161, 161, 0)
+    assert (result.counts["records"], result.counts["accepted"], result.counts["late_dropped"]) == (161, 161, 0)
     latest = max(datetime.fromisoformat(str(record["at"])) for record in records(1))
     assert datetime.fromisoformat(str(result.watermark)) == latest - timedelta(minutes=10)
     (warning,) = result.warnings
@@ -112,5 +112,5 @@ def test_a_run_that_drops_much_as_late_says_so_last(executor: Executed, tmp_path
     )
     land(tmp_path, 0, 2)
     result = run(executor, prompt, tmp_path)
-    assert result.rows["late_dropped"] > 1.6
-    assert result.warnings[-1].startswith(f"{result.rows['late_dropped']} late drops of 160 records, more than 1%.")
+    assert result.counts["late_dropped"] > 1.6
+    assert result.warnings[-1].startswith(f"{result.counts['late_dropped']} late drops of 160 records, more than 1%.")

@@ -58,6 +58,6 @@ def test_a_run_goes_on_from_its_state(root: Path) -> None:
     )
     result = process(CLICKS, root.as_uri(), RunOptions("after", publish=True))
     assert result.epochs == (3,)
-    assert result.rows["input_files"] == 1
+    assert result.counts["input_files"] == 1
     reader = hr.open(root.as_uri())["clicks"]
     assert rows(reader) == [*OLD, ("ann", LAST, 2, 14), ("bob", LAST, 1, 2)]

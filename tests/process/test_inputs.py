@@ -57,7 +57,7 @@ def build(**changes: Any) -> Pipeline:
         "when": EARLY_AND_LATE,
         "how": retracting(2 * SECOND),
         "what": {"total": col("amount").sum(), "ids": col("id").collect(), "n": count()},
-        "also": (
+        "union": (
             Input(
                 FileSource("landing/clicks", FileFormat.JSON, CLICKS),
                 EventTime(col("day"), Monotonic(), split=col("who")),
@@ -85,7 +85,7 @@ PIPELINES = {
     "joined": build(
         what={"pairs": col("order").pairs(col("click"), "both")},
         source=FileSource("landing/orders", FileFormat.JSON, {**ORDERS, "order": DataType.INT, "click": DataType.INT}),
-        also=(
+        union=(
             Input(
                 FileSource("landing/clicks", FileFormat.JSON, CLICKS),
                 EventTime(col("day"), Monotonic()),
@@ -94,7 +94,7 @@ PIPELINES = {
             ),
         ),
     ),
-    "asserted": build(also=(ASSERTING,)),
+    "asserted": build(union=(ASSERTING,)),
 }
 
 
@@ -185,7 +185,7 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
             RunOptions(f"run-{limit}", files_per_epoch=1, max_epochs=limit),
             now=lambda: clock,
         )
-    results = run_pipeline(pipeline, [Epoch(instant(clock), orders, also={"clicks": c}) for orders, c in given])
+    results = run_pipeline(pipeline, [Epoch(instant(clock), orders, union={"clicks": c}) for orders, c in given])
     manifests = lineage(pipeline, tmp_path)
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
     for number, (ours, theirs) in enumerate(
@@ -211,7 +211,7 @@ def _drops(result: EpochResult) -> tuple[int, int]:
 
 def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(executor: Executed, tmp_path: Path) -> None:
     waits = Monotonic(idle_timeout=60 * SECOND)
-    pipeline = build(also=(Input(build().also[0].source, EventTime(col("day"), waits), "clicks", COLUMNS),))
+    pipeline = build(union=(Input(build().union[0].source, EventTime(col("day"), waits), "clicks", COLUMNS),))
     begin = datetime(2026, 1, 2, tzinfo=UTC)
     epochs = []
 
@@ -225,7 +225,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
             land(tmp_path / "landing/clicks", number, theirs)
         options = RunOptions(f"run-{number}")
         executor.process(pipeline, tmp_path.as_uri(), options, now=lambda: at)
-        epochs.append(Epoch(instant(at), ours, also={"clicks": theirs}))
+        epochs.append(Epoch(instant(at), ours, union={"clicks": theirs}))
 
     run(0, [40], [])
     run(10, [], [12])
@@ -248,12 +248,12 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
 
 def test_a_budget_is_held_input_by_input(executor: Executed, tmp_path: Path) -> None:
     strict = FileSource("landing/clicks", FileFormat.JSON, CLICKS, max_rejected=1)
-    pipeline = build(also=(Input(strict, EventTime(col("day"), Monotonic()), "clicks", COLUMNS),))
+    pipeline = build(union=(Input(strict, EventTime(col("day"), Monotonic()), "clicks", COLUMNS),))
     for number in range(3):
         land(tmp_path / "landing/orders", number, [{"id": "a", "user": "ann", "at": None, "amount": 1}])
     land(tmp_path / "landing/clicks", 0, [{"click": "x", "who": None, "day": START, "cents": "1"}])
     options = RunOptions("modest", files_per_epoch=1)
-    assert executor.process(pipeline, tmp_path.as_uri(), options).rows["rejected"] == 4
+    assert executor.process(pipeline, tmp_path.as_uri(), options).counts["rejected"] == 4
     land(tmp_path / "landing/clicks", 1, [{"click": "x", "who": None, "day": START, "cents": "1"}] * 2)
     with pytest.raises(DeadLetterBudgetError, match=r"2 records of input clicks and max_rejected is 1.*0001\.json"):
         executor.process(pipeline, tmp_path.as_uri(), options)

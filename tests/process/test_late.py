@@ -88,12 +88,12 @@ def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, ki
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):
         (folder / f"part-{number}").write_bytes(FORMATS[kind](rows))
-    assert executor.process(pipeline, root, RunOptions("all", publish=True)).rows["late_dropped"] == 4
+    assert executor.process(pipeline, root, RunOptions("all", publish=True)).counts["late_dropped"] == 4
 
     assert land_late(pipeline, root).records == 4
     assert land_late(pipeline, root).records == 0
     late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
-    assert (late.rows["accepted"], late.rows["late_dropped"], late.rows["rejected"]) == (4, 0, 0)
+    assert (late.counts["accepted"], late.counts["late_dropped"], late.counts["rejected"]) == (4, 0, 0)
     assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()
 
 
@@ -133,7 +133,7 @@ def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_pat
         (folder / f"part-{number}").write_bytes(as_parquet(rows))
     late = pa.Table.from_pylist([{"user": "a", "at": START, "price": 1}] * len(times))
     pq.write_table(late.append_column("until", pa.array(times, pa.timestamp("us", "UTC"))), folder / "part-2")
-    assert executor.process(pipeline, root, RunOptions("all", publish=True)).rows["late_dropped"] == len(times)
+    assert executor.process(pipeline, root, RunOptions("all", publish=True)).counts["late_dropped"] == len(times)
     assert land_late(pipeline, root).records == len(times)
     (landed,) = (tmp_path / "late" / "landing" / "clicks").iterdir()
     assert sorted(pq.read_table(landed).column("until").cast(pa.int64()).to_pylist()) == sorted(times)
@@ -149,7 +149,7 @@ def test_late_records_that_land_where_the_pipeline_reads_are_not_read_twice(exec
         (folder / f"part-{number}").write_bytes(as_json(rows))
     executor.process(pipeline, root, RunOptions("all", publish=True))
     assert land_late(pipeline, root, to=CLICKS.source.path).records == 4
-    assert executor.process(pipeline, root, RunOptions("again")).rows["late_dropped"] == 4
+    assert executor.process(pipeline, root, RunOptions("again")).counts["late_dropped"] == 4
     whole = executor.process(pipeline, root, RunOptions("whole", mode=Mode.BATCH, branch="whole"))
-    assert whole.rows["accepted"] == sum(map(len, FILES))
+    assert whole.counts["accepted"] == sum(map(len, FILES))
     assert current(pipeline, root, "whole") == +truth()

@@ -117,7 +117,7 @@ def test_a_task_whose_log_is_gone_leaves_its_result_and_its_exit_code(
     file = tmp_path / "own.py"
     file.write_text(PIPELINE)
     where = ["--pipeline", str(file), "--root", (tmp_path / "root").as_uri(), "--run-id", "r", "--executor", "local"]
-    options = ["--mode", "replay", "--of", "nothing"] if fails else []
+    options = ["--mode", "replay", "--from-branch", "nothing"] if fails else []
     assert unread([submit.__file__, "process", *where, *options], "stdout") == exit_code
     told = json.loads((tmp_path / "root" / "clicks" / "runs" / "r.json").read_text())
     assert told["status"] == ("failed" if fails else "succeeded")
@@ -147,7 +147,7 @@ def test_a_run_holds_few_manifests_however_many_epochs_it_has(tmp_path: Path, mo
         CLICKS, tmp_path.as_uri(), RunOptions("long", publish=True, executor=Executor.LOCAL), listener=counting
     )
     assert len(found.epochs) == 40
-    assert found.rows["records"] == 40 * 80
+    assert found.counts["records"] == 40 * 80
     assert 0 < counting.most <= 12
 
 
@@ -162,4 +162,4 @@ def test_what_epochs_say_together_is_in_the_result(tmp_path: Path) -> None:
     found = process(CLICKS, tmp_path.as_uri(), RunOptions("ahead", executor=Executor.LOCAL))
     (warning,) = [each for each in found.warnings if "ahead of the clock" in each]
     assert "2 records, the first of file landing/clicks/0.json" in warning
-    assert found.rows["records"] == 3
+    assert found.counts["records"] == 3

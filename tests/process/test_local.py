@@ -92,7 +92,7 @@ def test_bad_and_late_records_are_told(tmp_path: Path) -> None:
         b'{"user": "\xff", "at": "2026-01-01T05:00:00Z", "price": 1}\n'
     )
     result = process(CLICKS, tmp_path.as_uri(), local("bad"))
-    assert (result.rows["late_dropped"], result.rows["rejected"]) == (1, 2)
+    assert (result.counts["late_dropped"], result.counts["rejected"]) == (1, 2)
     (late,) = read(CLICKS, tmp_path.as_uri(), "late", "main").to_pylist()
     assert (late["user"], late["reason"]) == ("u1", "window expired")
     dead = read(CLICKS, tmp_path.as_uri(), "rejected", "main").to_pylist()
@@ -151,7 +151,7 @@ def test_a_record_that_only_asserts_the_watermark_needs_no_key(tmp_path: Path) -
     )
     result = process(pipeline, tmp_path.as_uri(), local("first"), now=lambda: NOON)
     assert result.watermark == "2026-01-01T06:00:00Z"
-    assert (result.rows["accepted"], result.rows["filtered"], result.rows["rejected"]) == (1, 1, 1)
+    assert (result.counts["accepted"], result.counts["filtered"], result.counts["rejected"]) == (1, 1, 1)
 
 
 def test_columns_that_arrow_cannot_hold_are_told_with_what_to_do() -> None:

@@ -161,7 +161,7 @@ def test_missing_null_silences_the_warning_too(tmp_path: Path) -> None:
 def test_what_another_input_gives_is_not_missing_in_the_own_one(tmp_path: Path) -> None:
     refunds = hr.csv("refunds", {"who": str, "at": datetime, "sum": int}).event_time("at", bound="0s")
     given = {"user": col("who"), "amount": col("sum")}
-    pipeline = sales("csv", also=[refunds.named("refunds", columns=given)])
+    pipeline = sales("csv", union=[refunds.named("refunds", columns=given)])
     land(tmp_path, "1.csv", content("csv", "user", "at"))
     (tmp_path / "refunds").mkdir()
     (tmp_path / "refunds" / "1.csv").write_text(f"who,at,sum\nu,{AT},7\n")

@@ -33,7 +33,7 @@ def test_what_came_too_late_is_patched_in(late: Live) -> None:
     before, panes = late.refs(), late.panes()
     assert late.current("fix") != late.current()
     result = late.patch()
-    assert (result.action, result.epochs, result.rows["panes"], result.rows["retractions"]) == ("patch", (3,), 2, 1)
+    assert (result.action, result.epochs, result.counts["panes"], result.counts["retractions"]) == ("patch", (3,), 2, 1)
     assert late.refs() == {**before, "main": result.snapshot, "published": result.snapshot}
     assert late.current() == late.current("fix")
     at = {"user": "ann", "window_start": START, "window_end": START + timedelta(hours=1)}
@@ -118,11 +118,11 @@ def test_windows_that_are_open_on_the_branch_stay(late: Live) -> None:
 def test_a_row_that_the_branch_does_not_have_is_withdrawn(late: Live) -> None:
     late.write(1, ("ann", 0.1, 1))
     late.backfill("other")
-    assert late.patch("other").rows["retractions"] == 2
+    assert late.patch("other").counts["retractions"] == 2
     assert late.current() == late.current("other")
     late.check()
     result = late.patch("fix")
-    assert (result.rows["panes"], result.rows["retractions"]) == (1, 0), "and may come back"
+    assert (result.counts["panes"], result.counts["retractions"]) == (1, 0), "and may come back"
     assert late.current() == late.current("fix")
     (bob,) = (pane for pane in late.panes() if pane["epoch"] == result.epoch)
     assert (bob["user"], bob["pane_index"]) == ("bob", 2)
@@ -159,7 +159,7 @@ def test_sessions_that_a_late_click_links_are_patched_together(tmp_path: Path) -
     live.backfill()
     assert len(live.current()) == len(live.current("fix")) + 1
     result = live.patch()
-    assert (result.rows["panes"], result.rows["retractions"]) == (1, 2)
+    assert (result.counts["panes"], result.counts["retractions"]) == (1, 2)
     assert live.current() == live.current("fix")
     live.check()
 
@@ -183,7 +183,7 @@ def test_rows_of_all_types_are_copied_as_they_are(tmp_path: Path) -> None:
     live.land(("cyd", 0.5, 101), ("", 0.6, 1000))
     live.process()
     live.backfill()
-    assert live.patch().rows["retractions"] == 2
+    assert live.patch().counts["retractions"] == 2
     assert live.current() == live.current("fix")
     live.check()
 
@@ -207,7 +207,7 @@ def test_the_global_window_of_a_batch_is_over(tmp_path: Path) -> None:
     live.process(mode=Mode.BATCH)
     live.write(1, ("ann", 0.1, 7), ("bob", 5.0, 2))
     live.process(branch="whole", mode=Mode.BATCH, publish=False)
-    assert live.patch("whole").rows["panes"] == 1
+    assert live.patch("whole").counts["panes"] == 1
     assert live.current() == live.current("whole") != []
     live.check()
 
@@ -222,7 +222,7 @@ def test_a_key_may_be_the_names_of_sql(tmp_path: Path) -> None:
     live.land(("ann", 0.5, 3))
     live.process()
     live.backfill()
-    assert live.patch().rows["panes"] == 1
+    assert live.patch().counts["panes"] == 1
     assert live.current() == live.current("fix")
     live.check()
 

@@ -69,9 +69,9 @@ def test_a_pipeline_is_not_built_over_its_own_folder(name: str, path: str) -> No
 
 def test_of_further_inputs_too() -> None:
     weather = replace(reading("landing/weather").input, name="weather")
-    assert replace(CLICKS, also=[weather])
+    assert replace(CLICKS, union=[weather])
     with pytest.raises(PipelineError, match="the folder clicks/"):
-        replace(CLICKS, also=[replace(weather, source=replace(weather.source, path="clicks/audits"))])
+        replace(CLICKS, union=[replace(weather, source=replace(weather.source, path="clicks/audits"))])
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(execu
     assert all((row["file"] is None) == (row["input"] != "source") for row in dead)
     signs = Counter(json.loads(row["raw"])["is_retraction"] for row in dead if row["input"] == "aggregation 1")
     assert signs[False] > signs[True] > 0, "what is withdrawn was a dead letter, too"
-    assert (result.rows["rejected"], result.rows["rejected_panes"]) == (1, len(dead) - 1)
+    assert (result.counts["rejected"], result.counts["rejected_panes"]) == (1, len(dead) - 1)
 
 
 def expected(pipeline: Pipeline, files: list[list[dict[str, Any]]]) -> list[tuple[Any, ...]]:

@@ -116,7 +116,7 @@ def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_h
         assert found
 
     patient = replace(SPECULATIVE, how=retracting(allowed_lateness=timedelta(days=1)))
-    assert replayed(patient, tmp_path, executor, "patient", of="again") == tuple(m.epoch for m in was)
+    assert replayed(patient, tmp_path, executor, "patient", from_branch="again") == tuple(m.epoch for m in was)
     now = manifests(tmp_path, "patient")
     assert [m.progress["processing_time"] for m in now] == [m.progress["processing_time"] for m in was]
     assert [m.progress["watermark"] for m in now] == [m.progress["watermark"] for m in was]
@@ -155,7 +155,7 @@ def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_p
     )
     assert [told(m) for m in manifests(tmp_path, "second")] == [told(m) for m in first[:4]]
     # What a clock recorded can be replayed like any other epochs.
-    assert replayed(SPECULATIVE, tmp_path, executor, "third", of="first") == epochs
+    assert replayed(SPECULATIVE, tmp_path, executor, "third", from_branch="first") == epochs
     assert [told(m) for m in manifests(tmp_path, "third")] == [told(m) for m in first]
 
 
@@ -264,7 +264,7 @@ def test_a_branch_of_something_else_is_refused_and_its_writer_not_fenced(recorde
 
 def test_an_unknown_branch_is_refused_with_what_there_is(recorded: Path) -> None:
     with pytest.raises(UnknownBranchError, match=r"no branch or tag 'mian' .*there are main"):
-        attempt(recorded, of="mian")
+        attempt(recorded, from_branch="mian")
 
 
 def test_nothing_recorded_says_what_a_clock_would_do(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ EPOCH = new_manifest(
 RESULT = RunResult(
     "r1", "clicks", "process", "succeeded", "2026-01-05T00:00:00Z", "2026-01-05T00:01:00Z",
     epochs=(6, 7), snapshot=EPOCH.snapshot_id, epoch=7, published=EPOCH.snapshot_id,
-    rows={"records": 2000, "input_files": 3, "panes": 400}, watermark="2026-01-04T18:39:00Z",
+    counts={"records": 2000, "input_files": 3, "panes": 400}, watermark="2026-01-04T18:39:00Z",
 )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_an_ending_says_what_readers_see() -> None:
 
 
 def test_a_run_that_found_nothing_says_so() -> None:
-    nothing = replace(RESULT, epochs=(), rows={}, snapshot=None, epoch=None, published=None, watermark=None)
+    nothing = replace(RESULT, epochs=(), counts={}, snapshot=None, epoch=None, published=None, watermark=None)
     assert list(ending(nothing, WHERE)) == [
         "0 epochs: there was nothing new to process",
         "branch main has no snapshot yet",
@@ -86,7 +86,7 @@ def test_a_run_that_found_nothing_says_so() -> None:
     [({"late_dropped": 4}, "late"), ({"rejected": 3, "rejected_panes": 1}, "rejected")],
 )
 def test_dropped_rows_are_announced_with_the_command_that_shows_them(counts: dict[str, int], view: str) -> None:
-    result = replace(RESULT, rows={**RESULT.rows, **counts})
+    result = replace(RESULT, counts={**RESULT.counts, **counts})
     (line,) = [line for line in ending(result, WHERE) if f"--view {view}" in line]
     assert line.startswith("4 records ")
     assert shlex.split(line.partition(": ")[2]) == [
@@ -97,7 +97,7 @@ def test_dropped_rows_are_announced_with_the_command_that_shows_them(counts: dic
 
 
 def test_warnings_come_last() -> None:
-    result = replace(RESULT, rows={**RESULT.rows, "rejected": 1}, warnings=("a clock is ahead", "much came late"))
+    result = replace(RESULT, counts={**RESULT.counts, "rejected": 1}, warnings=("a clock is ahead", "much came late"))
     assert list(ending(result, WHERE))[-2:] == ["warning: a clock is ahead", "warning: much came late"]
 
 

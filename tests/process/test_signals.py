@@ -36,5 +36,5 @@ def test_a_run_without_input_hears_its_signals_once(executor: Executed, tmp_path
     again = executor.process(pipeline, tmp_path.as_uri(), asked)
     attempt = executor.process(pipeline, tmp_path.as_uri(), replace(asked, run_id="attempt"))
     assert [result.epochs for result in (first, told, again, attempt)] == [(0,), (1,), (2,), ()]
-    assert 0 < told.rows["panes_early"] < again.rows["panes_early"]
-    assert again.rows["panes_early"] >= USERS - 1
+    assert 0 < told.counts["panes_early"] < again.counts["panes_early"]
+    assert again.counts["panes_early"] >= USERS - 1

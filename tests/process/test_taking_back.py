@@ -28,7 +28,7 @@ def test_a_batch_does_not_become_main_but_patches_it(late: Live) -> None:
     assert late.catalog.head() == before
     late.patch("batch")
     late.land(("ann", 6.5, 1))
-    assert late.process().rows["late_dropped"] == 0
+    assert late.process().counts["late_dropped"] == 0
     late.check()
 
 

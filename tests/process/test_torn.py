@@ -45,7 +45,7 @@ def test_a_torn_file_is_one_dead_letter(
     land(tmp_path, {"good.x": good, broken.file: broken.content})
     tested = tolerant(kind)
     result = run(executor, tested, tmp_path)
-    assert (result.rows["accepted"], result.rows["rejected"]) == (1, 1)
+    assert (result.counts["accepted"], result.counts["rejected"]) == (1, 1)
     (dead,) = read(tested, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert (dead["file"], dead["position"], dead["raw"], dead["raw_bytes"]) == (
         f"landing/{broken.file}",

@@ -116,7 +116,7 @@ def test_what_readers_see(executor: Executed, tmp_path: Path, kind: str) -> None
     land(tmp_path, kind)
     pipeline = build(kind)
     result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
-    assert (result.rows["accepted"], result.rows["rejected"], result.rows["late_dropped"]) == (8, 0, 1)
+    assert (result.counts["accepted"], result.counts["rejected"], result.counts["late_dropped"]) == (8, 0, 1)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     names = ("user", "key", "total", "mean", "last_day", "prices", "days", "best")
     assert [tuple(row[name] for name in names) for row in rows] == [
@@ -145,7 +145,7 @@ def test_late_ones_land_again(executor: Executed, tmp_path: Path, kind: str) -> 
     executor.process(pipeline, root, RunOptions("run"))
     assert land_late(pipeline, root, at="main").records == 1
     late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
-    assert (late.rows["accepted"], late.rows["rejected"]) == (1, 0)
+    assert (late.counts["accepted"], late.counts["rejected"]) == (1, 0)
     (row,) = read(pipeline, f"{root}/late", "current", "main").to_pylist()
     assert (row["key"], row["total"], row["last_day"]) == (A, Decimal("19.99"), D2)
 

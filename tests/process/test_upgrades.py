@@ -74,11 +74,11 @@ def records(part: int) -> list[dict[str, object]]:
     ]
 
 
-def deployed(folder: Path, *pipelines: Pipeline, added_empty: bool = False) -> TemporaryDeployment:
+def deployed(folder: Path, *pipelines: Pipeline, allow_new_aggregates: bool = False) -> TemporaryDeployment:
     """Each runs over a part of the input, in their order."""
     found = TemporaryDeployment(folder)
     for number, pipeline in enumerate(pipelines):
-        run(found, pipeline, number, added_empty=added_empty)
+        run(found, pipeline, number, allow_new_aggregates=allow_new_aggregates)
     return found
 
 
@@ -185,7 +185,7 @@ def apart(given: Sequence[Row], names: Sequence[str]) -> list[Row]:
 def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(tmp_path: Path) -> None:
     old, new = clicks(), clicks(WIDER, what=ADDED)
     without = clicks(what={"clicks": count(), "most": col("amount").max()})
-    migrated = deployed(tmp_path / "a", old, new, new, added_empty=True)
+    migrated = deployed(tmp_path / "a", old, new, new, allow_new_aggregates=True)
     undisturbed = deployed(tmp_path / "b", without, without, without)
     shared = [name for name in rows(undisturbed, without)["panes"][0] if name not in ADDED or name in without.what]
     found, expected = rows(migrated, new), rows(undisturbed, without)
@@ -229,7 +229,7 @@ def test_on_spark_state_is_migrated_as_it_is_here(executor: Executed, tmp_path: 
 
 
 REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
-    (clicks(), clicks(what={**WHAT, "more": count()}), "--added-empty"),
+    (clicks(), clicks(what={**WHAT, "more": count()}), "--allow-new-aggregates"),
     (clicks(), clicks(key={"visitor": col("user"), "page": col("page")}), "key has changed"),
     (clicks(), clicks(what={**WHAT, "most": col("amount").min()}), "aggregate 'most' has changed"),
     (clicks(), clicks(when=hr.Default()), "when"),
@@ -310,7 +310,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
     deployment = TemporaryDeployment(tmp_path)
     seen: list[tuple[str, Pipeline, dict[str, list[Row]]]] = []
     for number, pipeline in enumerate((first, second, third, third)):
-        run(deployment, pipeline, number, added_empty=True)
+        run(deployment, pipeline, number, allow_new_aggregates=True)
         seen.append((main(deployment), pipeline, rows(deployment, pipeline)))
     reader = hr.open(deployment.root)["clicks"]
     for snapshot, _, expected in seen:

@@ -56,7 +56,7 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
     parts["input"] = Input(FileSource("nowhere", draw(_FORMATS), _OWN), draw(_EVENT_TIMES))
     if draw(st.booleans()):
         second = FileSource("elsewhere", draw(_FORMATS), _SECOND)
-        parts["also"] = (Input(second, draw(_EVENT_TIMES), OTHER, draw(st.sampled_from(_COLUMNS))),)
+        parts["union"] = (Input(second, draw(_EVENT_TIMES), OTHER, draw(st.sampled_from(_COLUMNS))),)
     if draw(st.integers(0, 3)) == 0:
         parts["how"] = replace(plain.how, keep_last=draw(st.integers(1, 3)))
     if draw(st.integers(0, 4)) == 0:
@@ -72,7 +72,7 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
             draw(_OWN_BUNDLES),
             epoch.is_last,
             epoch.signals,
-            also={OTHER: draw(_SECOND_BUNDLES)} if pipeline.also else {},
+            union={OTHER: draw(_SECOND_BUNDLES)} if pipeline.union else {},
         )
         for epoch in scenario.epochs
     ]

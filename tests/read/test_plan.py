@@ -204,7 +204,7 @@ def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
     assert (found.action, actions(found)) == (Action.MIGRATE, ["migrate"])
     assert found.starting_empty == ["aggregate 'most' of aggregation 1"] == found.to_json()["starting_empty"]
     assert "headrace run refuses" in found.run
-    assert "`headrace run clicks --added-empty`" in found.run
+    assert "`headrace run clicks --allow-new-aggregates`" in found.run
     assert "`headrace backfill clicks --promote`" in found.run
 
 

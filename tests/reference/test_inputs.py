@@ -54,8 +54,8 @@ def row(name: str | None, at: int, amount: int, user: str = "ann") -> dict[str, 
     return {"id": name, "at": at, "amount": amount, "user": user}
 
 
-def epoch(at: int, *rows: dict[str, Any], is_last: bool = False, **also: Any) -> Epoch:
-    return Epoch(Instant(at), rows, is_last, also=also)
+def epoch(at: int, *rows: dict[str, Any], is_last: bool = False, **union: Any) -> Epoch:
+    return Epoch(Instant(at), rows, is_last, union=union)
 
 
 ONCE = build(deduplicate=Deduplicate(col("id"), horizon="10us"))
@@ -152,7 +152,7 @@ def refund(day: int | None, cents: str, user: str = "ann") -> dict[str, Any]:
 
 
 def test_inputs_are_united_and_the_slowest_is_the_watermark() -> None:
-    pipeline = build(also=(REFUNDS,), what=SUMS)
+    pipeline = build(union=(REFUNDS,), what=SUMS)
     results = run_pipeline(
         pipeline,
         [
@@ -174,7 +174,7 @@ def test_inputs_are_united_and_the_slowest_is_the_watermark() -> None:
 
 def test_an_idle_input_holds_back_no_other_until_it_speaks_again() -> None:
     patient = Input(REFUNDS.source, EventTime(col("day"), Monotonic(idle_timeout="10us")), "refunds", REFUNDS.columns)
-    pipeline = build(also=(patient,), what=SUMS)
+    pipeline = build(union=(patient,), what=SUMS)
     results = run_pipeline(
         pipeline,
         [
@@ -190,7 +190,7 @@ def test_an_idle_input_holds_back_no_other_until_it_speaks_again() -> None:
 
 
 def test_duplicates_are_told_across_inputs() -> None:
-    pipeline = build(also=(REFUNDS,), what=SUMS, deduplicate=Deduplicate(col("id"), "10us"))
+    pipeline = build(union=(REFUNDS,), what=SUMS, deduplicate=Deduplicate(col("id"), "10us"))
     (result,) = run_pipeline(
         pipeline, [epoch(0, row("refund", 1, 1), is_last=True, refunds=[refund(2, "5"), refund(3, "6")])]
     )
@@ -217,9 +217,9 @@ def test_duplicates_are_told_across_inputs() -> None:
 )
 def test_inputs_that_do_not_fit(other: Input, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
-        build(also=(other,))
+        build(union=(other,))
     with pytest.raises(PipelineError, match="name of its own"):
-        build(also=(REFUNDS, REFUNDS))
+        build(union=(REFUNDS, REFUNDS))
 
 
 def test_fingerprints_tell_inputs_and_deduplication() -> None:
@@ -227,8 +227,8 @@ def test_fingerprints_tell_inputs_and_deduplication() -> None:
         build(),
         ONCE,
         build(deduplicate=Deduplicate(col("id"), "11us")),
-        build(also=(REFUNDS,)),
-        build(also=(Input(REFUNDS.source, REFUNDS.event_time, "refunds"),)),
+        build(union=(REFUNDS,)),
+        build(union=(Input(REFUNDS.source, REFUNDS.event_time, "refunds"),)),
     ]
     assert len({fingerprint(pipeline) for pipeline in pipelines}) == len(pipelines)
 
@@ -245,7 +245,7 @@ CLICKS = Input(
 def joined(outer: str) -> Pipeline:
     return build(
         source=FileSource("orders", FileFormat.JSON, {**SCHEMA, "page": DataType.STRING}),
-        also=(CLICKS,),
+        union=(CLICKS,),
         when=AfterWatermark(late=AfterCount(1)),
         how=retracting("100us"),
         what={"pairs": col("amount").pairs(col("page"), outer)},

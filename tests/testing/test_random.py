@@ -48,7 +48,7 @@ def as_steps(scenario: Scenario) -> list[Step]:
 
 def as_step(scenario: Scenario, epoch: Epoch, now: Instant) -> Step:
     sources = {each.name: each.source for each in scenario.pipeline.inputs}
-    given = {OWN: epoch.records, **epoch.also}
+    given = {OWN: epoch.records, **epoch.union}
     return Step(
         {name: as_rows(records, sources[name].schema, sources[name].format) for name, records in given.items()},
         processing_time=now,

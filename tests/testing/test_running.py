@@ -204,7 +204,7 @@ def test_several_inputs_have_watermarks_of_their_own(executor: Any) -> None:
     pipeline = delays(
         input=hr.json("landing/flights", {**SCHEMA, "wind": int}).event_time("at", bound="0s"),
         what={"pairs": col("delay").pairs(col("wind"))},
-        also=[weather.named("weather", columns={"origin": col("airport"), "wind": col("wind")})],
+        union=[weather.named("weather", columns={"origin": col("airport"), "wind": col("wind")})],
         when=hr.Default(),
     )
     steps = [

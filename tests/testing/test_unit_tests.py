@@ -29,7 +29,7 @@ delays = hr.Pipeline(
     what={"flights": hr.count(), "worst": col("delay").max()},
     where=hr.FixedWindows("1h"),
     when=hr.AfterWatermark(early=hr.AfterAny(hr.AfterSignal("go"), hr.AfterCount(3)), late=hr.AfterCount(1)),
-    also=[weather.named("weather", columns={"origin": col("airport")})],
+    union=[weather.named("weather", columns={"origin": col("airport")})],
 )
 """
 

@@ -96,10 +96,10 @@ def _options(given: argparse.Namespace) -> RunOptions:
         full_sweep=given.full_sweep,
         mode=Mode(given.mode),
         signals=tuple(map(parse_signal, given.signal)),
-        of=given.of,
+        from_branch=given.from_branch,
         clock=parse_clock(given.clock, given.clock_step),
         strict=given.strict,
-        added_empty=given.added_empty,
+        allow_new_aggregates=given.allow_new_aggregates,
         executor=None if given.executor is None else Executor(given.executor),
         because=given.because,
         create=given.create,
@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
     parser.add_argument("--executor", choices=list(Executor), help="by default the pipeline's own")
     parser.add_argument("--because", default="", help="why that executor, for the result object")
-    parser.add_argument("--of", help="replay: the branch or tag whose epochs run again")
+    parser.add_argument("--from-branch", help="replay: the branch or tag whose epochs run again")
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")
     parser.add_argument("--full-sweep", action="store_true", help="list the whole landing prefix")
@@ -142,7 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--promotes", action="store_true", help="backfill: say first what stands against a promotion")
     parser.add_argument("--end-with-input", action="store_true", help="end, with the process group, when stdin does")
     parser.add_argument("--strict", action="store_true", help="refuse code of users' own that has changed")
-    parser.add_argument("--added-empty", action="store_true", help="aggregates that a snapshot lacks start empty")
+    parser.add_argument(
+        "--allow-new-aggregates", action="store_true", help="aggregates that a snapshot lacks start empty"
+    )
     return parser
 
 

@@ -1,14 +1,18 @@
+<<<<<<< HEAD
 """What the words of a command line name: a root, a pipeline under it, a snapshot."""
+=======
+"""What the words of a command line name: a root, a pipeline's catalog."""
+>>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)
 
-from headrace.errors import FixConfigError
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.deployment import Deployment
 from headrace.read.roots import check_root
+<<<<<<< HEAD
 from headrace.runs.client.handle import PipelineHandle
+=======
+>>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.layout import manifest_path
-from headrace_snapshots.store import ObjectNotFoundError, open_store
+from headrace_snapshots.store import open_store
 
 STARTED_BY = "cli"
 """How names of runs begin that the command line starts."""
@@ -25,6 +29,7 @@ def handle_of(pipeline: str, root: str) -> PipelineHandle:
     MissingRootError, UnknownPipelineError.
     """
     store = open_store(existing(root))
+<<<<<<< HEAD
     if pipeline in Deployment(store):
         return PipelineHandle(Catalog(store, pipeline), started_by=STARTED_BY)
     definition = resolve(pipeline)
@@ -52,3 +57,6 @@ def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
         f"no pipeline has a snapshot with the id {snapshot!r} under {root}; `headrace log PIPELINE` lists ids, and "
         "branches and tags are those of a pipeline (--pipeline)"
     )
+=======
+    return Catalog(store, pipeline if pipeline in Deployment(store) else resolve(pipeline).name)
+>>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)

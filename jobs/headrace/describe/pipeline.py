@@ -73,7 +73,7 @@ def notes(pipeline: Pipeline) -> Iterator[str]:
         if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
             yield "a trigger waits for the clock, and without a schedule= nothing looks at it between runs by hand"
     for each in pipeline.inputs:
-        if (each.event_time.split is not None or pipeline.also) and _idle(each.event_time) is None:
+        if (each.event_time.split is not None or pipeline.union) and _idle(each.event_time) is None:
             yield f"input {each.name} has no idle=: a split or input that falls silent holds the watermark back"
 
 

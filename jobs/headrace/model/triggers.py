@@ -102,6 +102,22 @@ class AfterCount(Trigger):
         return AfterCount(1)
 
 
+def on_update() -> Trigger:
+    """Fire whenever a window changes, and once when the watermark passes its end: SQL's ``EMIT ON UPDATE``.
+
+    Short for ``AfterWatermark(early=AfterCount(1), late=AfterCount(1))``.
+    """
+    return AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+
+
+def on_window_close() -> Trigger:
+    """Fire when the watermark passes the end of the window, and for late data: SQL's ``EMIT ON WINDOW CLOSE``.
+
+    Short for ``Default()``, the trigger of a pipeline that names none.
+    """
+    return Default()
+
+
 @dataclass(frozen=True, init=False)
 class AfterProcessingTime(Trigger):
     """Fires once the processing-time clock reaches the first element's time plus ``delay``, rounded up to the next

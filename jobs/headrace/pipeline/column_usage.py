@@ -28,7 +28,7 @@ def columns_read(pipeline: "Pipeline", given: Input) -> Mapping[str, str]:
         for name in columns_of(expr):
             found.setdefault(name, purpose)
     form = given.expressions(pipeline.schema)
-    elsewhere = {name for other in pipeline.also for name in other.columns} if given.name == OWN else set()
+    elsewhere = {name for other in pipeline.union for name in other.columns} if given.name == OWN else set()
     for purpose, expr in _of_records(pipeline):
         for column in columns_of(expr) - elsewhere:
             for name in columns_of(form[column]):

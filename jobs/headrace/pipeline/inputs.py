@@ -99,7 +99,7 @@ class Input:
         given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
 
     def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
-        """This input as one of those ``also`` read by a pipeline: its records join those of the pipeline's own input,
+        """This input as one of those ``union`` read by a pipeline: its records join those of the pipeline's own input,
         and the watermark is the minimum over all inputs (12.9).
 
         Its records take the form of the pipeline's own: ``columns`` gives columns of the pipeline's schema as

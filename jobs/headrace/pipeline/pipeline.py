@@ -163,7 +163,7 @@ class Pipeline:
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
     ``renamed`` is that of its first aggregation (see ``Aggregation``).
-    ``also`` are further inputs, united with ``input`` (12.9); ``deduplicate`` is applied to all of them together, after
+    ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
     """
@@ -178,7 +178,7 @@ class Pipeline:
     filter: Expr | None
     renamed: Mapping[str, str]
     deduplicate: Deduplicate | None
-    also: tuple[Input, ...]
+    union: tuple[Input, ...]
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
     description: str
@@ -202,7 +202,7 @@ class Pipeline:
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
         renamed: Mapping[str, str] | None = None,
         deduplicate: Deduplicate | None = None,
-        also: Sequence[Input] = (),
+        union: Sequence[Input] = (),
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
         description: str = "",
@@ -238,7 +238,7 @@ class Pipeline:
         ids = 'Deduplicate("id", "1d")'
         once = None if deduplicate is None else given.instance("deduplicate", deduplicate, Deduplicate, ids)
         set_(self, "deduplicate", once)
-        set_(self, "also", given.several("also", also, Input, 'csv(...).event_time(...).named("weather")'))
+        set_(self, "union", given.several("union", union, Input, 'csv(...).event_time(...).named("weather")'))
         set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
         set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
         set_(self, "description", given.instance("description", description, str, "text"))
@@ -283,7 +283,7 @@ class Pipeline:
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """All inputs in the order in which their records arrive, its own first, under the name ``OWN``."""
-        return (self.input, *self.also)
+        return (self.input, *self.union)
 
     @property
     def spark_functions(self) -> tuple[SparkFunction, ...]:
@@ -321,5 +321,5 @@ def _own_input(given: Arguments, value: object) -> Input:
         )
     found = given.instance("input", value, Input, 'json("landing/flights", {...}).event_time("at", bound="1h")')
     if found.name != OWN:
-        raise given.wrong("input", value, "only the inputs of also= are named; leave out .named(...)")
+        raise given.wrong("input", value, "only the inputs of union= are named; leave out .named(...)")
     return found

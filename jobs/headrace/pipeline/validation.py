@@ -75,7 +75,7 @@ def _check_inputs(pipeline: "Pipeline") -> None:
     for each in pipeline.inputs:
         _check_place(pipeline, each.source.path)
     names = [each.name for each in pipeline.inputs]
-    for other in pipeline.also:
+    for other in pipeline.union:
         if not other.name or names.count(other.name) > 1:
             raise PipelineError(f"every further input needs a name of its own besides {OWN!r}, found {names[1:]}")
         _check_event_time(other.event_time, other.source.columns)

@@ -58,8 +58,8 @@ class Plan:
     def choice(self) -> str:
         """What there is to choose where aggregates are new."""
         return (
-            f"`headrace run {self.pipeline} --added-empty` goes on from this snapshot, and they start empty: they know "
-            f"only what is read from now on, also in windows that are open, and are NULL in older panes; {self._replay}"
+            f"`headrace run {self.pipeline} --allow-new-aggregates` keeps this state: the new aggregates count only "
+            f"what is read from now on, also in open windows, and are NULL in older panes; {self._replay}"
         )
 
     @property

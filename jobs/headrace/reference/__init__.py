@@ -12,7 +12,7 @@ Run a real pipeline::
     results[0].watermark    # after the epoch; .output_watermarks has one for each aggregation
     fold_current(pane for result in results for pane in result.panes)   # {(key, window): Pane}
 
-An epoch may bring signals (``signals=``) and records of further inputs (``also={name: records}``).
+An epoch may bring signals (``signals=``) and records of further inputs (``union={name: records}``).
 ``PipelineRun(pipeline).run(epoch)`` does the same one epoch at a time. Below that: ``Operator`` (one grouping, driven
 by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``evaluate`` (expressions), ``windows``
 (assign and merge). The input of everything is values; nothing here has a clock, does I/O or draws random numbers.

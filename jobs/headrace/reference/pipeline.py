@@ -26,7 +26,7 @@ class Epoch:
     A record maps column names to values (int, float, str, bool, Instants for timestamps); a column it lacks is NULL.
     ``is_last`` says that the input ends here: the watermark goes to +inf. An epoch that is first and last is a batch,
     in which each window gives one pane (12.1). ``signals`` came since the epoch before; every aggregation learns of
-    them, after its bundle. ``also`` holds the records of the pipeline's other inputs by name: they arrive after
+    them, after its bundle. ``union`` holds the records of the pipeline's other inputs by name: they arrive after
     ``records``, in the order in which the inputs are declared.
     """
 
@@ -34,7 +34,7 @@ class Epoch:
     records: Sequence[Record] = ()
     is_last: bool = False
     signals: Sequence[Signal] = ()
-    also: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    union: Mapping[str, Sequence[Record]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class PipelineRun:
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
         taken = Taken()
         for each in self.pipeline.inputs:
-            records = epoch.records if each.name == OWN else epoch.also.get(each.name, ())
+            records = epoch.records if each.name == OWN else epoch.union.get(each.name, ())
             self._intake.take(each.name, records, now, taken)
         self._intake.advance(now, epoch.is_last)
         self._rejected = taken.rejected

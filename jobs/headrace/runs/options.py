@@ -129,13 +129,13 @@ class RunOptions:
     starts the run chose it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
     every window gives one pane and closes.
     ``signals`` are given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
-    whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or
-    tag) ``of`` recorded, default main; or under ``clock`` with what has landed. One that was stopped goes on. It
-    publishes nothing.
+    whose signals were given last. ``mode`` REPLAY fills an empty branch with the epochs that the branch (or tag)
+    ``from_branch`` recorded, default main; or under ``clock`` with what has landed. Run again, a replay that was
+    stopped continues. It publishes nothing.
     ``create``: a root that does not exist is made even if there is no input. ``promotes``: the branch of a backfill is
     to be promoted, so what would stand against that whatever it computes is said first.
-    ``strict``: a run does not go on from a snapshot that was made by other code of the user's own. ``added_empty``:
-    aggregates that a snapshot does not have start with nothing; otherwise a run does not go on from it.
+    ``strict``: the run refuses a snapshot that was made by other code of the user's own. ``allow_new_aggregates``:
+    aggregates that a snapshot lacks start empty; otherwise the run refuses that snapshot.
     Raises RunOptionsError.
     """
 
@@ -151,11 +151,11 @@ class RunOptions:
     full_sweep: bool = False
     mode: Mode = Mode.MICRO_BATCH
     signals: tuple[Signal, ...] = ()
-    of: str | None = None
+    from_branch: str | None = None
     clock: ReplayClock | None = None
     request: str | None = None
     strict: bool = False
-    added_empty: bool = False
+    allow_new_aggregates: bool = False
     create: bool = False
     promotes: bool = False
     executor: Executor | None = None
@@ -180,7 +180,7 @@ class RunOptions:
                 f"a run on branch {self.branch} cannot be published: readers see {MAIN}. Leave out --publish; "
                 f"`headrace promote` makes the branch {MAIN}"
             )
-        if self.of is not None or self.clock is not None:
+        if self.from_branch is not None or self.clock is not None:
             raise RunOptionsError(f"a clock, and a branch to replay, are for mode replay, not for {self.mode}")
         limits = (self.max_epochs, self.files_per_epoch, self.bytes_per_epoch)
         if self.mode is Mode.BATCH and any(limit is not None for limit in limits):
@@ -193,7 +193,7 @@ class RunOptions:
             raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
         if self.signals:
             raise RunOptionsError("a replay is given the signals that were recorded and no others: leave them out")
-        if self.clock is not None and self.of is not None:
+        if self.clock is not None and self.from_branch is not None:
             raise RunOptionsError("a replay repeats what a branch recorded, or has a clock of its own, not both")
         if self.clock is None and (self.files_per_epoch is not None or self.bytes_per_epoch is not None):
             raise RunOptionsError(

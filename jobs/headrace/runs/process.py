@@ -95,8 +95,8 @@ def process(
         return run.execute()
 
 
-def check_goes_on(pipeline: Pipeline, manifest: Manifest, *, added_empty: bool) -> None:
-    """Raise ChangedPipelineError unless ``pipeline`` can go on from the state of ``manifest``. ``added_empty``: also
+def check_goes_on(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool) -> None:
+    """Raise ChangedPipelineError unless ``pipeline`` can use the state of ``manifest``. ``allow_new_aggregates``: also
     where aggregates start empty for it, which is for people to say.
     """
     found = plan(pipeline, manifest)
@@ -106,7 +106,7 @@ def check_goes_on(pipeline: Pipeline, manifest: Manifest, *, added_empty: bool) 
             f"Run `headrace backfill {pipeline.name}` (or the backfill DAG), which replays all input into a new branch "
             "and cuts over; or take the change back"
         )
-    if found.starting_empty and not added_empty:
+    if found.starting_empty and not allow_new_aggregates:
         raise ChangedPipelineError(
             f"{_changed(found)}. Say what becomes of {', '.join(found.starting_empty)}: {found.choice}"
         )
@@ -196,7 +196,7 @@ class _Run:
 
     def checked(self, manifest: Manifest) -> Manifest:
         """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
-        check_goes_on(self.pipeline, manifest, added_empty=self.options.added_empty)
+        check_goes_on(self.pipeline, manifest, allow_new_aggregates=self.options.allow_new_aggregates)
         self._check_code(manifest)
         return manifest
 
@@ -468,7 +468,7 @@ class _Run:
 
     def _run_audit(self, published: str | None, head: str) -> AuditOutcome:
         manifest = self.catalog.manifest(head)
-        check_goes_on(self.pipeline, manifest, added_empty=True)  # nothing starts here
+        check_goes_on(self.pipeline, manifest, allow_new_aggregates=True)  # nothing starts here
         self._check_code(manifest)
         columns = columns_after(self.pipeline, manifest)
         audited = audited_files(self.catalog, published, manifest)
@@ -506,7 +506,7 @@ class _Run:
             epoch=None if manifest is None else manifest.epoch,
             published=refs.get(PUBLISHED),
             audit=None if outcome is None else reference(outcome),
-            rows=dict(self.tally.counts),
+            counts=dict(self.tally.counts),
             watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
             branch=self.options.branch,
             warnings=(*self.warnings, *noticed(self.tally), *self.listener.warnings()),

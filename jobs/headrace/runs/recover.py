@@ -50,7 +50,7 @@ def recover(
     if head == options.snapshot:
         given_up = _given_up(catalog, catalog.head().entry, options.branch, options.snapshot, message)
     else:
-        check_goes_on(pipeline, catalog.manifest(options.snapshot), added_empty=options.added_empty)
+        check_goes_on(pipeline, catalog.manifest(options.snapshot), allow_new_aggregates=options.allow_new_aggregates)
         given_up = _moved_back(catalog, options.branch, options.snapshot, message)
         if given_up is None:
             patches = patches_given_up(catalog, head, options.snapshot)

@@ -57,14 +57,14 @@ class TemporaryDeployment:
         files_per_epoch: int | None = None,
         batch: bool = False,
         publish: bool = True,
-        added_empty: bool = False,
+        allow_new_aggregates: bool = False,
     ) -> Any:
         """Run ``pipeline`` over what has landed, audit it, and publish it if the audit succeeds: a RunResult
         (``headrace.runs.reporting.results``).
 
         ``executor`` is "local", or "spark", which needs a JVM. ``at`` is the processing time, that of the machine if
         left out; ``signals`` are written as ``headrace run --signal`` takes them. ``batch``: all input is one epoch,
-        and ends. ``added_empty``: aggregates that the last snapshot does not have start empty. Raises what
+        and ends. ``allow_new_aggregates``: aggregates that the last snapshot does not have start empty. Raises what
         ``headrace run`` reports.
         """
         from headrace.runs.modes import Mode
@@ -80,7 +80,7 @@ class TemporaryDeployment:
             files_per_epoch=files_per_epoch,
             mode=Mode.BATCH if batch else Mode.MICRO_BATCH,
             publish=publish,
-            added_empty=added_empty,
+            allow_new_aggregates=allow_new_aggregates,
         )
         return process(pipeline, self.root, options, now=None if now is None else lambda: now)
 

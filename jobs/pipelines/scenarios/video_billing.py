@@ -42,7 +42,7 @@ billing = hr.Pipeline(
     key=["viewer", "advertiser"],
     what={"seconds": col("seconds").sum()},
     where=hr.Sessions("30m"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     how=hr.retracting(allowed_lateness=KEPT),
     then=(
         hr.Aggregation(

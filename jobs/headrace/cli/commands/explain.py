@@ -41,7 +41,7 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
 
     It changes nothing. State of an aggregation is kept if neither it nor what it reads has changed in a way that
     counts; schedules, executors, descriptions and expectations do not. It is migrated where only its columns are
-    others: renamed, gone, or new and empty (run --added-empty). All else is a replay, by a backfill.
+    others: renamed, gone, or new and empty (run --allow-new-aggregates). All else is a replay, by a backfill.
     """
     from headrace.cli.catalog_names import handle_of
 

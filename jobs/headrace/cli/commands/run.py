@@ -41,7 +41,7 @@ def run(
             complete=complete_branch,
         ),
     ] = MAIN,
-    of: Annotated[
+    from_branch: Annotated[
         str | None,
         Option(
             help="replay: the branch or tag whose epochs run again; main unless --clock is given.",
@@ -64,7 +64,7 @@ def run(
     strict: Annotated[
         bool, Option(help="Refuse to go on if code of your own has changed since the last snapshot.")
     ] = False,
-    added_empty: Annotated[
+    allow_new_aggregates: Annotated[
         bool,
         Option(help="Let aggregates that the last snapshot does not have start empty, for what is read from now on."),
     ] = False,
@@ -74,6 +74,7 @@ def run(
     from headrace.cli.catalog_names import handle_to_run
     from headrace.cli.display.run import print_ending, watching
 
+<<<<<<< HEAD
     handle = handle_to_run(pipeline, root, create=create)
     with watching() as listener:
         result = handle.run(
@@ -94,6 +95,26 @@ def run(
             listener=listener,
         )
     print_ending(result, pipeline, root, output)
+=======
+    options = RunOptions(
+        new_run_id(),
+        max_epochs=max_epochs,
+        files_per_epoch=files_per_epoch,
+        bytes_per_epoch=bytes_per_epoch,
+        mode=mode,
+        executor=executor,
+        branch=branch,
+        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
+        signals=tuple(map(parse_signal, signal or ())),
+        from_branch=from_branch,
+        clock=parse_clock(clock, clock_step),
+        full_sweep=full_sweep,
+        strict=strict,
+        allow_new_aggregates=allow_new_aggregates,
+        create=create,
+    )
+    run_action("process", pipeline, root, options, output)
+>>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)
 
 
 @command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")
@@ -190,14 +211,14 @@ def replay_late(
         print_json(told)
         return
     _print_left(told.pop("left"), told, f"late records at {at}")
-    if landed.is_own and not landed.records:
+    if landed.lands_in_source and not landed.records:
         notice(_NOTHING_LANDED)
-    elif landed.is_own:
+    elif landed.lands_in_source:
         notice(
             "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
             "they came from (a backfill, a batch) leaves these out"
         )
-    elif to is None and (landed.records or landed.there):
+    elif to is None and (landed.records or landed.already_landed):
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
 
 
@@ -228,15 +249,17 @@ def replay_rejected(
         return
     targets, left = told.pop("targets"), told.pop("left")
     _print_left(left, {**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
-    if landed.is_own and not landed.records:
+    if landed.lands_in_source and not landed.records:
         notice(_NOTHING_LANDED)
-    elif landed.is_own:
-        sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_sweep else ""
+    elif landed.lands_in_source:
+        sweep = (
+            " with --full-sweep (their names sort before those of the newest files)" if landed.needs_full_sweep else ""
+        )
         notice(
             f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. Who reads the files anew that they "
             "came from (a backfill, a batch, a run after a rollback) leaves these out"
         )
-    elif to is None and (landed.records or landed.there):
+    elif to is None and (landed.records or landed.already_landed):
         notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")
 
 

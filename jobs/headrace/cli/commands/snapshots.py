@@ -48,22 +48,22 @@ def log(
         print_table(COLUMNS, entries.rows())
 
 
-@command("headrace show main --pipeline delays.py --root file:///tmp/hr")
+@command("headrace show delays.py main --root file:///tmp/hr")
 def show(
+    pipeline: PipelineArgument,
     snapshot: SnapshotArgument,
     *,
     root: Root,
-    pipeline: Annotated[
-        str | None, Option(help="The snapshot's pipeline; by default registered ones are searched.")
-    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Print a snapshot: clocks, counts, tables, timings, storage requests. With --pipeline also a branch or a tag."""
-    from headrace.cli.catalog_names import manifest_named
+    """Print a snapshot: clocks, counts, tables, timings, storage requests."""
+    from headrace.cli.catalog_names import catalog_of
     from headrace.model.time import render
     from headrace.read.snapshots.progress import StoredProgress
+    from headrace.read.snapshots.snapshot_refs import named_id
 
-    manifest = manifest_named(snapshot, root, pipeline)
+    catalog = catalog_of(pipeline, root)
+    manifest = catalog.manifest(named_id(catalog, catalog.head(), snapshot))
     if output is Format.JSON:
         print_json(manifest.to_json())
         return

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class DisagreementError(RetryError):
     """Two tasks of an epoch got different results from a third, which ran twice: nothing of the epoch counts."""
 
-    code = "retry.disagreement"
+    code = "retry.nondeterministic_task"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class UnknownBranchError(FixConfigError):
 class AtError(FixConfigError):
     """What ``at`` says is neither a name nor a time."""
 
-    code = "config.at"
+    code = "config.snapshot_ref"
 
 
 class NoSnapshotError(FixConfigError):

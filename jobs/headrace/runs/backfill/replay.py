@@ -91,7 +91,7 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
     head = catalog.head()
     if options.clock is not None:
         return Replay(tuple(_cut(catalog, landing, options)), options.clock)
-    of = options.of or MAIN
+    of = options.from_branch or MAIN
     ref = ref_of(of, head.refs, head.generations)
     snapshot = None if ref is None else head.refs.get(ref)
     if snapshot is None:

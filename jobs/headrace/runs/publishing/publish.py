@@ -102,7 +102,7 @@ def published_result(
         epoch=head.epoch,
         published=head.snapshot_id,
         audit=None if outcome is None else reference(outcome),
-        rows=total_counts(visible),
+        counts=total_counts(visible),
         watermark=render(StoredProgress.of(head).watermark),
     )
 

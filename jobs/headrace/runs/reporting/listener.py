@@ -156,7 +156,7 @@ def ending(result: RunResult, where: Where) -> Iterator[str]:
     nothing = (
         "nothing differs where windows have expired" if result.action == "patch" else "there was nothing new to process"
     )
-    yield f"{epochs}: {_figures(result.rows) if result.epochs else nothing}"
+    yield f"{epochs}: {_figures(result.counts) if result.epochs else nothing}"
     if result.snapshot is None:
         yield f"branch {result.branch} has no snapshot yet"
     else:
@@ -183,10 +183,10 @@ def _dropped(result: RunResult, where: Where) -> Iterator[str]:
     def shown(view: str) -> str:
         return where.command("read", "--view", view, *at, "--where", these)
 
-    if late := result.rows.get("late_dropped", 0):
+    if late := result.counts.get("late_dropped", 0):
         yield f"{number_of(late, 'record')} came too late: {shown('late')}"
         yield f"late records land once more with: {where.command('replay-late', *at)}"
-    if rejected := result.rows.get("rejected", 0) + result.rows.get("rejected_panes", 0):
+    if rejected := result.counts.get("rejected", 0) + result.counts.get("rejected_panes", 0):
         yield f"{number_of(rejected, 'record')} rejected: {shown('rejected')}"
         yield f"once they can be read they land once more with: {where.command('replay-rejected', *at)}"
 

@@ -69,7 +69,8 @@ class RunResult:
     """What one run did. ``epochs`` are those that it committed (or, for a publish, made visible), oldest first.
 
     ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
-    ``rows`` counts what the epochs wrote, by name; ``watermark`` and both times are ISO 8601 in UTC. ``warnings`` are
+    ``counts`` says how much the epochs wrote, by name (older results call it ``rows``); ``watermark`` and both times
+    are ISO 8601 in UTC. ``warnings`` are
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
     that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
     is the snapshot that the branch of a backfill goes on from, None if from nothing.
@@ -87,7 +88,7 @@ class RunResult:
     epoch: int | None = None
     published: str | None = None
     audit: AuditReference | None = None
-    rows: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     watermark: str | None = None
     warnings: tuple[str, ...] = ()
     branch: str = MAIN
@@ -119,7 +120,10 @@ def from_json(data: bytes) -> RunResult:
         document: dict[str, Any] = json.loads(data)
         if (found := document["format"]) != FORMAT:
             raise ResultFormatError(f"a result object of format {found}; this version reads {FORMAT}: upgrade Headrace")
-        return msgspec.convert(unsealed(document), RunResult)
+        fields = unsealed(document)
+        if "rows" in fields:  # as results before November 2026 call the counts
+            fields["counts"] = fields.pop("rows")
+        return msgspec.convert(fields, RunResult)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultDamagedError(f"a result object that cannot be read ({error}); run the action again") from error
 

@@ -51,15 +51,17 @@ class LandingAgainError(FixConfigError):
 
 @dataclass
 class Target:
-    """Where files of records of one ``view`` land. ``is_own``: where the pipeline itself reads them. ``there``: names
-    of files that had landed before; ``created``: the files that have landed now.
+    """Where files of records of one ``view`` land.
+
+    ``lands_in_source``: the pipeline itself reads there. ``already_landed``: names of files that had landed before;
+    ``created``: the files that have landed now.
     """
 
     view: View
     store: ObjectStore
     prefix: str
-    is_own: bool
-    there: set[str] = field(default_factory=set)
+    lands_in_source: bool
+    already_landed: set[str] = field(default_factory=set)
     created: list[LandedFile] = field(default_factory=list)
 
     @property
@@ -70,23 +72,23 @@ class Target:
     @property
     def stem(self) -> str:
         """How the names of the files begin."""
-        return f"{AGAIN if self.is_own else ''}{self.view}-"
+        return f"{AGAIN if self.lands_in_source else ''}{self.view}-"
 
     def look(self) -> None:
         """Find what has landed before."""
         folder = self.path("")
-        self.there = {info.path.removeprefix(folder) for info in self.store.list(self.path(self.stem))}
+        self.already_landed = {info.path.removeprefix(folder) for info in self.store.list(self.path(self.stem))}
 
     def check_there(self, catalog: Catalog, dropped: Iterable[str], at: At) -> None:
         """Raise LandingAgainError for files from snapshots that the one at ``at`` does not come from. ``dropped``: the
         epochs and snapshots of those that it comes from, as far as they are kept. Where the pipeline reads such files
         are no input.
         """
-        if self.is_own:
+        if self.lands_in_source:
             return
         known, horizon = set(dropped), catalog.head().horizon
         floor = 0 if horizon is None else horizon.floor
-        named = ((name, landed_from(name, self.view)) for name in self.there)
+        named = ((name, landed_from(name, self.view)) for name in self.already_landed)
         stale = sorted(name for name, of in named if of is not None and of not in known and int(of[:8]) >= floor)
         if stale:
             raise LandingAgainError(
@@ -149,16 +151,16 @@ def target_of(view: View, source: FileSource, store: ObjectStore, root: str, to:
 
 def _target(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:
     if to is not None:
-        found = Target(view, *open_source(store, to), is_own=False)
-        own = Target(view, *open_source(store, source.path), is_own=True)
+        found = Target(view, *open_source(store, to), lands_in_source=False)
+        own = Target(view, *open_source(store, source.path), lands_in_source=True)
         here, below = (each.uri.rstrip("/") for each in (own, found))
-        return own if here == below else replace(found, is_own=below.startswith(f"{here}/"))
+        return own if here == below else replace(found, lands_in_source=below.startswith(f"{here}/"))
     if "://" in source.path:
         raise LandingAgainError(
             f"the source {source.path} is the same under every root, so its {view} records have no place of their own: "
             "name a landing prefix for them (--to)"
         )
-    return Target(view, open_store(f"{root.rstrip('/')}/{view}"), source.path.strip("/"), is_own=False)
+    return Target(view, open_store(f"{root.rstrip('/')}/{view}"), source.path.strip("/"), lands_in_source=False)
 
 
 def suffix_of(source: FileSource) -> str:

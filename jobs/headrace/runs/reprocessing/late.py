@@ -63,21 +63,21 @@ _LATE = ("file", "event_time", "raw", "window_start", "window_end")
 
 @dataclass(frozen=True)
 class LandedLate:
-    """What landed: ``files`` with ``records``, under ``target``; ``there`` files had landed before.
+    """What landed: ``files`` with ``records``, under ``target``; ``already_landed`` files had landed before.
 
-    ``partly_late`` records were left out because some of their windows had taken them; ``late_again`` because they had
-    landed here before and were dropped once more. ``left``: how many cannot land, by the reason why. ``is_own``: the
-    target is where the pipeline itself reads.
+    Records left out: ``late_in_some_windows``, which other windows had taken, and ``late_twice``, which had landed here
+    before and were dropped once more. ``left``: how many cannot land, by the reason why. ``lands_in_source``: the
+    pipeline itself reads the target.
     """
 
     target: str
     files: int = 0
     records: int = 0
-    there: int = 0
-    partly_late: int = 0
-    late_again: int = 0
+    already_landed: int = 0
+    late_in_some_windows: int = 0
+    late_twice: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
-    is_own: bool = False
+    lands_in_source: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -106,8 +106,8 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
             f"pipeline {pipeline.name} has a window function of its own, so it is not known which late records "
             "other windows have taken: run the original files as one batch (--mode batch), in which nothing is late"
         )
-    if pipeline.also or pipeline.source.transform is not None:
-        why = "several inputs" if pipeline.also else "a Spark function between its files and its records"
+    if pipeline.union or pipeline.source.transform is not None:
+        why = "several inputs" if pipeline.union else "a Spark function between its files and its records"
         raise LandingAgainError(
             f"pipeline {pipeline.name} has {why}, so its late records cannot be written as files of its source: "
             "run the original files as one batch (--mode batch), in which nothing is late"
@@ -145,14 +145,14 @@ class _Landing:
 
     def result(self) -> LandedLate:
         left = dict(sorted(self._left.items()))
-        return LandedLate(self._target.uri, left=left, is_own=self._target.is_own, **self._counts)
+        return LandedLate(self._target.uri, left=left, lands_in_source=self._target.lands_in_source, **self._counts)
 
     def epoch(self, name: str, files: Sequence[DataFile]) -> None:
         """Land the late records of one epoch, in files of its ``name``; those there already are left alone."""
         stem = f"{self._target.stem}{name}"
         first = f"{stem}{self._suffix}"
-        if first in self._target.there:  # the one that is created last
-            self._counts["there"] += 1
+        if first in self._target.already_landed:  # the one that is created last
+            self._counts["already_landed"] += 1
             return
         records = self._records(files)
         if self._pipeline.source.format is FileFormat.CSV:
@@ -172,8 +172,8 @@ class _Landing:
         for record in records:
             texts[record.file].append(record.raw.encode())
         alone = {file: f"{stem}{_ALONE}{number}{self._suffix}" for number, file in enumerate(files)}
-        if missing or self._target.there & {*alone.values()}:
-            begun = any(name.startswith(f"{stem}-") and _ALONE not in name for name in self._target.there)
+        if missing or self._target.already_landed & {*alone.values()}:
+            begun = any(name.startswith(f"{stem}-") and _ALONE not in name for name in self._target.already_landed)
             for file, why in missing.items():
                 self._left[why] += len(texts[file])
             for file in headers:
@@ -194,7 +194,7 @@ class _Landing:
         if self._target.create(name, content):
             self._counts.update(files=1, records=records)
         else:
-            self._counts["there"] += 1
+            self._counts["already_landed"] += 1
 
     def _records(self, files: Sequence[DataFile]) -> list[_Record]:
         """What lands of the late rows in ``files``, equal records as often as they came."""
@@ -208,10 +208,10 @@ class _Landing:
         landing: list[_Record] = []
         for record, late in windows.items():
             times = max(late.values())
-            if self._target.is_own and landed_from(record.file, View.LATE):
-                self._counts["late_again"] += times
+            if self._target.lands_in_source and landed_from(record.file, View.LATE):
+                self._counts["late_twice"] += times
             elif (None, None) not in late and len(late) < len(assign(self._pipeline.where, instant(record.event_time))):
-                self._counts["partly_late"] += times
+                self._counts["late_in_some_windows"] += times
             else:
                 landing += [record] * times
         return sorted(landing, key=lambda record: (record.file, record.event_time, record.raw))

@@ -45,24 +45,23 @@ _READ = ("input", "file", "position", "raw", "raw_bytes")
 
 @dataclass(frozen=True)
 class LandedRejected:
-    """What landed: ``files`` with ``records``, of each input under its prefix of ``targets``; ``there`` files had
-    landed before.
+    """What landed: ``files`` with ``records``, of each input under its prefix of ``targets``.
 
-    ``rejected_again`` records were left out because they had landed again before. ``left``: how many cannot land, by
-    the reason why; they stay in the view ``rejected``. ``is_own``: a target is where the pipeline itself reads.
-    ``needs_sweep``: and the names there have gone on so far that only a full sweep finds what has landed. ``late``: how
-    many of the ``records`` that landed there are late behind the watermark of main, if the next run reads them; None
-    where that cannot be told (records of a user's own Spark code).
+    ``already_landed`` files had landed before. ``rejected_twice`` records had landed once and were rejected again; they
+    are left out. ``left``: how many cannot land, by the reason why; they stay in the view ``rejected``.
+    ``lands_in_source``: the pipeline itself reads a target. ``needs_full_sweep``: newer names are there, so that only a
+    full sweep finds what has landed. ``late``: how many of the ``records`` are late behind the watermark of main if
+    the next run reads them; None where that cannot be told (records of a user's own Spark code).
     """
 
     targets: Mapping[str, str]
     files: int = 0
     records: int = 0
-    there: int = 0
-    rejected_again: int = 0
+    already_landed: int = 0
+    rejected_twice: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
-    is_own: bool = False
-    needs_sweep: bool = False
+    lands_in_source: bool = False
+    needs_full_sweep: bool = False
     late: int | None = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def land_rejected(
     for landing in landings.values():
         landing.target.look()
         landing.target.check_there(catalog, rejected, at)
-    own = {name: landing.target for name, landing in landings.items() if landing.target.is_own}
+    own = {name: landing.target for name, landing in landings.items() if landing.target.lands_in_source}
     of_main = _of_main(catalog) if own else set()
     epochs = _Epochs({each.name for each in pipeline.inputs}, landings)
     with ways_out(catalog, found.ref or ""):
@@ -113,8 +112,10 @@ def land_rejected(
     return LandedRejected(
         {name: landing.target.uri for name, landing in landings.items()},
         left=dict(sorted(epochs.left.items())),
-        is_own=bool(own),
-        needs_sweep=any(name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()),
+        lands_in_source=bool(own),
+        needs_full_sweep=any(
+            name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()
+        ),
         late=late_behind(catalog, pipeline, {name: target.created for name, target in own.items()}),
         **epochs.counts,
     )
@@ -194,10 +195,10 @@ class _Epochs:
                     what = "an input that the pipeline does not have any more" if file else "a pane, which has no file"
                     self.left[f"of {name}, {what}"] += 1
             elif landed_from(file, View.REJECTED):
-                self.counts["rejected_again"] += 1
+                self.counts["rejected_twice"] += 1
             elif (why_not := landing.why_not(row)) is not None:
                 self.left[why_not] += 1
-            elif landing.target.is_own and not is_of_main:
+            elif landing.target.lands_in_source and not is_of_main:
                 self.left[
                     "rejected by a snapshot that main does not come from, or has let go: no run would read them"
                 ] += 1
@@ -214,8 +215,8 @@ class _Epochs:
         self._letters.clear()
 
     def _land(self, landing: _Landing, name: str, letters: Sequence[_DeadLetter]) -> None:
-        if name in landing.target.there:
-            self.counts["there"] += 1
+        if name in landing.target.already_landed:
+            self.counts["already_landed"] += 1
             return
         try:
             content = landing.content(letters)
@@ -225,4 +226,4 @@ class _Epochs:
         if landing.target.create(name, content):
             self.counts.update(files=1, records=len(letters))
         else:
-            self.counts["there"] += 1
+            self.counts["already_landed"] += 1

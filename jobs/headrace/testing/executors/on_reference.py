@@ -43,7 +43,7 @@ class ReferenceTestExecutor:
                 taken.setdefault(name, []).append(record.values)
         self._run.pass_watermark(epoch.watermarks)
         own = taken.pop(OWN, [])
-        found = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, also=taken))
+        found = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
         for each in found.rejected:
             origin = origins.get(id(each.record))
             rejected.append(_dead_pane(each) if origin is None else _dead_letter(*origin, _reason(each.column)))

@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 class TornExchangeError(RetryError):
     """Blobs of a task are missing, or are of two runs of it."""
 
-    code = "retry.torn_exchange"
+    code = "retry.shuffle_incomplete"
 
 
 @dataclass(frozen=True)
