@@ -26,7 +26,7 @@ CLICKS = hr.Pipeline(
     key="user",
     what={"n": hr.count()},
     where=hr.FixedWindows("1h"),
-    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)),
+    when=hr.on_update(),
     executor="local",
 )
 HOURS = 4
@@ -180,7 +180,7 @@ def test_definitions_are_given_found_or_asked_for(tmp_path: Path, monkeypatch: p
         'columns = {"user": str, "at": datetime, "amount": int}\n'
         'landed = hr.json("landing/clicks", columns).event_time("at", bound="0s")\n'
         'clicks = hr.Pipeline("clicks", landed, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"),\n'
-        '    when=hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1)), executor="local")\n'
+        '    when=hr.on_update(), executor="local")\n'
     )
     assert by_name.plan(file).action == by_name.plan(str(file)).action == "keep"
     monkeypatch.setenv("HEADRACE_PIPELINES", str(file.parent))

@@ -1,16 +1,9 @@
-<<<<<<< HEAD
-"""What the words of a command line name: a root, a pipeline under it, a snapshot."""
-=======
-"""What the words of a command line name: a root, a pipeline's catalog."""
->>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)
+"""What the words of a command line name: a root, a pipeline under it."""
 
 from headrace.pipeline.loading.registry import resolve
 from headrace.read.deployment import Deployment
 from headrace.read.roots import check_root
-<<<<<<< HEAD
 from headrace.runs.client.handle import PipelineHandle
-=======
->>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
@@ -29,7 +22,6 @@ def handle_of(pipeline: str, root: str) -> PipelineHandle:
     MissingRootError, UnknownPipelineError.
     """
     store = open_store(existing(root))
-<<<<<<< HEAD
     if pipeline in Deployment(store):
         return PipelineHandle(Catalog(store, pipeline), started_by=STARTED_BY)
     definition = resolve(pipeline)
@@ -40,23 +32,3 @@ def handle_to_run(pipeline: str, root: str, *, create: bool = False) -> Pipeline
     """A pipeline by its definition, under a root that a run may make. Raises UnknownPipelineError."""
     definition = resolve(pipeline)
     return PipelineHandle(Catalog(open_store(root), definition.name), definition, create=create, started_by=STARTED_BY)
-
-
-def manifest_named(snapshot: str, root: str, pipeline: str | None) -> Manifest:
-    """The manifest of a snapshot of ``pipeline``, or by its id of whichever pipeline under ``root`` has it."""
-    if pipeline is not None:
-        return handle_of(pipeline, root).show(snapshot)
-    store = open_store(existing(root))
-    for name in Deployment(store):
-        try:
-            store.stat(manifest_path(name, snapshot))
-        except ObjectNotFoundError:
-            continue
-        return Catalog(store, name).manifest(snapshot)
-    raise FixConfigError(
-        f"no pipeline has a snapshot with the id {snapshot!r} under {root}; `headrace log PIPELINE` lists ids, and "
-        "branches and tags are those of a pipeline (--pipeline)"
-    )
-=======
-    return Catalog(store, pipeline if pipeline in Deployment(store) else resolve(pipeline).name)
->>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)

@@ -74,7 +74,6 @@ def run(
     from headrace.cli.catalog_names import handle_to_run
     from headrace.cli.display.run import print_ending, watching
 
-<<<<<<< HEAD
     handle = handle_to_run(pipeline, root, create=create)
     with watching() as listener:
         result = handle.run(
@@ -84,37 +83,17 @@ def run(
             executor=executor,
             mode=mode,
             branch=branch,
-            from_branch=of,
+            from_branch=from_branch,
             clock=clock,
             clock_step=clock_step,
             signals=signal or (),
             publish=publish,
             full_sweep=full_sweep,
             strict=strict,
-            allow_new_aggregates=added_empty,
+            allow_new_aggregates=allow_new_aggregates,
             listener=listener,
         )
     print_ending(result, pipeline, root, output)
-=======
-    options = RunOptions(
-        new_run_id(),
-        max_epochs=max_epochs,
-        files_per_epoch=files_per_epoch,
-        bytes_per_epoch=bytes_per_epoch,
-        mode=mode,
-        executor=executor,
-        branch=branch,
-        publish=branch == MAIN and mode is not Mode.REPLAY if publish is None else publish,
-        signals=tuple(map(parse_signal, signal or ())),
-        from_branch=from_branch,
-        clock=parse_clock(clock, clock_step),
-        full_sweep=full_sweep,
-        strict=strict,
-        allow_new_aggregates=allow_new_aggregates,
-        create=create,
-    )
-    run_action("process", pipeline, root, options, output)
->>>>>>> 8beca18 (Words that users meet, changed for the last time: --from-branch, --allow-new-aggregates, union=, counts, show PIPELINE SNAPSHOT)
 
 
 @command("headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local")

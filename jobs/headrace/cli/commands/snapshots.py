@@ -57,13 +57,11 @@ def show(
     output: Output = Format.TEXT,
 ) -> None:
     """Print a snapshot: clocks, counts, tables, timings, storage requests."""
-    from headrace.cli.catalog_names import catalog_of
+    from headrace.cli.catalog_names import handle_of
     from headrace.model.time import render
     from headrace.read.snapshots.progress import StoredProgress
-    from headrace.read.snapshots.snapshot_refs import named_id
 
-    catalog = catalog_of(pipeline, root)
-    manifest = catalog.manifest(named_id(catalog, catalog.head(), snapshot))
+    manifest = handle_of(pipeline, root).show(snapshot)
     if output is Format.JSON:
         print_json(manifest.to_json())
         return

@@ -119,9 +119,9 @@ class PipelineHandle(PipelineReader):
         options = RunOptions(
             self._new_run_id(),
             **own,
-            of=replayed["from_branch"],
+            from_branch=replayed["from_branch"],
             clock=parse_clock(replayed["clock"], replayed["clock_step"]),
-            added_empty=Arguments("run").flag("allow_new_aggregates", allow_new_aggregates),
+            allow_new_aggregates=Arguments("run").flag("allow_new_aggregates", allow_new_aggregates),
             create=self._create,
         )
         definition = self._needed_definition(pipeline, "run")
