@@ -175,119 +175,150 @@ def compile_firing(
     (never NULL) and ``_live_time`` where unchanged panes are elided. If elements are ``withdrawable``, also ``_nr``,
     and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no pane (9.1).
     """
-    program = Program()
-    let = program.let
-    after, now = col(c.WATERMARK_AFTER), col(c.PROCESSING_TIME)
-    max_timestamp = let("max_ts", col(c.WINDOW_END) - 1)
-    expires = let("expiry", expiry(how))
-    old, new, crossed = _moments(node, max_timestamp, program)
-    expired = let("expired", after > expires)
-
-    # the bundle, under the old watermark
-    count = let("count", choose(col(c.WAS_CLOSED), 0, col(c.COUNT)))
-    touched = let("touched", count > 0)
-    is_open = let("open", any_of(col(c.HAS_STATE), touched))
-    window = _Window(how, program, max_timestamp)
-    state: Mapping[str, Expr] = {**fresh(node), **columns(node)}
-    if merging:
-        healed = node.after_merge(program, state, old)
-        state = {name: let("healed", choose(col(c.MERGED), healed[name], state[name])) for name in state}
-        window.merge_holds(col(c.MERGED))
-    state = _named(program, node.on_element(program, state, Bundle(count, touched), old))
-    window.new = let("new", window.new + count)
-    window.take_hold(all_of(touched, negate(old.passed_end)))
-    if withdrawable and how.accumulation is Accumulation.RETRACTING:
-        window.exists = let("exists", coalesce(col(c.NET), 0) != 0)
-    due = let("due", col(c.DUE_TIME) <= now)
-    panes: list[PaneColumns] = []
-    fires = finished = told = _NO
-    if not is_batch:
-        fires = let("fires", all_of(is_open, any_of(touched, due), node.ready(program, state, old)))
-        state, finished = _fire(node, program, state, fires, old)
-        panes.append(window.emit(fires, finished, old.passed_end, negate(old.passed_end)))
-    if node.signals:
-        state, told = _hear(node, program, state, all_of(is_open, negate(finished)), old)
-    if node.signals and not is_batch:
-        answers = let("answers", all_of(told, node.ready(program, state, old)))
-        state, over = _fire(node, program, state, answers, old)
-        panes.append(window.emit(answers, over, old.passed_end, negate(old.passed_end)))
-        finished = let("finished", any_of(finished, over))
-    still_open = let("still_open", all_of(is_open, negate(finished)))
-
-    # the watermark step: closing wins over firing, one activation at most (3.2, 5.3, 5.4), in a batch exactly one
-    closes = let("closes", all_of(still_open, expired))
-    asked = TRUE if is_batch else crossed
-    again = let("fires_again", all_of(still_open, negate(expired), asked, node.ready(program, state, new)))
-    state, ends = _fire(node, program, state, again, new)
-    activated = still_open if is_batch else let("activated", any_of(again, closes))
-    panes.append(window.emit(activated, any_of(closes, ends), old.passed_end, negate(new.passed_end)))
-
-    marker = let("marker", any_of(finished, ends, all_of(col(c.WAS_CLOSED), negate(is_open))))
-    status = let(
-        "status",
-        choose(
-            any_of(expired, negate(any_of(is_open, marker))),
-            c.DELETED,
-            choose(marker, c.CLOSED, c.OPEN),
-        ),
-    )
-    keeps = let("keeps", status == c.OPEN)
-    kept = {name: let("kept", choose(keeps, value, fresh(node)[name])) for name, value in state.items()}
-    dropped = let("dropped", choose(col(c.WAS_CLOSED), col(c.COUNT), 0))
-    changed = any_of(
-        touched,
-        due,
-        let("reached", col(c.DUE_EVENT) < after),  # also when nothing fires: the row must ask for its next activation
-        fires,
-        told,
-        activated,
-        dropped > 0,
-        all_of(col(c.WAS_CLOSED), expired),
-        col(c.MERGED) if merging else FALSE,
-    )
-    stored = {
-        c.STATUS: status,
-        c.NEW: choose(keeps, window.new, 0),
-        c.HOLD: choose(keeps, window.hold, NO_HOLD),
-        c.INDEX: window.index,
-        c.NONSPECULATIVE: window.nonspeculative,
-        **kept,
-        c.DUE_EVENT: choose(
-            status == c.DELETED,
-            NEVER,
-            choose(all_of(keeps, negate(new.passed_end)), max_timestamp, expires),
-        ),
-        c.DUE_TIME: choose(keeps, next_deadline(node, kept, now), NEVER),
-    }
-    return FiringPlan(
-        program,
-        tuple(panes),
-        stored,
-        let("contents_gone", any_of(negate(keeps), window.cleared)),
-        touched,
-        let("changed", changed),
-        dropped,
-        choose(all_of(col(c.WAS_CLOSED), dropped > 0), col(c.RETRACTED), 0) if withdrawable else Literal(0),
-    )
+    firing = _Firing(node, how, merging, withdrawable, is_batch)
+    firing.take_bundle()
+    firing.answer_bundle()
+    firing.step_watermark()
+    return firing.plan()
 
 
-def _fire(
-    node: Node, program: Program, state: Mapping[str, Expr], fires: Expr, moment: Moment
-) -> tuple[Mapping[str, Expr], Expr]:
-    """What a firing does to the trigger (3.4): the state after it, and whether it finished the window."""
-    state = _named(program, node.on_fire(program, state, fires, moment))
-    return state, program.let("finished", all_of(fires, node.finished(state)))
+class _Firing:
+    """One window in one epoch while its program is being built: the bundle comes, the trigger answers to it, the
+    watermark steps, and what is left is stored.
+    """
 
+    def __init__(self, node: Node, how: How, merging: bool, withdrawable: bool, is_batch: bool) -> None:
+        self.node, self.how = node, how
+        self.merging, self.withdrawable, self.is_batch = merging, withdrawable, is_batch
+        self.program = Program()
+        self.let = self.program.let
+        self.max_timestamp = self.let("max_ts", col(c.WINDOW_END) - 1)
+        self.expires = self.let("expiry", expiry(how))
+        self.before, self.after, self.crossed = _moments(node, self.max_timestamp, self.program)
+        self.expired = self.let("expired", col(c.WATERMARK_AFTER) > self.expires)
+        self.window = _Window(how, self.program, self.max_timestamp)
+        self.state: Mapping[str, Expr] = {**fresh(node), **columns(node)}
+        self.panes: list[PaneColumns] = []
+        self.fires, self.told, self.finished = _NO, _NO, _NO
 
-def _hear(
-    node: Node, program: Program, state: Mapping[str, Expr], still_open: Expr, moment: Moment
-) -> tuple[Mapping[str, Expr], Expr]:
-    """Signals, after the bundle and the deadlines (9.3): the state after them, and whether the window received one."""
-    flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(node.signals))}
-    heard = {name: program.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
-    told = program.let("told", any_of(*heard.values()))
-    return _named(program, node.on_element(program, state, Bundle(Literal(0), FALSE, heard), moment)), told
+    def take_bundle(self) -> None:
+        """Elements come to the window, merged already, and its trigger, under the old watermark."""
+        let, window = self.let, self.window
+        count = let("count", choose(col(c.WAS_CLOSED), 0, col(c.COUNT)))
+        self.touched = let("touched", count > 0)
+        self.is_open = let("open", any_of(col(c.HAS_STATE), self.touched))
+        if self.merging:
+            healed = self.node.after_merge(self.program, self.state, self.before)
+            self.state = {
+                name: let("healed", choose(col(c.MERGED), healed[name], value)) for name, value in self.state.items()
+            }
+            window.merge_holds(col(c.MERGED))
+        self._tell(Bundle(count, self.touched))
+        window.new = let("new", window.new + count)
+        window.take_hold(all_of(self.touched, negate(self.before.passed_end)))
+        if self.withdrawable and self.how.accumulation is Accumulation.RETRACTING:
+            window.exists = let("exists", coalesce(col(c.NET), 0) != 0)
+        self.due = let("due", col(c.DUE_TIME) <= col(c.PROCESSING_TIME))
 
+    def answer_bundle(self) -> None:
+        """The trigger fires for the bundle and due deadlines, and once more for signals, which come after them (9.3).
+        In a batch it only learns of them.
+        """
+        if not self.is_batch:
+            asked = any_of(self.touched, self.due)
+            self.fires = self.let("fires", all_of(self.is_open, asked, self._ready(self.before)))
+            self.finished = self._answer(self.fires)
+        if self.node.signals:
+            self._hear(all_of(self.is_open, negate(self.finished)))
+            if not self.is_batch:
+                over = self._answer(self.let("answers", all_of(self.told, self._ready(self.before))))
+                self.finished = self.let("finished", any_of(self.finished, over))
 
-def _named(program: Program, state: Mapping[str, Expr]) -> dict[str, Expr]:
-    return {name: program.let("s", value) for name, value in state.items()}
+    def step_watermark(self) -> None:
+        """The watermark steps: closing wins over firing, one activation at most (3.2, 5.3, 5.4), in a batch exactly
+        one.
+        """
+        let = self.let
+        still_open = let("still_open", all_of(self.is_open, negate(self.finished)))
+        closes = let("closes", all_of(still_open, self.expired))
+        asked = TRUE if self.is_batch else self.crossed
+        again = let("fires_again", all_of(still_open, negate(self.expired), asked, self._ready(self.after)))
+        self.ends = self._fire(again, self.after)
+        self.activated = still_open if self.is_batch else let("activated", any_of(again, closes))
+        ahead = negate(self.after.passed_end)
+        self.panes.append(self.window.emit(self.activated, any_of(closes, self.ends), self.before.passed_end, ahead))
+
+    def plan(self) -> FiringPlan:
+        """What is stored of the window, and the whole program."""
+        let, window, was_closed = self.let, self.window, col(c.WAS_CLOSED)
+        marker = let("marker", any_of(self.finished, self.ends, all_of(was_closed, negate(self.is_open))))
+        gone = any_of(self.expired, negate(any_of(self.is_open, marker)))
+        status = let("status", choose(gone, c.DELETED, choose(marker, c.CLOSED, c.OPEN)))
+        keeps = let("keeps", status == c.OPEN)
+        initial = fresh(self.node)
+        kept = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
+        dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
+        due = choose(all_of(keeps, negate(self.after.passed_end)), self.max_timestamp, self.expires)
+        changed = self._changed(dropped)
+        state = {
+            c.STATUS: status,
+            c.NEW: choose(keeps, window.new, 0),
+            c.HOLD: choose(keeps, window.hold, NO_HOLD),
+            c.INDEX: window.index,
+            c.NONSPECULATIVE: window.nonspeculative,
+            **kept,
+            c.DUE_EVENT: choose(status == c.DELETED, NEVER, due),
+            c.DUE_TIME: choose(keeps, next_deadline(self.node, kept, col(c.PROCESSING_TIME)), NEVER),
+        }
+        withdrawn = choose(all_of(was_closed, dropped > 0), col(c.RETRACTED), 0)
+        return FiringPlan(
+            program=self.program,
+            panes=tuple(self.panes),
+            state=state,
+            cleared=let("contents_gone", any_of(negate(keeps), window.cleared)),
+            touched=self.touched,
+            changed=let("changed", changed),
+            dropped_closed=dropped,
+            dropped_retractions=withdrawn if self.withdrawable else Literal(0),
+        )
+
+    def _changed(self, dropped: Expr) -> Expr:
+        # the due event time counts also when nothing fires: the row must ask for its next activation
+        return any_of(
+            self.touched,
+            self.due,
+            self.let("reached", col(c.DUE_EVENT) < col(c.WATERMARK_AFTER)),
+            self.fires,
+            self.told,
+            self.activated,
+            dropped > 0,
+            all_of(col(c.WAS_CLOSED), self.expired),
+            col(c.MERGED) if self.merging else FALSE,
+        )
+
+    def _ready(self, moment: Moment) -> Expr:
+        return self.node.ready(self.program, self.state, moment)
+
+    def _answer(self, fires: Expr) -> Expr:
+        """A firing under the old watermark, with its pane; whether it finished the window."""
+        finished, passed = self._fire(fires, self.before), self.before.passed_end
+        self.panes.append(self.window.emit(fires, finished, passed, negate(passed)))
+        return finished
+
+    def _fire(self, fires: Expr, moment: Moment) -> Expr:
+        """What a firing does to the trigger (3.4); whether it finished the window."""
+        self._name(self.node.on_fire(self.program, self.state, fires, moment))
+        return self.let("finished", all_of(fires, self.node.finished(self.state)))
+
+    def _hear(self, still_open: Expr) -> None:
+        """Signals come, after the bundle and the deadlines (9.3); ``told``: the window received one."""
+        flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(self.node.signals))}
+        heard = {name: self.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
+        self.told = self.let("told", any_of(*heard.values()))
+        self._tell(Bundle(Literal(0), FALSE, heard))
+
+    def _tell(self, bundle: Bundle) -> None:
+        self._name(self.node.on_element(self.program, self.state, bundle, self.before))
+
+    def _name(self, state: Mapping[str, Expr]) -> None:
+        self.state = {name: self.let("s", value) for name, value in state.items()}
