@@ -7,8 +7,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/headrace-ready
 STORE ?= local
-# Five processes of tests beside each other on two cores, a file to one of them, in the order of tests/conftest.py: most wait
+# Processes of tests beside each other on two cores, a file to one of them, in the order of tests/conftest.py: most wait
+# for others (Airflow, clusters). The quick ones do not.
 BESIDE := -n 5 --dist loadfile --no-loadscope-reorder
+BESIDE_QUICK := -n 2 --dist loadfile --no-loadscope-reorder
 # As setup finds it: on PATH, or what it has installed
 UV = $(or $(shell command -v uv),.headrace/uv/bin/uv)
 # A file system in memory, where there is one: on a disk the quick tests wait for it a quarter of their time
@@ -66,7 +68,7 @@ test: $(READY) ## All tests (ARGS="..." goes to pytest)
 	$(BIN)/pytest -m "not topology and not browser" $(or $(ARGS),$(BESIDE))
 
 test-unit: $(READY) ## The quick tests: no Spark, no S3, no Airflow, nothing slow, fewer random examples
-	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE))
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/pytest -m "not spark and not s3 and not airflow and not slow" --hypothesis-profile=unit $(or $(ARGS),$(BESIDE_QUICK))
 
 test-browser: $(READY) ## Every form of every DAG, submitted in a real browser to a real Airflow (needs Chromium; 6 min)
 	$(BIN)/python -m scripts.chromium
@@ -76,10 +78,10 @@ test-topology: $(READY) ## What the compose file describes, from packages: Postg
 	$(BIN)/pytest tests/cluster/test_topology.py
 
 test-long: $(READY) ## Real runs with expiry: what they leave and cost stays the same (EPOCHS=10000)
-	HEADRACE_EPOCHS=$(or $(EPOCHS),10000) $(BIN)/pytest -s --timeout=0 tests/process/test_upkeep.py
+	HEADRACE_EPOCHS=$(or $(EPOCHS),10000) $(BIN)/pytest -s --timeout=0 tests/process/test_upkeep.py tests/snapshots/test_expiry_scale.py
 
-fuzz: $(READY) ## Random pipelines on all executors, whole and in parts, then in runs over files (EXAMPLES=1000)
-	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 tests/kernel tests/process/test_random_runs.py tests/reference
+fuzz: $(READY) ## Every test of random examples, with fresh ones: pipelines on all executors, whole, in parts, in runs over files, ... (EXAMPLES=1000)
+	HEADRACE_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/pytest --timeout=0 -m hypothesis
 
 kills: $(READY) ## Kill runs at every effect of a commit and at random times, and stop writers across another's commits (KILLS=1000, STOPS=100, SEED=1; STORE=s3: on MinIO; EXECUTOR=spark: 100 kills of driver, JVM, Python worker, and of a cluster's executors and workers)
 ifeq ($(EXECUTOR),spark)
@@ -89,7 +91,7 @@ else
 endif
 
 exhaustive: $(READY) ## What CI does a part of: all interleavings of catalog users in larger bounds; each kind of damage to each kind of object (1 h)
-	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py
+	HEADRACE_INTERLEAVINGS=all HEADRACE_CORRUPTIONS=all $(BIN)/pytest --timeout=0 tests/snapshots/test_interleavings.py tests/faults/test_corruption.py tests/read/test_pruning.py tests/kernel/test_equal_hashes.py tests/simulation/test_properties.py
 
 mutations: $(READY) ## Deliberate mistakes in the kernel and around it: a case or a test must catch each of them
 	$(BIN)/python -m scripts.mutations

@@ -31,9 +31,9 @@ def cache_of_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 LONGEST_FIRST = (
     "tests/airflow/test_end_to_end.py",
+    "tests/airflow/test_scheduled_backfill.py",
     "tests/cluster/test_headrace_on_a_cluster.py",
     "tests/flights/test_truth.py",
-    "tests/airflow/test_scheduled_backfill.py",
     "tests/airflow/test_secrets.py",
     "tests/cluster/test_spark_cluster.py",
     "tests/conformance/test_spark.py",
@@ -51,12 +51,21 @@ LONGEST_FIRST = (
     "tests/simulation/test_properties.py",
     "tests/tooling/test_packaging.py",
     "tests/cli/test_readme.py",
+    "tests/snapshots/test_interleavings.py",
+    "tests/faults/test_kills.py",
+    "tests/faults/test_spark_kills.py",
+    "tests/airflow/test_local_tasks.py",
+    "tests/process/test_backfill_cuts.py",
+    "tests/process/test_tasks.py",
+    "tests/process/test_upkeep.py",
+    "tests/spark/test_memory.py",
+    "tests/testing/test_mistakes.py",
     "tests/read/test_reading.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first: of two processes beside each other none is left with one of them at the end."""
+    """Files that take long come first: of the processes beside each other none is left with one of them at the end."""
     rank = {file: place for place, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
 

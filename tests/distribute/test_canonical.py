@@ -82,6 +82,7 @@ def _unshared(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 def test_every_process_gives_the_same_digest() -> None:
     """Whatever its seed of hashes: sets and mappings come in other orders."""
     program = (

@@ -101,6 +101,7 @@ def test_random_texts_are_read_as_the_reference_reads_them(to: DataType, texts: 
     assert_as_the_reference(texts, DataType.STRING, to)
 
 
+@pytest.mark.slow
 @examples(200)
 @given(st.data())
 def test_random_values_are_cast_as_the_reference_casts_them(data: st.DataObject) -> None:

@@ -148,6 +148,7 @@ def check_parts(scenario: Scenario, number: int, places: Sequence[int]) -> None:
             assert all(same(a.values, b.values) for a, b in zip(own, others, strict=True)), (own, others)
 
 
+@pytest.mark.slow
 @given(scenarios(), st.integers(1, 5), st.lists(st.integers(0, 30), max_size=3))
 @settings(examples(100), suppress_health_check=list(HealthCheck))
 def test_an_epoch_in_shares_and_parts_is_the_whole_one(scenario: Scenario, number: int, places: list[int]) -> None:

@@ -1,5 +1,9 @@
-"""Keys whose hashes are equal are told apart: all that the kernel does, with a hash of three bits, and of none."""
+"""Keys whose hashes are equal are told apart: all that the kernel does, with a hash of three bits, and of none.
 
+``make exhaustive`` runs the cases of the conformance suite with both, CI with three bits: some hashes differ then.
+"""
+
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +27,7 @@ from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
 
+ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
 CASES = sorted((Path(__file__).parents[1] / "conformance/cases").glob("*.json"))
 
 
@@ -39,12 +44,14 @@ def test_many_keys_share_a_hash(bits: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("bits", [3, 0] if ALL else [3], indirect=True, scope="module")
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
-def test_conformance_cases_pass(file: Path) -> None:
+def test_conformance_cases_pass(bits: int, file: Path) -> None:
     results = run_file(file, LocalExecutor())
     assert not [r.name for r in results if r.required and r.status is not CaseStatus.PASSED]
 
 
+@pytest.mark.slow
 @given(scenarios())
 @settings(examples(60), suppress_health_check=list(HealthCheck))
 def test_random_pipelines_give_what_the_reference_gives(scenario: Scenario) -> None:

@@ -198,6 +198,7 @@ def test_random_values_give_what_the_reference_gives(data: st.DataObject) -> Non
     assert_as_the_reference(expr, data.draw(st.lists(record, min_size=1, max_size=5)))
 
 
+@pytest.mark.slow
 @examples(400)
 @given(st.data())
 def test_random_trees_give_what_the_reference_gives(data: st.DataObject) -> None:

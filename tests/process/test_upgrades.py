@@ -246,6 +246,7 @@ REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new", "told"), REFUSED)
 def test_what_is_not_told_or_cannot_be_migrated_is_refused(
     tmp_path: Path, old: Pipeline, new: Pipeline, told: str

@@ -217,6 +217,7 @@ def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) ->
         assert joined.fetchall() == [("Robert", 5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", ["file", "memory"])
 def test_relations_leave_nothing_more_however_many_are_asked_for(
     root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

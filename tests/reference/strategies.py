@@ -46,12 +46,21 @@ from tests.own_triggers import Jump, Poll, Reminder
 _WANTED = os.environ.get("HEADRACE_EXAMPLES")
 
 
-def examples(default: int) -> settings:
-    """``default`` seeded examples, or as many fresh ones as ``HEADRACE_EXAMPLES`` says; a few with the unit profile."""
+_FEWEST = 10
+
+
+def examples(whole: int) -> settings:
+    """A third of ``whole`` seeded examples (all of them if they are ten at most), a few with the profile of
+    ``make test-unit``, as many fresh ones as ``HEADRACE_EXAMPLES`` says (``make fuzz``).
+    """
     few = settings.get_current_profile_name() == "unit"
-    wanted = int(_WANTED) if _WANTED else min(default, settings().max_examples) if few else default
+    seeded = min(whole, settings().max_examples) if few else max(min(whole, _FEWEST), whole // 3)
     return settings(
-        max_examples=wanted, derandomize=_WANTED is None, deadline=None, database=None, print_blob=_WANTED is not None
+        max_examples=int(_WANTED or seeded),
+        derandomize=_WANTED is None,
+        deadline=None,
+        database=None,
+        print_blob=_WANTED is not None,
     )
 
 

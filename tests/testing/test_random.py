@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def accounts(outcome: StepResults) -> tuple[Any, ...]:
     return (outcome.watermark, outcome.ahead, sorted(late, key=order), sorted(rejected, key=order))
 
 
+@pytest.mark.slow
 @given(wider_scenarios(), st.lists(st.tuples(st.integers(0, 5), st.integers(-10, 70)), max_size=3))
 @settings(examples(15), suppress_health_check=list(HealthCheck))
 def test_the_kernel_gives_what_the_reference_gives(scenario: Scenario, passed: list[tuple[int, int]]) -> None:

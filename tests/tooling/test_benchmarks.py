@@ -52,6 +52,7 @@ def test_throughput_compares_itself_with_structured_streaming(tmp_path: Path) ->
 @pytest.mark.spark
 def test_throughput_compares_itself_with_the_plain_query(tmp_path: Path) -> None:
     shape = ["--workload", "sliding", "--rows", "3000", "--keys", "100", "--epochs", "2", "--against", "spark_batch"]
+    shape += ["--executor", "local"]
     text = run("throughput", *shape, "--format", "text", folder=tmp_path)
     assert "sliding ours" in text
     assert "sliding spark_batch" in text
@@ -60,7 +61,8 @@ def test_throughput_compares_itself_with_the_plain_query(tmp_path: Path) -> None
 
 @pytest.mark.spark
 def test_epochs_without_data_with_live_keys(tmp_path: Path) -> None:
-    report = json.loads(run("empty_epoch", "--keys", "100", "--epochs", "2", "--format", "json", folder=tmp_path))
+    shape = ["--keys", "100", "--epochs", "2", "--executor", "local"]
+    report = json.loads(run("empty_epoch", *shape, "--format", "json", folder=tmp_path))
     (entry,) = report["results"]
     assert entry["agrees"] is True
     assert entry["compared"]["ours"]["results"] == 100
