@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import TypedDict, Unpack
 
 from headrace.model.arguments import Arguments, Length
+from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
 
 
@@ -97,16 +98,19 @@ class Behaviour(TypedDict, total=False):
     keep_last: int | None
 
 
+@keywords
 def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds only what came since the last one."""
     return How(Accumulation.DISCARDING, allowed_lateness, **behaviour)
 
 
+@keywords
 def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds everything so far."""
     return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
 
 
+@keywords
 def retracting(
     allowed_lateness: Length | None = "0s", *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
 ) -> How:

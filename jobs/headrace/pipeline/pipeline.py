@@ -17,6 +17,7 @@ from headrace.model.expressions.expr import DataType, Expr, Schema
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ValueType
 from headrace.model.panes import WINDOW_END, WINDOW_START
+from headrace.model.suggestions import keywords
 from headrace.model.triggers import Default, Trigger
 from headrace.model.windows import WindowFn
 from headrace.pipeline.executors import Executor
@@ -52,6 +53,7 @@ class Aggregation:
     transform: SparkFunction | None
     renamed: Mapping[str, str]
 
+    @keywords
     def __init__(
         self,
         *,
@@ -189,6 +191,7 @@ class Pipeline:
     allow_finishing: bool
     allow_double_counting: bool
 
+    @keywords
     def __init__(
         self,
         name: str,

@@ -13,6 +13,7 @@ from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read
 from headrace.model.expressions.expr import DataType
 from headrace.model.expressions.schemas import Columns, schema_of
+from headrace.model.suggestions import keywords
 from headrace.model.watermarks import WatermarkStrategy
 from headrace.pipeline.loading.folders import current
 
@@ -154,6 +155,7 @@ class FileSource:
         """What event time, key and aggregates read."""
         return self.schema if self.transform is None else self.transform.returns
 
+    @keywords
     def event_time(
         self,
         at: Read,
@@ -198,16 +200,19 @@ class Reading(TypedDict, total=False):
     transform: SparkFunction | None
 
 
+@keywords
 def json(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
     """Files of JSON lines, one object each, under ``path``."""
     return FileSource(path, FileFormat.JSON, schema, **reading)
 
 
+@keywords
 def csv(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
     """CSV files under ``path``, each with a header."""
     return FileSource(path, FileFormat.CSV, schema, **reading)
 
 
+@keywords
 def parquet(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
     """Parquet files under ``path``."""
     return FileSource(path, FileFormat.PARQUET, schema, **reading)

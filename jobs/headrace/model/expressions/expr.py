@@ -19,6 +19,7 @@ from headrace.model.expressions.aggregate_methods import Aggregations
 from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths, spelled
 from headrace.model.expressions.text_methods import TextMethods
 from headrace.model.expressions.time_methods import TimeMethods
+from headrace.model.suggestions import Suggesting
 from headrace.model.time import LONGEST, UNITS, instant
 
 
@@ -55,7 +56,7 @@ def _refused(what: str, write: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class Expr(Aggregations, TextMethods, TimeMethods):
+class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
     """A node of the tree. Immutable; safe to share between pipelines.
 
     Operators take expressions and constants on either side: ``24 * col("x")``, ``col("at") + timedelta(hours=1)``.

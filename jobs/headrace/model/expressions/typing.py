@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import NUMERIC, Binary, Column, DataType, Expr, Function, Literal, Schema, render
+from headrace.model.suggestions import did_you_mean
 
 _B, _I, _F, _S, _T = DataType.BOOL, DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
 _D, _Y, _M = DataType.DATE, DataType.BYTES, DataType.DECIMAL
@@ -29,7 +30,10 @@ def type_of(expr: Expr, schema: Schema) -> DataType | None:
     match expr:
         case Column(name):
             if name not in schema:
-                raise PipelineError(f"there is no column {name!r}; the columns are {', '.join(sorted(schema))}")
+                raise PipelineError(
+                    f"there is no column {name!r}; {did_you_mean(name, schema)}the columns are "
+                    f"{', '.join(sorted(schema))}"
+                )
             return schema[name]
         case Literal(_, kind):
             return kind
