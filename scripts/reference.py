@@ -174,12 +174,17 @@ def _by_code(error: ErrorClass) -> str:
 SECTIONS = {
     "Pipelines": (
         "headrace.pipeline.pipeline",
+        "headrace.pipeline.aggregation",
         "headrace.pipeline.executors",
         "headrace.pipeline.recipes",
         "headrace.pipeline.schedules",
         "headrace.describe.check",
     ),
-    "Inputs": ("headrace.pipeline.sources", "headrace.pipeline.inputs", "headrace.model.watermarks"),
+    "Inputs": (
+        "headrace.pipeline.sources",
+        "headrace.pipeline.deduplicate",
+        "headrace.model.watermarks",
+    ),
     "Expressions": ("headrace.model.expressions.expr", "headrace.model.expressions.value_types"),
     "What: aggregates": (
         "headrace.model.combiners",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace import FileSource, Input, Pipeline
 from headrace.model.time import Duration
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 
 
 def pipeline(*, source: FileSource, event_time: EventTime, **parts: Any) -> Pipeline:

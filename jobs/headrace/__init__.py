@@ -53,12 +53,13 @@ if TYPE_CHECKING:
         Window,
         WindowFn,
     )
+    from headrace.pipeline.aggregation import Aggregation
+    from headrace.pipeline.deduplicate import Deduplicate
     from headrace.pipeline.expectations import Expectation, expect
-    from headrace.pipeline.inputs import Deduplicate, Input
-    from headrace.pipeline.pipeline import Aggregation, Pipeline
+    from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.recipes import count_windows, sliding_count_windows
     from headrace.pipeline.schedules import Backfill, Retention
-    from headrace.pipeline.sources import FileSource, SparkFunction, csv, json, parquet
+    from headrace.pipeline.sources import FileSource, Input, SparkFunction, csv, json, parquet
     from headrace.runs.client.deployment import open  # noqa: A004 (read as hr.open)
 
 __version__ = "0.1.0"
@@ -138,14 +139,9 @@ _MODULES = {
         "Expectation",
         "expect",
     ),
-    "pipeline.pipeline": (
-        "Aggregation",
-        "Pipeline",
-    ),
-    "pipeline.inputs": (
-        "Deduplicate",
-        "Input",
-    ),
+    "pipeline.aggregation": ("Aggregation",),
+    "pipeline.pipeline": ("Pipeline",),
+    "pipeline.deduplicate": ("Deduplicate",),
     "pipeline.recipes": (
         "count_windows",
         "sliding_count_windows",
@@ -153,6 +149,7 @@ _MODULES = {
     "pipeline.schedules": ("Backfill", "Retention"),
     "pipeline.sources": (
         "FileSource",
+        "Input",
         "SparkFunction",
         "csv",
         "json",

@@ -30,8 +30,8 @@ from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
 from headrace.model.time import duration
 from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace_snapshots.store import MemoryStore, ObjectStore
 from tests.process.executors import Executed, on_both, on_spark

@@ -18,7 +18,7 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import DisagreementError
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.sources.file_planning import LandedFile, VanishedFileError
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store

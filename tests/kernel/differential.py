@@ -8,7 +8,7 @@ from headrace import Pipeline
 from headrace.conformance.values import element_rows
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.reference import Epoch, EpochResult, evaluate
 from headrace.reference.intake import Intake, Taken
 from tests.kernel.operators import NOTHING, Operator, emitted, run_stages

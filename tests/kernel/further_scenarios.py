@@ -35,7 +35,7 @@ from headrace.model.time import Instant
 from headrace.model.triggers import AfterAny, AfterEach, AfterPattern, AfterSignal, DataDriven, OrFinally, Signal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window, WindowFn
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 from tests.own_windows import Validity

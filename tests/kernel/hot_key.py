@@ -33,8 +33,8 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.model.time import Duration, Instant, parse
 from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.inputs import OWN, EventTime
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.sources import OWN, FileFormat
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.files import read_rows

@@ -19,7 +19,7 @@ from headrace.model.panes import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.pipeline.pipeline import Stage
+from headrace.pipeline.aggregation import Stage
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.datafiles.sorted_file import SortedFile

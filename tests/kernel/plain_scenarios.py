@@ -30,7 +30,7 @@ from headrace.model.accumulation import Firing
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 

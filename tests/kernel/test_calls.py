@@ -37,8 +37,8 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import Duration, Instant, parse
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.inputs import OWN, EventTime
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.sources import OWN, FileFormat
 from headrace.runs.commits import attempts_of
 from headrace.sources.file_planning import LandedFile
 from headrace.sources.landing import Landing

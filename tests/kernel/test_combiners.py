@@ -27,7 +27,7 @@ from headrace.model.panes import Pane
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, run_pipeline
 from tests.kernel.differential import Found, run_on_kernel

@@ -18,8 +18,8 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.inputs import OWN
-from headrace.pipeline.pipeline import Stage
+from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.sources import OWN
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.reference import evaluate, run_pipeline

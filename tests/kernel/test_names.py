@@ -23,8 +23,8 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.model.watermarks import Monotonic
-from headrace.pipeline.inputs import EventTime, Input
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.sources import FileFormat, Input
 from headrace.reference import Epoch, run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.reference.naming import NAMES, UNTAKEN, renamed

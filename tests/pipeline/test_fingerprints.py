@@ -16,9 +16,9 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.model.watermarks import Monotonic
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.encoding import _WORDS
 from headrace.pipeline.identity.fingerprint import fingerprint, meaning
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.loading.registry import resolve
 from tests.own_combiners import Longest
 from tests.own_triggers import Jump

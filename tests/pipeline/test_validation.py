@@ -42,9 +42,9 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, TimestampCombiner
 from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from tests.building import pipeline
 

@@ -22,7 +22,7 @@ from headrace import (
 )
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -24,8 +24,7 @@ from headrace.model.panes import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.inputs import OWN
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.sources import OWN, FileFormat
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.views.arrow_types import schema_of
 from headrace.reference import DropCause, DroppedElement, Epoch, EpochResult, run_pipeline

@@ -24,9 +24,9 @@ from headrace import (
 )
 from headrace.model.time import Instant, instant
 from headrace.model.windows import Window, WindowFn
+from headrace.pipeline.event_time import arrival_time
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.inputs import arrival_time
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.backfill.fork_point import fork_point

@@ -22,7 +22,7 @@ from headrace import (
     retracting,
 )
 from headrace.model.watermarks import Monotonic
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions

@@ -12,7 +12,7 @@ from headrace.distribute.tasks.background.thread import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors import on_local
 from headrace.runs.options import RunOptions

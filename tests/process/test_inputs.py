@@ -26,7 +26,7 @@ from headrace import (
 )
 from headrace.model.time import Duration, Instant, instant, render, to_datetime
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, EpochResult, run_pipeline
 from headrace.runs.options import RunOptions

@@ -15,8 +15,8 @@ from headrace import FileSource, Pipeline, SparkFunction
 from headrace.distribute.limits import LargeEpochError, columns_fit
 from headrace.model.expressions.expr import DataType, col
 from headrace.model.watermarks import Punctuated
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.runs.modes import Mode
 from headrace.runs.options import RunOptions

@@ -15,7 +15,7 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.distribute.tasks.engine import TasksComputed
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.modes import Mode

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.publishing.promotion import (

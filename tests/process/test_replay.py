@@ -15,7 +15,7 @@ from headrace.model.time import Duration, instant
 from headrace.model.triggers import AfterSignal, Signal
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress, progress_to_json
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError

@@ -6,7 +6,8 @@ from dataclasses import replace
 from headrace import Deduplicate, accumulating
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.inputs import OWN, arrival_time
+from headrace.pipeline.event_time import arrival_time
+from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.runs.backfill.backfill_plan import Begun, Rereading, reread
 from headrace.sources.file_planning import LandedFile

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import FixConfigError
 from headrace.model.triggers import Signal
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
 from headrace.sources.file_planning import LandedFile
 from headrace.sources.progress import PipelineProgress

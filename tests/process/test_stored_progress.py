@@ -11,7 +11,7 @@ from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.model.watermarks import Split
 from headrace.model.windows import Window
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress, progress_of, progress_to_json
 from headrace.runs.restore import restore
 from headrace.sources.file_planning import LandedFile, Offsets

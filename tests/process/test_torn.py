@@ -7,7 +7,7 @@ import pytest
 
 from headrace import FixedWindows, Pipeline, col
 from headrace.model.watermarks import Monotonic
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat, OnUnreadable
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult

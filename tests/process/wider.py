@@ -14,8 +14,8 @@ from headrace.errors import PipelineError
 from headrace.model.expressions.expr import DataType, col, lit
 from headrace.model.time import Duration
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
-from headrace.pipeline.inputs import EventTime, Input
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.sources import FileFormat, Input
 from headrace.reference import Epoch
 from tests.building import lengths
 from tests.own_windows import Validity

@@ -12,7 +12,7 @@ from headrace.distribute.clocks import StageClocks
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.time import Instant
-from headrace.pipeline.pipeline import Stage
+from headrace.pipeline.aggregation import Stage
 from headrace.program import columns as c
 from headrace.read.explain.waiting import Readiness, TriggerCondition, waits_for
 from tests.reference.strategies import TRIGGERS, examples

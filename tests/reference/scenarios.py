@@ -26,7 +26,7 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch
 from tests.building import lengths, pipeline

@@ -35,7 +35,7 @@ from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
 from headrace.reference.windows import assign

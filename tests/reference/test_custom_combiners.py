@@ -23,8 +23,8 @@ from headrace.errors import PipelineError
 from headrace.model.combiners import Combiner
 from headrace.model.custom_combiners import Accumulator
 from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import combine
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until

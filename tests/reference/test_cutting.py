@@ -33,7 +33,7 @@ from headrace.model.panes import Timing
 from headrace.model.time import MAX_INSTANT, Duration, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.building import lengths

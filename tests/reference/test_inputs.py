@@ -26,8 +26,8 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import DropCause, Epoch, Rejected, run_pipeline
 from tests.building import pipeline

@@ -29,7 +29,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import Instant
 from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, PipelineRun
 from tests.building import pipeline

@@ -23,7 +23,7 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import Epoch, Rejected, run_pipeline
 from tests.building import pipeline

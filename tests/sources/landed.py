@@ -16,8 +16,8 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.expressions.expr import DataType, Expr, col
 from headrace.model.time import parse
 from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.inputs import OWN, EventTime
-from headrace.pipeline.sources import FileFormat, OnMissing, OnUnreadable
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.sources import OWN, FileFormat, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
 from headrace.sources.file_planning import LandedFile

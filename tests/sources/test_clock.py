@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headrace.model.expressions.expr import col
 from headrace.model.time import MIN_INSTANT, Duration, Instant
 from headrace.model.watermarks import SplitFacts, SplitStrategy
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.sources.source_clock import SourceClock
 
 

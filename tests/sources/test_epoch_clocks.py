@@ -30,8 +30,8 @@ from headrace.distribute.local.engine import LocalEngine
 from headrace.model.time import MIN_INSTANT, Duration, Instant, parse, render
 from headrace.model.triggers import AfterPercentileWatermark, Trigger
 from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
-from headrace.pipeline.inputs import OWN, EventTime
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.sources import OWN, FileFormat
 from headrace.reference.intake import Intake, Taken
 from headrace.reference.source_clock import SourceClock as ReferenceClock
 from headrace.runs.commits import attempts_of

@@ -15,8 +15,7 @@ from headrace import FileSource
 from headrace.distribute.records import Piece
 from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, shares
 from headrace.model.expressions.expr import DataType
-from headrace.pipeline.inputs import OWN
-from headrace.pipeline.sources import FileFormat, OnUnreadable
+from headrace.pipeline.sources import OWN, FileFormat, OnUnreadable
 from headrace.sources.file_planning import LandedFile
 from headrace.sources.formats.errors import UnreadableFileError
 from headrace.sources.formats.reader import read_file

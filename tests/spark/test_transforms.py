@@ -27,8 +27,8 @@ from headrace.distribute.spark.functions import SparkFunctionError
 from headrace.distribute.spark.types import SparkSession
 from headrace.errors import PipelineError
 from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity.fingerprint import fingerprint
-from headrace.pipeline.inputs import EventTime
 from headrace.pipeline.sources import FileFormat
 from headrace.reference import run_pipeline
 from headrace.runs.options import RunOptions

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.model.expressions.expr import DataType, Schema
 from headrace.model.time import Instant, to_datetime
-from headrace.pipeline.inputs import OWN
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.sources import OWN, FileFormat
 from headrace.reference import Epoch
 from headrace.reference.evaluate import Record
 from headrace.testing import PaneRow, Step, StepResults, run, together, watermark

@@ -33,7 +33,7 @@ from headrace.model.panes import Pane
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers import Always
 from headrace.model.windows import GlobalWindows, Window
-from headrace.pipeline.pipeline import Aggregation, Stage
+from headrace.pipeline.aggregation import Aggregation, Stage
 
 KEY, VALUE, RESULT = "key", "value", "result"
 

@@ -10,7 +10,8 @@ from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
 from headrace_snapshots.store.memory import MemoryStore

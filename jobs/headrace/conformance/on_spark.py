@@ -19,7 +19,8 @@ from headrace.distribute.spark.session import spark_session
 from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store
 

@@ -27,9 +27,9 @@ from headrace.kernel.elements import judge
 from headrace.model.combiners import count
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import FixedWindows
-from headrace.pipeline.inputs import OWN
-from headrace.pipeline.pipeline import Pipeline, Stage
-from headrace.pipeline.sources import json
+from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import OWN, json
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
 from headrace.sources.file_planning import LandedFile

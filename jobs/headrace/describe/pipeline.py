@@ -12,9 +12,10 @@ from headrace.model.time import render_duration
 from headrace.model.triggers import AfterProcessingTime
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic, Punctuated, SplitStrategy
 from headrace.model.windows import GlobalWindows, SlidingWindows
-from headrace.pipeline.column_usage import expressions
-from headrace.pipeline.inputs import EventTime, Input
-from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Input
 from headrace.pipeline.trigger_checks import nodes, waits_for_the_end
 
 _HOW = {
@@ -87,7 +88,7 @@ def _of_stage(stage: Stage) -> Iterator[str]:
         )
     if isinstance(where, SlidingWindows) and (number := -(-where.size // where.period)) > MANY_WINDOWS:
         yield f"every record is in {number:,} sliding windows, each with a row of state and panes: is the period meant?"
-    for purpose, expr in expressions(stage.aggregation):
+    for purpose, expr in stage.aggregation.expressions():
         for part in walk(expr):
             if (always := is_decided(part)) is not None:
                 often = "always" if always else "never"

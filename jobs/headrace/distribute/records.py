@@ -14,9 +14,8 @@ from headrace.kernel.grouping import Ints, valid
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.types import ARROW_TYPES
 from headrace.model.time import Instant
-from headrace.pipeline.inputs import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OnUnreadable
+from headrace.pipeline.sources import Input, OnUnreadable
 from headrace.program import columns as c
 from headrace.sources.file_planning import LandedFile
 from headrace.sources.formats.errors import DividedFileError, UnreadableFileError

@@ -26,7 +26,7 @@ from headrace.model.expressions.expr import Column, DataType, Expr, to_json
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
-from headrace.pipeline.pipeline import Stage
+from headrace.pipeline.aggregation import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
 from headrace.program.firing import FiringPlan, compile_firing

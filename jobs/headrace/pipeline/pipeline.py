@@ -4,148 +4,30 @@ input, key, *what* (aggregates), *where* (windows), *when* (trigger), *how* (acc
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, How, behind, retracting
+from headrace.model.accumulation import How
 from headrace.model.arguments import Arguments
-from headrace.model.combiners import Aggregate, readable_types
-from headrace.model.expressions.coercion import Key, expression, key_columns
+from headrace.model.combiners import Aggregate
+from headrace.model.expressions.coercion import Key
 from headrace.model.expressions.expr import DataType, Expr, Schema
-from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ValueType
-from headrace.model.panes import WINDOW_END, WINDOW_START
 from headrace.model.suggestions import keywords
 from headrace.model.triggers import Default, Trigger
 from headrace.model.windows import WindowFn
+from headrace.pipeline.aggregation import Aggregation, Stage
+from headrace.pipeline.deduplicate import Deduplicate
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.inputs import OWN, Deduplicate, EventTime, Input
 from headrace.pipeline.schedules import Backfill, Retention, scheduled
-from headrace.pipeline.sources import FileSource, SparkFunction
+from headrace.pipeline.sources import OWN, FileSource, Input, SparkFunction
 from headrace.pipeline.trigger_checks import nodes
 from headrace.pipeline.validation import check
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-
-
-@dataclass(frozen=True, init=False)
-class Aggregation:
-    """One grouping: *what* is computed of each ``key``, *where* in event time, *when* in processing time, and *how*
-    refinements relate, over rows that pass ``filter``.
-
-    As one of ``then``, it reads the key, aggregates, ``window_start`` and ``window_end`` of the panes of the one before
-    it; their event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the
-    dead letters, which ``max_rejected`` of a source does not count. ``when`` None continues the trigger of the
-    aggregation before it (4.7). ``transform`` makes other rows of the panes, before anything else reads them.
-    ``renamed`` says what columns of its key and aggregates were called before, ``{"old name": "name"}``, so that a run
-    goes on from snapshots that know them by their old names.
-    """
-
-    key: Mapping[str, Expr]
-    what: Mapping[str, Aggregate]
-    where: WindowFn
-    when: Trigger | None
-    how: How
-    filter: Expr | None
-    transform: SparkFunction | None
-    renamed: Mapping[str, str]
-
-    @keywords
-    def __init__(
-        self,
-        *,
-        key: Key = None,
-        what: Mapping[str, Aggregate],
-        where: WindowFn,
-        when: Trigger | None = None,
-        how: How | None = None,
-        filter: Expr | None = None,  # noqa: A002 (the word of the domain)
-        transform: SparkFunction | None = None,
-        renamed: Mapping[str, str] | None = None,
-        _owner: str = "Aggregation",
-    ) -> None:
-        given = Arguments(_owner)
-        set_ = object.__setattr__
-        set_(self, "key", key_columns(given, "key", key))
-        set_(self, "what", given.mapping("what", what, Aggregate, _WHAT))
-        set_(self, "where", given.instance("where", where, WindowFn, 'windows such as FixedWindows("1h")'))
-        trigger = "a trigger such as AfterWatermark(early=AfterCount(100))"
-        set_(self, "when", None if when is None else given.instance("when", when, Trigger, trigger))
-        relation = 'retracting("2d"), accumulating(...) or discarding(...)'
-        set_(self, "how", retracting() if how is None else given.instance("how", how, How, relation))
-        set_(self, "filter", None if filter is None else expression(given, "filter", filter))
-        function = 'SparkFunction("module:function", ...)'
-        made = None if transform is None else given.instance("transform", transform, SparkFunction, function)
-        set_(self, "transform", made)
-        set_(self, "renamed", _renamed(given, renamed, {*self.key, *self.what}))
-
-
-def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dict[str, str]:
-    if renamed is None:
-        return {}
-    found = given.mapping("renamed", renamed, str, '{"old name": "name"}', least=0)
-    for old, name in found.items():
-        if old.startswith("_"):
-            raise given.wrong("renamed", renamed, f"column {old!r}: names that start with _ belong to Headrace")
-        if name not in columns:
-            raise given.wrong(
-                "renamed", renamed, f"there is no column {name!r}; there are {', '.join(sorted(columns))}"
-            )
-        if old in columns:
-            raise given.wrong("renamed", renamed, f"there is a column {old!r}: leave out what is not renamed any more")
-    return found
-
-
-_WHAT = '{"name": aggregate}, such as {"flights": count(), "worst": col("delay").max()}'
-
-
-@dataclass(frozen=True)
-class Stage:
-    """An aggregation as it runs: its trigger and lateness settled, and the types of the rows that reach it.
-
-    ``withdrawable``: these rows can be withdrawn again.
-    """
-
-    aggregation: Aggregation
-    schema: Schema
-    withdrawable: bool = False
-
-    @property
-    def when(self) -> Trigger:
-        """Its trigger, never None."""
-        if self.aggregation.when is None:
-            raise PipelineError("when= is missing: the first aggregation of a pipeline has no trigger to continue")
-        return self.aggregation.when
-
-    def followed_by(self, aggregation: Aggregation) -> "Stage":
-        """The next stage. It continues the trigger if it has none (4.7), and its allowed lateness is at
-        least that of this one (5.2)."""
-        above = self.aggregation.how
-        settled = replace(
-            aggregation, when=aggregation.when or self.when.continuation, how=behind(above, aggregation.how)
-        )
-        schema = self.pane_schema if aggregation.transform is None else aggregation.transform.returns
-        return Stage(settled, schema, above.accumulation is Accumulation.RETRACTING)
-
-    @cached_property
-    def key_types(self) -> Mapping[str, DataType]:
-        """Key columns and their types, in order."""
-        return {name: type_of(expr, self.schema) or DataType.STRING for name, expr in self.aggregation.key.items()}
-
-    @cached_property
-    def value_types(self) -> Mapping[str, ValueType]:
-        """Aggregate columns and their types, in order."""
-        return {name: aggregate.output_type(self.schema) for name, aggregate in self.aggregation.what.items()}
-
-    @cached_property
-    def pane_schema(self) -> Schema:
-        """Columns of its panes that the next stage can read."""
-        values = readable_types(self.aggregation.what, self.schema)
-        window = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
-        return {**self.key_types, **values, **window}
 
 
 _AT_THE_END = Default()
@@ -179,6 +61,7 @@ class Pipeline:
     how: How
     filter: Expr | None
     renamed: Mapping[str, str]
+    first: Aggregation = field(init=False, repr=False, compare=False)
     deduplicate: Deduplicate | None
     union: tuple[Input, ...]
     then: tuple[Aggregation, ...]
@@ -236,6 +119,7 @@ class Pipeline:
         set_ = object.__setattr__
         set_(self, "name", name)
         set_(self, "input", _own_input(given, input))
+        set_(self, "first", first)
         for part in ("key", "what", "where", "when", "how", "filter", "renamed"):
             set_(self, part, getattr(first, part))
         ids = 'Deduplicate("id", "1d")'
@@ -269,16 +153,7 @@ class Pipeline:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """Its aggregations as they run, first to last."""
-        first = Aggregation(
-            key=self.key,
-            what=self.what,
-            where=self.where,
-            when=self.when,
-            how=self.how,
-            filter=self.filter,
-            renamed=self.renamed,
-        )
-        stages = [Stage(first, self.schema)]
+        stages = [Stage(self.first, self.schema)]
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)

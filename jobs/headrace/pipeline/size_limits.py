@@ -1,25 +1,23 @@
 """How large a pipeline may be, checked before anything else looks into its expressions and triggers."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.tree_size import extent, too_large
 from headrace.model.triggers import DataDriven, Trigger
 from headrace.model.windows import FixedWindows, ShiftedOutputTime
-from headrace.pipeline.column_usage import expressions, of_event_time
+from headrace.pipeline.aggregation import Aggregation
+from headrace.pipeline.deduplicate import Deduplicate
+from headrace.pipeline.sources import Input
 from headrace.pipeline.trigger_checks import nodes
-
-if TYPE_CHECKING:
-    from headrace.pipeline.pipeline import Aggregation, Pipeline
 
 MOST_AGGREGATIONS = 100
 MOST_TRIGGERS, DEEPEST_TRIGGER = 500, 50
 
 
-def check_bounds(pipeline: "Pipeline", aggregations: "list[Aggregation | Pipeline]") -> None:
-    """Raise PipelineError for a pipeline of ``aggregations`` (its own, then those behind it) that is too large."""
+def check_bounds(inputs: Sequence[Input], deduplicate: Deduplicate | None, aggregations: Sequence[Aggregation]) -> None:
+    """Raise PipelineError for a pipeline of these parts that is too large."""
     if len(aggregations) > MOST_AGGREGATIONS:
         raise PipelineError(
             f"it has {len(aggregations):,} aggregations, and may have {MOST_AGGREGATIONS}: write several pipelines"
@@ -27,7 +25,7 @@ def check_bounds(pipeline: "Pipeline", aggregations: "list[Aggregation | Pipelin
     for aggregation in aggregations:
         if aggregation.when is not None:
             _check_trigger(aggregation.when)
-    for purpose, expr in _expressions(pipeline, aggregations):
+    for purpose, expr in _expressions(inputs, deduplicate, aggregations):
         if why := too_large(expr):
             raise PipelineError(f"{purpose}: {why}")
 
@@ -41,14 +39,16 @@ def _check_trigger(trigger: Trigger) -> None:
         )
 
 
-def _expressions(pipeline: "Pipeline", aggregations: "list[Aggregation | Pipeline]") -> Iterator[tuple[str, Expr]]:
-    for given in pipeline.inputs:
-        yield from of_event_time(given.event_time)
+def _expressions(
+    inputs: Sequence[Input], deduplicate: Deduplicate | None, aggregations: Sequence[Aggregation]
+) -> Iterator[tuple[str, Expr]]:
+    for given in inputs:
+        yield from given.event_time.expressions()
         yield from ((f"column {name} of input {given.name}", expr) for name, expr in given.columns.items())
-    if pipeline.deduplicate is not None:
-        yield "the id of Deduplicate", pipeline.deduplicate.id
+    if deduplicate is not None:
+        yield "the id of Deduplicate", deduplicate.id
     for aggregation in aggregations:
-        yield from expressions(aggregation)
+        yield from aggregation.expressions()
         where = aggregation.where.inner if isinstance(aggregation.where, ShiftedOutputTime) else aggregation.where
         if isinstance(where, FixedWindows) and where.phase is not None:
             yield "the phase", where.phase

@@ -4,21 +4,23 @@ Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an ev
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read
-from headrace.model.expressions.expr import DataType
+from headrace.model.expressions.expr import Column, DataType, Expr, Literal, Schema
 from headrace.model.expressions.schemas import Columns, schema_of
+from headrace.model.expressions.typing import type_of
 from headrace.model.suggestions import keywords
 from headrace.model.watermarks import WatermarkStrategy
+from headrace.pipeline.event_time import EventTime, arrival_time, event_time
 from headrace.pipeline.loading.folders import current
 
-if TYPE_CHECKING:
-    from headrace.pipeline.inputs import Input
+OWN = "source"
+"""The name of a pipeline's own input, in snapshots and counts."""
 
 PLACE = {"is_place": True}
 """Metadata of a field that says where something lies, which does not change what it means."""
@@ -175,16 +177,64 @@ class FileSource:
         processing time is accepted, but moves no watermark, which one mistaken date would take past all others
         (semantics 12.14); None for schedules, whose times lie ahead by nature.
         """
-        from headrace.pipeline.inputs import Input, event_time
-
         when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)
         return Input(self, when)
 
     def arrival_time(self) -> "Input":
         """This source with the processing time of the epoch that reads a record as its event time: nothing is late."""
-        from headrace.pipeline.inputs import Input, arrival_time
-
         return Input(self, arrival_time())
+
+
+@dataclass(frozen=True)
+class Input:
+    """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
+    ``json(...).event_time(...)``.
+    """
+
+    source: FileSource
+    event_time: EventTime
+    name: str = OWN
+    columns: Mapping[str, Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = Arguments("Input")
+        given.instance("source", self.source, FileSource, 'a source such as json("landing/flights", {...})')
+        given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
+
+    def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
+        """This input as one of those ``union`` read by a pipeline: its records join those of the pipeline's own input,
+        and the watermark is the minimum over all inputs (12.9).
+
+        Its records take the form of the pipeline's own: ``columns`` gives columns of the pipeline's schema as
+        expressions over this input's; one that it leaves out is this input's column of that name, or NULL if there is
+        none. A column that says which input a record is from is a literal: ``{"side": lit("bid")}``.
+        """
+        given = Arguments("named")
+        text = given.text("name", name, "weather")
+        if text == OWN:
+            raise given.wrong("name", name, "that is the name of every pipeline's own input; choose another")
+        write = '{"name": expression}, such as {"origin": col("airport")}'
+        return replace(
+            self, name=text, columns=given.mapping("columns", {} if columns is None else columns, Expr, write, least=0)
+        )
+
+    def expressions(self, schema: Schema) -> dict[str, Expr]:
+        """Every column of ``schema``, the pipeline's, over this input's. Raises PipelineError if one does not fit."""
+        unknown = self.columns.keys() - schema.keys()
+        if unknown:
+            raise PipelineError(
+                f"input {self.name} gives {', '.join(sorted(unknown))}, which the pipeline does not read"
+            )
+        return {name: self._expression(name, kind) for name, kind in schema.items()}
+
+    def _expression(self, name: str, kind: DataType) -> Expr:
+        expr = self.columns.get(name)
+        if expr is None:
+            expr = Column(name) if name in self.source.columns else Literal(None, kind)
+        found = type_of(expr, self.source.columns)
+        if found is not kind:
+            raise PipelineError(f"input {self.name} gives {name!r} as {found}, and the pipeline reads {kind}; cast it")
+        return expr
 
 
 class Reading(TypedDict, total=False):

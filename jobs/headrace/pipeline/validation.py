@@ -22,12 +22,14 @@ from headrace.model.windows import (
     SlidingWindows,
     WindowFn,
 )
-from headrace.pipeline.inputs import OWN, EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.size_limits import check_bounds
+from headrace.pipeline.sources import OWN
 from headrace.pipeline.trigger_checks import check_finishing, check_own, check_reads, nodes, waits_for_the_end
 
 if TYPE_CHECKING:
-    from headrace.pipeline.pipeline import Pipeline, Stage
+    from headrace.pipeline.aggregation import Stage
+    from headrace.pipeline.pipeline import Pipeline
 
 _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindows, CustomWindows)
 
@@ -35,11 +37,11 @@ _WINDOWS = (FixedWindows, SlidingWindows, Sessions, CalendarWindows, GlobalWindo
 def check(pipeline: "Pipeline") -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
-        check_bounds(pipeline, [pipeline, *pipeline.then])
+        aggregations = [pipeline.first, *pipeline.then]
+        check_bounds(pipeline.inputs, pipeline.deduplicate, aggregations)
         _check_inputs(pipeline)
-        _check_vocabulary(pipeline.when, pipeline.where)
-        for below in pipeline.then:
-            _check_vocabulary(below.when or pipeline.when, below.where)
+        for aggregation in aggregations:
+            _check_vocabulary(aggregation.when or pipeline.when, aggregation.where)
         stages = pipeline.stages
     except PipelineError as error:
         raise PipelineError(f"pipeline {pipeline.name}: {error}") from None

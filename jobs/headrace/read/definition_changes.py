@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.identity.fingerprint import definition, fingerprint, parts
 from headrace.pipeline.identity.renaming import Renamed
-from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace.pipeline.pipeline import Pipeline
 from headrace_snapshots.format.manifest import Manifest
 
 

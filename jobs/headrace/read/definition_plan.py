@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.identity.fingerprint import fingerprint
 from headrace.pipeline.identity.renaming import Formerly, renamed
 from headrace.pipeline.loading.code_digests import changed_code
-from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_changes import Action, Change, changes
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.format.manifest import Manifest

@@ -10,8 +10,8 @@ from headrace.model.panes import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import AfterPercentileWatermark, Signal, Trigger
 from headrace.model.windows import Window
-from headrace.pipeline.inputs import OWN
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import OWN
 from headrace.reference.chain import Chain
 from headrace.reference.elements import DroppedElement, Element
 from headrace.reference.evaluate import Record

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from headrace.model.expressions.expr import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Punctuated, Split, SplitFacts, SplitStrategy, heard
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.reference.evaluate import Record, evaluate
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from headrace.model.expressions.expr import DataType, Schema
 from headrace.model.panes import WINDOW_END, WINDOW_START, Pane
 from headrace.model.time import Instant, is_finite
-from headrace.pipeline.pipeline import Stage
+from headrace.pipeline.aggregation import Stage
 from headrace.reference.contents import extract_with, read
 from headrace.reference.elements import Element
 from headrace.reference.evaluate import Record, evaluate

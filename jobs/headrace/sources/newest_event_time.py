@@ -11,8 +11,8 @@ from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.types import TIMESTAMP
 from headrace.model.expressions.expr import columns_of
 from headrace.model.time import MAX_INSTANT, Instant
-from headrace.pipeline.inputs import Input
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Input
 from headrace.sources.formats.scan import Scanned
 from headrace.sources.progress import EpochClocks
 from headrace.sources.validation import LATEST

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from headrace.model.expressions.expr import Binary, Expr, Function, columns_of
 from headrace.pipeline.column_usage import columns_read
-from headrace.pipeline.inputs import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import OnMissing
+from headrace.pipeline.sources import Input, OnMissing
 from headrace.program.lets import substitute
 from headrace.sources.formats.errors import FileColumnsError, MissingColumnError
 

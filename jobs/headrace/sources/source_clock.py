@@ -8,7 +8,7 @@ from typing import Self
 
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Split, SplitFacts, SplitStrategy, heard
-from headrace.pipeline.inputs import EventTime
+from headrace.pipeline.event_time import EventTime
 from headrace.sources.progress import HeldBack, InputHold, InputProgress
 
 

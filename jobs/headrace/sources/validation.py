@@ -17,8 +17,9 @@ from headrace.kernel.types import TIMESTAMP
 from headrace.model.expressions.expr import Column, Expr, Schema
 from headrace.model.time import Instant
 from headrace.model.watermarks import SplitStrategy
-from headrace.pipeline.inputs import EventTime, Input
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Input
 from headrace.program import columns as c
 from headrace.sources.formats.scan import Scanned
 

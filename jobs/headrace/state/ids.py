@@ -21,7 +21,7 @@ from headrace.kernel.types import ARROW_TYPES
 from headrace.model.expressions.expr import DataType, Schema
 from headrace.model.expressions.typing import type_of
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.inputs import Deduplicate
+from headrace.pipeline.deduplicate import Deduplicate
 from headrace.program import columns as c
 from headrace.state.datafiles.sorted_file import in_turn
 from headrace.state.open_layer import StateLayer

@@ -10,8 +10,8 @@ from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import to_datetime
 from headrace.pipeline.executors import Executor
-from headrace.pipeline.inputs import OWN, Input
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import OWN, Input
 from headrace.testing.errors import UnitTestError
 from headrace.testing.files import written
 from headrace.testing.results import Row

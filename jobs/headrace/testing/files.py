@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 
 from headrace.model.arguments import shown
 from headrace.model.expressions.expr import DataType, Schema, constant_to_json
-from headrace.pipeline.inputs import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.sources import FileFormat, Input
 from headrace.read.views.arrow_types import schema_of
 from headrace.sources.formats.reader import read_file
 from headrace.sources.required_columns import required_by

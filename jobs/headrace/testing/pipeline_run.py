@@ -7,8 +7,8 @@ from headrace.model.arguments import Arguments, shown
 from headrace.model.panes import PANE_COLUMNS
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.watermarks import Ingestion
-from headrace.pipeline.inputs import Input
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Input
 from headrace.reference.evaluate import evaluate
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.errors import UnitTestError

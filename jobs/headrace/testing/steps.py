@@ -8,7 +8,7 @@ from typing import Any
 from headrace.model.arguments import Arguments, shown
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.inputs import OWN
+from headrace.pipeline.sources import OWN
 from headrace.testing.errors import UnitTestError
 from headrace.testing.times import moment
 

@@ -38,7 +38,7 @@ from headrace.distribute.tasks.shuffle.level_functions import (
 from headrace.distribute.tasks.shuffle.row_locations import PLACE
 from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.model.expressions.expr import DataType
-from headrace.pipeline.inputs import Input
+from headrace.pipeline.sources import Input
 
 _ROW = from_arrow_schema(SCHEMA)
 _TASKS = 1_000_000

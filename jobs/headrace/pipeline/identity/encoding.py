@@ -47,7 +47,8 @@ from headrace.model.windows import (
     ShiftedOutputTime,
     SlidingWindows,
 )
-from headrace.pipeline.inputs import Deduplicate, EventTime
+from headrace.pipeline.deduplicate import Deduplicate
+from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.sources import SparkFunction
 
 _ALWAYS: Any = object()

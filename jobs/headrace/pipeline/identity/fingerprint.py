@@ -5,9 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.pipeline.aggregation import Aggregation
 from headrace.pipeline.identity.encoding import encoded
-from headrace.pipeline.inputs import Input
-from headrace.pipeline.pipeline import Aggregation, Pipeline
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import Input
 
 FORMAT = 1
 """Of what fingerprints are made; ``tests/pipeline/golden`` holds some of each format."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.pipeline import Pipeline, Stage
+from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

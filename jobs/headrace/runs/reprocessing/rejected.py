@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from headrace.pipeline.inputs import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FileFormat
+from headrace.pipeline.sources import FileFormat, Input
 from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.reprocessed_copies import DroppedBefore, dropped, landed_from

@@ -9,8 +9,8 @@ from headrace.model.expressions.value_types import ListType, PairsType, ValueTyp
 from headrace.model.panes import Pane as ModelPane
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.watermarks import SplitStrategy
-from headrace.pipeline.inputs import OWN, Input
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import OWN, Input
 from headrace.reference import DropCause, DroppedElement, Epoch, PipelineRun, Rejected
 from headrace.reference.evaluate import evaluate
 from headrace.sources.error_budgets import SHOWN, check_budgets

@@ -1,0 +1,25 @@
+"""Duplicates that go no further than the first record of an id (semantics 12.10)."""
+
+from dataclasses import dataclass
+
+from headrace.model.arguments import Arguments, Length
+from headrace.model.expressions.coercion import Read, read
+from headrace.model.expressions.expr import Expr
+from headrace.model.time import Duration
+
+
+@dataclass(frozen=True, init=False)
+class Deduplicate:
+    """Counts only the first record of each ``id``, across all keys, windows and inputs (12.10).
+
+    An id is remembered until the watermark passes its event time plus ``horizon``. A record that comes later than that
+    cannot be told from a duplicate and is dropped as late. A record without an id goes to the dead letter.
+    """
+
+    id: Expr
+    horizon: Duration
+
+    def __init__(self, id: Read, horizon: Length) -> None:  # noqa: A002 (the word of the domain)
+        given = Arguments("Deduplicate")
+        object.__setattr__(self, "id", read(given, "id", id))
+        object.__setattr__(self, "horizon", given.duration("horizon", horizon))
