@@ -82,7 +82,7 @@ def test_operators_take_constants_on_either_side(expr: Expr, wanted: str) -> Non
         (lambda: S.cast("integer"), r"cast\(to='integer'\): write one of str, int"),
         (lambda: S.cast(list), "write one of"),
         (AT.plus, r"plus\(minutes=15\)"),
-        (lambda: AT.plus(hour=1), r"plus\(hour=1\): write one of the units"),
+        (lambda: AT.plus(hour=1), r"plus\(hour=1\): did you mean 'hours'\? write one"),
         (lambda: AT.plus(days=10**9), r"plus\(days=1000000000\): it is longer"),
         (lambda: AT + timedelta.max, "longer than 70,000 years"),
         (lambda: AT.plus(hours=1.5), r"plus\(hours=1\.5\): write a whole number"),

@@ -19,7 +19,7 @@ def test_the_table_is_that_of_the_installed_library() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("column_values_to_be_betwen", {"column": "n"}, "did you mean expect_column_values_to_be_between"),
+        ("column_values_to_be_betwen", {"column": "n"}, "did you mean 'expect_column_values_to_be_between'"),
         ("column_values_to_be_between", {"column": "n", "minimum": 3}, r"\(minimum=3\): there is no such argument"),
         ("column_values_to_be_between", {"min_value": 3}, "the argument column is missing"),
         ("column_values_to_be_between", {"column": 5}, r"\(column=5\): write text"),

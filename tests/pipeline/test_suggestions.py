@@ -1,7 +1,8 @@
 """Mistyped names say what may have been meant, whole messages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from enum import Enum
 
 import pytest
 
@@ -22,16 +23,16 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "accumulating": (
         lambda: hr.accumulating(alowed_lateness="1h"),  # type: ignore[call-arg]
         "accumulating(alowed_lateness=): there is no such argument; did you mean 'allowed_lateness'? "
-        "It takes allowed_lateness, on_time, closing, timestamp, keep_last",
+        "it takes allowed_lateness, on_time, closing, timestamp, keep_last",
     ),
     "json": (
         lambda: hr.json("landing", {"a": int}, max_file=3),  # type: ignore[call-arg]
-        "json(max_file=): there is no such argument; did you mean 'max_files'? It takes path, schema, max_files, "
+        "json(max_file=): there is no such argument; did you mean 'max_files'? it takes path, schema, max_files, "
         "max_bytes, look_back, max_rejected, on_unreadable, missing, suffixes, transform",
     ),
     "Pipeline": (
         lambda: pipeline(wat=1),
-        "Pipeline(wat=): there is no such argument; did you mean 'what'? It takes name, input, key, what, where, when, "
+        "Pipeline(wat=): there is no such argument; did you mean 'what'? it takes name, input, key, what, where, when, "
         "how, filter, renamed, deduplicate, union, then, expectations, description, schedule, backfill, retention, "
         "executor, allow_finishing, allow_double_counting",
     ),
@@ -39,13 +40,99 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "len": (lambda: col("a").len(), "Column has no 'len'; did you mean 'length'?"),  # type: ignore[attr-defined]
     "split": (
         lambda: pipeline(split="shp"),
-        "pipeline sales: there is no column 'shp'; did you mean 'shop'? the columns are amount, at, shop",
+        "pipeline sales: event_time(split): there is no column 'shp'; did you mean 'shop'? the columns are amount, at, "
+        "shop",
     ),
     "deduplicate": (
         lambda: pipeline(deduplicate=hr.Deduplicate("shp", "1d")),
-        "pipeline sales: there is no column 'shp'; did you mean 'shop'? the columns are amount, at, shop",
+        "pipeline sales: deduplicate: there is no column 'shp'; did you mean 'shop'? the columns are amount, at, shop",
+    ),
+    "filter": (
+        lambda: pipeline(filter="amount > 3"),
+        "Pipeline sales(filter='amount > 3'): not an expression; write hr.col(\"amount\") > 3",
+    ),
+    "filter as in SQL": (
+        lambda: pipeline(filter="shop = 'a'"),
+        "Pipeline sales(filter=\"shop = 'a'\"): not an expression; write hr.col(\"shop\") == 'a'",
+    ),
+    "filter of a name": (
+        lambda: pipeline(filter="shop"),
+        "Pipeline sales(filter='shop'): not an expression; write hr.col(\"shop\")",
+    ),
+    "key": (
+        lambda: pipeline(key=col("shop").lower()),
+        "Pipeline sales(key=shop.lower()): an expression in a key needs a name; "
+        'write key={"shop": col("shop").lower()}',
+    ),
+    "key of two": (
+        lambda: pipeline(key=(col("shop").lower() == "a") & (col("amount") > 3)),
+        "Pipeline sales(key=((shop.lower() == 'a') and (amount > 3))): an expression in a key needs a name; "
+        'write key={"amount": ((col("shop").lower() == \'a\') & (col("amount") > 3))}',
+    ),
+    "col[]": (lambda: col["x"], 'col["x"]: write col("x")'),  # type: ignore[index]
+    "col.x": (lambda: col.x, 'col.x: write col("x")'),  # type: ignore[attr-defined]
+    "a quotient of aggregates": (
+        lambda: col("amount").sum() / hr.count(),  # type: ignore[operator]
+        "/ does not work on an aggregate (sum of amount): for a mean write .mean(); otherwise name it in what=, "
+        'and compute with hr.col("its name") in a further aggregation (then=), or in the SQL of readers',
+    ),
+    "an aggregate and a number": (
+        lambda: 1 + hr.count(),  # type: ignore[operator]
+        "+ does not work on an aggregate (count): name it in what=, and compute with "
+        'hr.col("its name") in a further aggregation (then=), or in the SQL of readers',
+    ),
+    "a unit": (
+        lambda: col("at").plus(minute=1),
+        "plus(minute=1): did you mean 'minutes'? write one of the units days, hours, minutes, seconds, milliseconds, "
+        "microseconds",
+    ),
+    "an expectation": (
+        lambda: hr.expect("column_values_to_not_be_null", colum="n"),
+        "expect expect_column_values_to_not_be_null(colum='n'): there is no such argument; did you mean 'column'? it "
+        "takes column, condition_parser, description, mostly, notes, row_condition, severity",
+    ),
+    "a method's": (
+        lambda: col("a").substring(strat=1),  # type: ignore[call-arg]
+        "substring(strat=): there is no such argument; did you mean 'start'? it takes start, length",
+    ),
+    "none at all": (
+        lambda: hr.AfterAny(triggers=1),  # type: ignore[call-arg]
+        "AfterAny(triggers=): there is no such argument; it takes no argument by name",
     ),
 }
+# the program makes these for users' own code, one for each row or window; hr.expect judges its own (above)
+MADE = {"MergeGroup", "Progress", "TriggerElement", "TriggerMoment", "Window", "expect"}
+TESTING = {"PaneRow", "Panes", "Result", "Step", "StepResults", "TemporaryDeployment", "UnitTestError"}
+
+
+def _public() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Public functions, and public classes that users make objects of."""
+    for module, excused in ((hr, MADE), (hr.testing, TESTING)):
+        for name in module.__all__:
+            public = getattr(module, name)
+            is_made = callable(public) and not (isinstance(public, type) and issubclass(public, Enum))
+            if is_made and name not in excused and getattr(public, "__init__", None) is not object.__init__:
+                yield name, public
+
+
+@pytest.mark.parametrize(("name", "public"), list(_public()))
+def test_every_public_name_refuses_a_keyword_that_it_does_not_have(name: str, public: Callable[..., object]) -> None:
+    with pytest.raises(PipelineError) as plain:
+        public(wholly_unknown=1)
+    takes = str(plain.value).partition("it takes ")[2]
+    assert takes
+    if takes == "no argument by name":
+        return
+    for known in takes.split(", "):
+        with pytest.raises(PipelineError, match=rf"^{name}\({known}x=\): .* did you mean '\w+'\? it takes "):
+            public(**{f"{known}x": 1})
+
+
+def test_what_the_message_about_aggregates_says_can_be_written() -> None:
+    mean = {"mean": (col("total") / col("n")).last()}
+    further = hr.Aggregation(key="shop", what=mean, where=hr.FixedWindows("1h"))
+    totals = {"total": col("amount").sum(), "n": hr.count()}
+    assert pipeline(what=totals, then=[further]).value_types == {"mean": hr.DataType.FLOAT}
 
 
 @pytest.mark.parametrize("name", MISTYPED)

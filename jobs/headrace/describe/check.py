@@ -9,6 +9,7 @@ from typing import Any
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
+from headrace.model.suggestions import keywords
 from headrace.pipeline.loading.folders import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
@@ -87,6 +88,7 @@ class CheckReport:
         return "\n".join(self.lines())
 
 
+@keywords
 def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport:
     """Say what a pipeline means, draw its graph, name its DAGs, and tell what is wrong with it. ``str`` gives it in
     words.

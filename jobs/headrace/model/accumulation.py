@@ -32,6 +32,7 @@ class TimestampCombiner(StrEnum):
     LATEST = "LATEST"
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class How:
     """One of the model's four questions: how refinements of a result relate.

@@ -5,15 +5,17 @@ an empty list for those that give lists, NULL for the others (semantics 5.1). Va
 above every number. Integers compare exactly and a sum that leaves 64 bits is an error, never a wrap (semantics 12.4).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NoReturn
 
 from headrace.errors import PipelineError
 from headrace.model.custom_combiners import CustomCombiner, check_combiner, result_type
 from headrace.model.expressions.expr import NUMERIC, DataType, Expr, Schema, render
 from headrace.model.expressions.typing import type_of
 from headrace.model.expressions.value_types import ListType, PairsType, ValueType
+from headrace.model.suggestions import keywords
 
 
 class Combiner(StrEnum):
@@ -58,6 +60,20 @@ _NUMERIC = frozenset({Combiner.SUM, Combiner.MEAN, Combiner.VARIANCE, Combiner.Q
 _LISTS = frozenset({Combiner.COLLECT, Combiner.TOP})
 
 
+def _refused(operator: str) -> Callable[..., NoReturn]:
+    """An operator that no aggregate can have: an error that says what to write."""
+
+    def refuse(self: "Aggregate", *_: object) -> NoReturn:
+        mean = "for a mean write .mean(); otherwise " if operator == "/" else ""
+        raise PipelineError(
+            f"{operator} does not work on an aggregate ({self.describe()}): {mean}name it in what=, and compute with "
+            'hr.col("its name") in a further aggregation (then=), or in the SQL of readers'
+        )
+
+    return refuse
+
+
+@keywords
 @dataclass(frozen=True)
 class Aggregate:
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
@@ -74,9 +90,25 @@ class Aggregate:
     outer: Outer | None = None
     custom: CustomCombiner | None = None
 
+    __add__ = __radd__ = _refused("+")
+    __sub__ = __rsub__ = _refused("-")
+    __mul__ = __rmul__ = _refused("*")
+    __truediv__ = __rtruediv__ = _refused("/")
+    __floordiv__ = __rfloordiv__ = _refused("//")
+    __mod__ = __rmod__ = _refused("%")
+    __neg__ = _refused("-")
+    __lt__ = _refused("<")
+    __le__ = _refused("<=")
+    __gt__ = _refused(">")
+    __ge__ = _refused(">=")
+
     def __post_init__(self) -> None:
         if self.combiner is Combiner.CUSTOM:
             check_combiner(self.custom)
+
+    def describe(self) -> str:
+        """The aggregate in words: ``sum of amount``."""
+        return self.combiner.value + ("" if self.input is None else f" of {render(self.input)}")
 
     @property
     def invertible(self) -> bool:
@@ -131,6 +163,7 @@ def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
     return {name: kind for name, kind in kinds.items() if isinstance(kind, DataType)}
 
 
+@keywords
 def count() -> Aggregate:
     """Number of elements. ``col("v").count()`` is the number of those where ``v`` is not NULL."""
     return Aggregate(Combiner.COUNT)

@@ -3,12 +3,14 @@
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+from functools import cache, update_wrapper, wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast, get_args, get_origin
 
 from headrace.errors import PipelineError
 
 _C = TypeVar("_C", bound=Callable[..., Any])
+_T = TypeVar("_T", bound=type)
+_INIT = ".__init__"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -17,36 +19,90 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}? " if near else ""
 
 
-def keywords(function: _C) -> _C:
-    """Refuse keyword arguments that a public function does not have, and name the nearest: PipelineError."""
+def keywords(public: _C) -> _C:
+    """Refuse keyword arguments that a public function or class does not have, and name the nearest: PipelineError."""
+    if isinstance(public, type):
+        public.__init__ = _checked(public.__init__)  # type: ignore[misc]
+        return public
+    return _checked(public)
 
+
+def method_keywords(public: _T) -> _T:
+    """Apply ``keywords`` to each public method that is written in class ``public``."""
+    for name, method in list(vars(public).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(public, name, _checked(method))
+    return public
+
+
+def _checked(function: _C) -> _C:
     @wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
-        known = _names(function)
-        if unknown := [name for name in given if name not in known]:
-            shown = [name for name in known if not name.startswith("_") and name != "self"]
-            raise PipelineError(
-                f"{_owner(function)}({unknown[0]}=): there is no such argument; {did_you_mean(unknown[0], shown)}"
-                f"It takes {', '.join(shown)}"
-            )
+        if given and (unknown := [name for name in given if name not in _names(function)]):
+            _refuse(_owner(function, args), unknown[0], _names(function))
         return function(*args, **given)
 
     return cast("_C", checked)
 
 
-def _owner(function: Callable[..., Any]) -> str:
-    return function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+def _refuse(owner: str, name: str, known: Iterable[str]) -> NoReturn:
+    shown = [each for each in known if not each.startswith("_") and each != "self"]
+    takes = ", ".join(shown) or "no argument by name"
+    raise PipelineError(f"{owner}({name}=): there is no such argument; {did_you_mean(name, shown)}it takes {takes}")
 
 
-def _names(function: Callable[..., Any]) -> list[str]:
+def _owner(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """The name that users call: that of the object's own class where ``function`` makes it."""
+    name = function.__qualname__
+    return type(args[0]).__name__ if name.endswith(_INIT) else name.rpartition(".")[2]
+
+
+class _Anything(tuple[str, ...]):
+    """The names of a function that takes any: it judges them itself."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@cache
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names that may be written as keywords, those of ``**options: Unpack[Options]`` among them."""
-    names = []
+    names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
+            if get_origin(parameter.annotation) is not Unpack:
+                return _Anything()
             names += [key for options in get_args(parameter.annotation) for key in options.__annotations__]
         elif parameter.kind is not parameter.VAR_POSITIONAL:
             names.append(name)
-    return names
+    return tuple(names)
+
+
+def called(function: _C) -> _C:
+    """Refuse ``function["x"]`` and ``function.x``, and say to call it: PipelineError, AttributeError."""
+    return cast("_C", update_wrapper(_Called(function), function))
+
+
+class _Called:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        return self._function(*args, **given)
+
+    def __getitem__(self, name: object) -> NoReturn:
+        raise PipelineError(f"{self._written(name, '[{}]')}: write {self._written(name, '({})')}")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"{self._function.__name__}.{name}: write {self._written(name, '({})')}")
+
+    def _written(self, name: object, brackets: str) -> str:
+        text = f'"{name}"' if isinstance(name, str) else repr(name)
+        return self._function.__name__ + brackets.format(text)
 
 
 class Suggesting:

@@ -23,6 +23,7 @@ from headrace.model.patterns import (
     letters_of,
     parse_pattern,
 )
+from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
 from headrace.model.windows import Window
 
@@ -51,6 +52,7 @@ class Trigger:
         return self
 
 
+@keywords
 @dataclass(frozen=True)
 class Default(Trigger):
     """Fires when the watermark passes the end of the window and for every later bundle; never finishes."""
@@ -60,6 +62,7 @@ class Default(Trigger):
         return False
 
 
+@keywords
 @dataclass(frozen=True)
 class AfterWatermark(Trigger):
     """Fires once when the watermark passes the end of the window.
@@ -88,6 +91,7 @@ class AfterWatermark(Trigger):
         return AfterWatermark(_continued(self.early), _continued(self.late))
 
 
+@keywords
 @dataclass(frozen=True)
 class AfterCount(Trigger):
     """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more."""
@@ -102,6 +106,7 @@ class AfterCount(Trigger):
         return AfterCount(1)
 
 
+@keywords
 def on_update() -> Trigger:
     """Fire whenever a window changes, and once when the watermark passes its end: SQL's ``EMIT ON UPDATE``.
 
@@ -110,6 +115,7 @@ def on_update() -> Trigger:
     return AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
 
+@keywords
 def on_window_close() -> Trigger:
     """Fire when the watermark passes the end of the window, and for late data: SQL's ``EMIT ON WINDOW CLOSE``.
 
@@ -118,6 +124,7 @@ def on_window_close() -> Trigger:
     return Default()
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class AfterProcessingTime(Trigger):
     """Fires once the processing-time clock reaches the first element's time plus ``delay``, rounded up to the next
@@ -139,6 +146,7 @@ class AfterProcessingTime(Trigger):
         return AfterSynchronizedProcessingTime()
 
 
+@keywords
 @dataclass(frozen=True)
 class Repeatedly(Trigger):
     """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself."""
@@ -161,11 +169,13 @@ class Repeatedly(Trigger):
         return Repeatedly(self.trigger.continuation)
 
 
+@keywords
 @dataclass(frozen=True)
 class AfterSynchronizedProcessingTime(Trigger):
     """Fires once all that was in flight upstream when the first element arrived has arrived too (semantics 4.6)."""
 
 
+@keywords
 @dataclass(frozen=True)
 class Never(Trigger):
     """Never fires; what the window holds is emitted when it expires."""
@@ -175,6 +185,7 @@ class Never(Trigger):
         return False
 
 
+@keywords
 @dataclass(frozen=True)
 class Always(Trigger):
     """Fires whenever it is asked: for every bundle, and when the watermark passes the end of the window."""
@@ -184,6 +195,7 @@ class Always(Trigger):
         return False
 
 
+@keywords
 @dataclass(frozen=True)
 class AfterBytes(Trigger):
     """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5)."""
@@ -198,6 +210,7 @@ class AfterBytes(Trigger):
         return AfterCount(1)
 
 
+@keywords
 @dataclass(frozen=True, eq=False)
 class AfterPunctuation(Trigger):
     """Fires once an element has arrived for which ``predicate`` is TRUE (semantics 9.4).
@@ -215,6 +228,7 @@ class AfterPunctuation(Trigger):
         return AfterCount(1)
 
 
+@keywords
 @dataclass(frozen=True, eq=False)
 class DataDriven(Trigger):
     """Fires once ``ready_if`` is TRUE of aggregates over the elements since its own last reset, which need not be the
@@ -246,6 +260,7 @@ class DataDriven(Trigger):
         return AfterCount(1)
 
 
+@keywords
 @dataclass(frozen=True, eq=False)
 class AfterPattern(Trigger):
     """Fires once a run of elements in their order of arrival matches ``pattern`` (semantics 9.6)::
@@ -288,6 +303,7 @@ class AfterPattern(Trigger):
         return AfterCount(1)
 
 
+@keywords
 @dataclass(frozen=True)
 class AfterSignal(Trigger):
     """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3)."""
@@ -306,6 +322,7 @@ class AfterSignal(Trigger):
         return AfterCount(1)
 
 
+@keywords
 @dataclass(frozen=True)
 class Signal:
     """Something that happened outside: a step like one of processing time. It is for every open window, or those of one
@@ -337,6 +354,7 @@ def _written(key: tuple[Any, ...]) -> list[Any]:
     return [constant_to_json(part) for part in key]
 
 
+@keywords
 @dataclass(frozen=True)
 class AfterPercentileWatermark(Trigger):
     """Fires once when the watermark of the fastest ``percentile`` % of the input passes the end of the window (9.2).
@@ -350,6 +368,7 @@ class AfterPercentileWatermark(Trigger):
         Arguments("AfterPercentileWatermark").number("percentile", self.percentile, above=0, most=100)
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class _Several(Trigger):
     """A trigger made of others: ``AfterAny(AfterCount(100), AfterWatermark())``."""
@@ -400,6 +419,7 @@ class AfterEach(_Several):
         return Repeatedly(AfterAny(*self._continuations))
 
 
+@keywords
 @dataclass(frozen=True)
 class OrFinally(Trigger):
     """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``."""

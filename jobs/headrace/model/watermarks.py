@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.expr import Expr
+from headrace.model.suggestions import keywords
 from headrace.model.time import LONGEST_WINDOW, MIN_INSTANT, NEVER, Duration, Instant
 
 LAG_BUCKETS = 100
@@ -121,6 +122,7 @@ class SplitStrategy(WatermarkStrategy):
         return {name: split for name, split in splits.items() if timeout is None or now - split.heard < timeout}
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class BoundedOutOfOrderness(SplitStrategy):
     """A split's watermark is its largest event time minus ``bound``. A split that was silent for ``idle_timeout`` in
@@ -167,6 +169,7 @@ class BoundedOutOfOrderness(SplitStrategy):
         return self.bound
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class Monotonic(SplitStrategy):
     """Event times never fall within a split: its watermark is its largest event time. What falls may be late."""
@@ -180,6 +183,7 @@ class Monotonic(SplitStrategy):
         return mark
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class Punctuated(SplitStrategy):
     """Records assert the watermark themselves: where ``asserted`` is not NULL, no more elements of the split come whose

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import expression
 from headrace.model.expressions.expr import Expr
+from headrace.model.suggestions import keywords
 from headrace.model.time import GLOBAL_WINDOW_END, LONGEST_WINDOW, MIN_INSTANT, Duration, Instant
 
 
@@ -40,6 +41,7 @@ class WindowFn:
         return False
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class FixedWindows(WindowFn):
     """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC.
@@ -64,6 +66,7 @@ MOST_WINDOWS = 100_000
 """In how many sliding windows one record may be: there is a row of state for each window of each key."""
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class SlidingWindows(WindowFn):
     """A window of ``size`` starts every ``period``. With period > size some elements fall in no window (2.3)."""
@@ -84,6 +87,7 @@ class SlidingWindows(WindowFn):
         object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % step))
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class Sessions(WindowFn):
     """Periods of activity of a key, closed by a ``gap``. Events exactly one gap apart are two sessions, unless
@@ -114,6 +118,7 @@ _MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONT
 """How many of each are a thousand years."""
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class CalendarWindows(WindowFn):
     """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
@@ -137,6 +142,7 @@ class CalendarWindows(WindowFn):
         object.__setattr__(self, "count", number)
 
 
+@keywords
 @dataclass(frozen=True)
 class GlobalWindows(WindowFn):
     """One window for all of time."""
@@ -174,6 +180,7 @@ class CustomWindows(WindowFn):
         return timestamp
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
     """``inner`` windows whose elements give their panes a timestamp ``shift`` later than theirs, beyond the window if

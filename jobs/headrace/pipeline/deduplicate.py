@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from headrace.model.arguments import Arguments, Length
 from headrace.model.expressions.coercion import Read, read
 from headrace.model.expressions.expr import Expr
+from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class Deduplicate:
     """Counts only the first record of each ``id``, across all keys, windows and inputs (12.10).

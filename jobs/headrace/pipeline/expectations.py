@@ -2,7 +2,6 @@
 here against what that library knows (``expectations.json``), which is not imported.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import Scalar
+from headrace.model.suggestions import did_you_mean, keywords
 
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 """The arguments that name columns of the view."""
@@ -28,6 +28,7 @@ class ExpectationView(StrEnum):
 Argument = Scalar | list[Any] | dict[str, Any]
 
 
+@keywords
 @dataclass(frozen=True)
 class Expectation:
     """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``).
@@ -87,8 +88,7 @@ def _table() -> Mapping[str, Mapping[str, str]]:
 def _known(name: str) -> Mapping[str, str]:
     if name in _table():
         return _table()[name]
-    near = difflib.get_close_matches(str(name), _table(), n=1)
-    hint = f"did you mean {near[0]}?" if near else "see https://greatexpectations.io/expectations for the names"
+    hint = did_you_mean(str(name), _table()).strip() or "see https://greatexpectations.io/expectations for the names"
     raise PipelineError(f"Great Expectations has no {name}; {hint}")
 
 
@@ -96,7 +96,8 @@ def _check_arguments(given: Arguments, known: Mapping[str, str], arguments: Mapp
     kinds = {name.removesuffix("?"): kind for name, kind in known.items()}
     for name, value in arguments.items():
         if name not in kinds:
-            raise given.wrong(name, value, f"there is no such argument; it takes {', '.join(kinds)}")
+            hint = did_you_mean(name, [*kinds, "view"])
+            raise given.wrong(name, value, f"there is no such argument; {hint}it takes {', '.join(kinds)}")
         if value is not None and not any(_fits(kind, value) for kind in kinds[name].split(" | ")):
             raise given.wrong(name, value, f"write {' or '.join(_named(kinds[name]))}")
     for name in known:

@@ -4,6 +4,7 @@ from typing import TypedDict
 
 from headrace.model.accumulation import How, accumulating, discarding
 from headrace.model.arguments import Arguments
+from headrace.model.suggestions import keywords
 from headrace.model.triggers import AfterCount, Repeatedly, Trigger
 from headrace.model.windows import GlobalWindows, WindowFn
 
@@ -16,6 +17,7 @@ class WhereWhenHow(TypedDict):
     how: How
 
 
+@keywords
 def count_windows(n: int) -> WhereWhenHow:
     """Windows of ``n`` elements of a key in their order of arrival: ``Pipeline(..., **count_windows(100))``.
 
@@ -27,6 +29,7 @@ def count_windows(n: int) -> WhereWhenHow:
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
 
 
+@keywords
 def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
     """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
 

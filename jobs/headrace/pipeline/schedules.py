@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.model.arguments import Arguments, Length
+from headrace.model.suggestions import keywords
 from headrace.model.time import Duration
 
 PRESETS: Final = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
@@ -64,6 +65,7 @@ _FIELDS = (
 )
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class Backfill:
     """Backfills on a ``schedule``, beside the live runs: each computes the windows of the ``last`` so long before it
@@ -81,6 +83,7 @@ class Backfill:
         object.__setattr__(self, "last", given.duration("last", last, least=1))
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class Retention:
     """What of a pipeline's history is kept, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.

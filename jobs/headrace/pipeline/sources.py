@@ -50,6 +50,7 @@ class OnMissing(StrEnum):
     NULL = "null"
 
 
+@keywords
 @dataclass(frozen=True)
 class SparkFunction:
     """A user's own Spark code over records, named ``module:function``: the function takes a DataFrame and gives one.
@@ -78,6 +79,7 @@ class SparkFunction:
         object.__setattr__(self, "returns", schema_of(given, "returns", self.returns))
 
 
+@keywords
 @dataclass(frozen=True, init=False)
 class FileSource:
     """Files under ``path``, read in the order of their names, each exactly once.
@@ -185,6 +187,7 @@ class FileSource:
         return Input(self, arrival_time())
 
 
+@keywords
 @dataclass(frozen=True)
 class Input:
     """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
@@ -201,6 +204,7 @@ class Input:
         given.instance("source", self.source, FileSource, 'a source such as json("landing/flights", {...})')
         given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
 
+    @keywords
     def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
         """This input as one of those ``union`` read by a pipeline: its records join those of the pipeline's own input,
         and the watermark is the minimum over all inputs (12.9).

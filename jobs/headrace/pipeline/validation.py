@@ -83,9 +83,10 @@ def _check_inputs(pipeline: "Pipeline") -> None:
         _check_event_time(other.event_time, other.source.columns)
         other.expressions(pipeline.schema)
     if pipeline.deduplicate is not None:
-        kind = type_of(pipeline.deduplicate.id, pipeline.schema)
-        if kind in (None, DataType.FLOAT):
-            raise PipelineError(f"the id of Deduplicate is {kind}, which does not compare exactly; cast it to string")
+        with _of_argument("deduplicate"):
+            kind = type_of(pipeline.deduplicate.id, pipeline.schema)
+            if kind in (None, DataType.FLOAT):
+                raise PipelineError(f"the id is {kind}, which does not compare exactly; cast it to string")
 
 
 def _check_place(pipeline: "Pipeline", path: str) -> None:
@@ -110,11 +111,14 @@ def _check_event_time(event_time: EventTime, schema: Schema) -> None:
             "Ingestion() takes the time of arrival, so its event time is None; every other strategy needs an expression"
         )
     if event_time.expr is not None:
-        _expect_type("the event time", event_time.expr, schema, DataType.TIMESTAMP)
+        with _of_argument("event_time(at)"):
+            _expect_type("the event time", event_time.expr, schema, DataType.TIMESTAMP)
     if event_time.split is not None:
-        _expect_type("the split", event_time.split, schema, DataType.STRING)
+        with _of_argument("event_time(split)"):
+            _expect_type("the split", event_time.split, schema, DataType.STRING)
     if isinstance(strategy, Punctuated):
-        _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
+        with _of_argument("Punctuated(asserted)"):
+            _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
 
 
 def _check_vocabulary(when: Trigger, where: WindowFn) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import constant_to_json
 from headrace.model.panes import WINDOW_END, WINDOW_START, Timing
+from headrace.model.suggestions import keywords
 from headrace.testing.errors import UnitTestError
 from headrace.testing.results import PaneRow, Row, StepResults, TimeSpan, shown
 from headrace.testing.times import moment, real
@@ -19,6 +20,7 @@ Expected = Sequence[Mapping[str, Any]]
 VIEWS = ("panes", "current", "late", "rejected")
 
 
+@keywords
 def assert_panes(result: StepResults, expected: Expected) -> None:
     """The panes of ``result`` are these, in any order.
 
@@ -28,16 +30,19 @@ def assert_panes(result: StepResults, expected: Expected) -> None:
     _assert(result, "panes", expected)
 
 
+@keywords
 def assert_current(result: StepResults, expected: Expected) -> None:
     """What counts after ``result`` is this, in any order; as ``assert_panes``."""
     _assert(result, "current", expected)
 
 
+@keywords
 def assert_late(result: StepResults, expected: Expected) -> None:
     """The late records of ``result`` are these, in any order; as ``assert_panes``."""
     _assert(result, "late", expected)
 
 
+@keywords
 def assert_rejected(result: StepResults, expected: Expected) -> None:
     """The dead letters of ``result`` are these, in any order; as ``assert_panes``."""
     _assert(result, "rejected", expected)

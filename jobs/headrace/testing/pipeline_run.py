@@ -5,6 +5,7 @@ from typing import Literal
 
 from headrace.model.arguments import Arguments, shown
 from headrace.model.panes import PANE_COLUMNS
+from headrace.model.suggestions import keywords
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.watermarks import Ingestion
 from headrace.pipeline.pipeline import Pipeline
@@ -24,6 +25,7 @@ EXECUTORS: tuple[Executor, ...] = ("local", "reference")
 _START = Instant(0)
 
 
+@keywords
 def run(pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "local") -> Result:
     """What ``pipeline`` gives over ``steps``, each of which is one epoch: ``rows(...)``, ``watermark(...)``,
     ``processing_time(...)``, ``signal(...)``, ``end()``, or several ``together(...)``.

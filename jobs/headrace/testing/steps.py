@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.model.arguments import Arguments, shown
+from headrace.model.suggestions import keywords
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.sources import OWN
@@ -30,6 +31,7 @@ class Step:
     is_last: bool = False
 
 
+@keywords
 def rows(*records: Record, of: str = OWN) -> Step:
     """An epoch that reads ``records`` in this order, of the input named ``of``, by default the pipeline's own.
 
@@ -44,6 +46,7 @@ def rows(*records: Record, of: str = OWN) -> Step:
     return Step(rows={of: records})
 
 
+@keywords
 def watermark(to: str | datetime, of: str | None = None) -> Step:
     """An epoch without records in which the watermark passes to ``to``, as if the source had said so: of the input that
     is named ``of``, or of all. It does not go back. The watermark of the records that are read counts too, as always.
@@ -53,6 +56,7 @@ def watermark(to: str | datetime, of: str | None = None) -> Step:
     return Step(watermarks={of: moment(to, "watermark(...)")})
 
 
+@keywords
 def processing_time(to: str | datetime) -> Step:
     """An epoch without records at ``to``. The clock stands there from then on.
 
@@ -61,6 +65,7 @@ def processing_time(to: str | datetime) -> Step:
     return Step(processing_time=moment(to, "processing_time(...)"))
 
 
+@keywords
 def signal(name: str, key: Sequence[Any] | str | int | None = None) -> Step:
     """An epoch without records in which a signal is given: to all open windows, or to those of one ``key``."""
     if not isinstance(name, str) or not name:
@@ -72,11 +77,13 @@ def signal(name: str, key: Sequence[Any] | str | int | None = None) -> Step:
     return Step(signals=(Signal(name, None if key is None else tuple(key)),))
 
 
+@keywords
 def end() -> Step:
     """An epoch in which the input ends: the watermark goes to +inf, and every window closes."""
     return Step(is_last=True)
 
 
+@keywords
 def together(*steps: Step) -> Step:
     """All of ``steps`` in one epoch: its records, then signals, then the watermark. ``together(rows(...), end())`` as
     the first step is a batch.

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, date, datetime
 
 from headrace.model.arguments import shown
+from headrace.model.suggestions import keywords
 from headrace.model.time import END_OF_CALENDAR, MAX_INSTANT, MIN_INSTANT, Instant, instant, is_finite, to_datetime
 from headrace.testing.errors import UnitTestError
 
@@ -41,6 +42,7 @@ def moment(value: object, what: str) -> Instant:
     raise UnitTestError(f"{what} is {shown(value)}; {_HOW}")
 
 
+@keywords
 def at(value: str | datetime) -> datetime:
     """A time of a test as an aware datetime: ``at("13:00")`` is 13:00 UTC on 1970-01-01."""
     found = to_datetime(moment(value, "at(...)"))

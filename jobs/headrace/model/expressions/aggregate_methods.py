@@ -6,6 +6,7 @@ NULL values are left out, as in SQL.
 from typing import TYPE_CHECKING, cast
 
 from headrace.model.arguments import Arguments
+from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
     from headrace.model.combiners import Aggregate, Outer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.model.expressions.expr import Expr
 
 
+@method_keywords
 class Aggregations:
     """What every expression can be asked for over the elements of a key and window."""
 

@@ -1,15 +1,19 @@
 """Expressions as users write them, where the name of a column may stand for it."""
 
+import re
 from collections.abc import Collection, Mapping
 
+from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.expr import Column, Expr
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, columns_of, render
 
 Read = Expr | str
 """What is read of a record: an expression, or the name of a column."""
 
 Key = Expr | str | Collection[str | Column] | Mapping[str, Expr] | None
 """The columns of a key: the name of one, several names, expressions by name, or None for one group of all."""
+
+_SIGNS = {"and": "&", "or": "|"}
 
 _KEY = 'the name of a column, a list of names, {"name": expression}, or None for one group of all'
 
@@ -18,8 +22,23 @@ def expression(given: Arguments, name: str, value: object) -> Expr:
     """An expression. Text is refused: it could mean a column or a constant."""
     if isinstance(value, Expr):
         return value
-    column = f"col({value!r})" if isinstance(value, str) and value else 'col("price") > 10'
-    raise given.wrong(name, value, f"not an expression; write one such as {column}")
+    raise given.wrong(name, value, f"not an expression; write {_as_expression(value)}")
+
+
+_NAME = re.compile(r"\w+")
+_COMPARISON = re.compile(r"(\w+)\s*(==?|!=|<>|<=?|>=?)\s*(-?\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\")")
+_OPERATORS = {"=": "==", "<>": "!="}
+
+
+def _as_expression(value: object) -> str:
+    """The expression that ``value`` may have meant, as users write it."""
+    text = value.strip() if isinstance(value, str) else ""
+    if _NAME.fullmatch(text):
+        return f'hr.col("{text}")'
+    if written := _COMPARISON.fullmatch(text):
+        column, operator, constant = written.groups()
+        return f'hr.col("{column}") {_OPERATORS.get(operator, operator)} {constant}'
+    return 'one such as hr.col("price") > 10'
 
 
 def read(given: Arguments, name: str, value: object) -> Expr:
@@ -37,6 +56,12 @@ def key_columns(given: Arguments, name: str, value: object) -> dict[str, Expr]:
         return {}
     if isinstance(value, Mapping):
         return given.mapping(name, value, Expr, _KEY, least=0)
+    if isinstance(value, Expr) and not isinstance(value, Column):
+        column = min(columns_of(value), default="name")
+        raise PipelineError(
+            f"{given.owner}({name}={render(value)}): an expression in a key needs a name; write "
+            f'{name}={{"{column}": {_in_python(value)}}}'
+        )
     written = [value] if isinstance(value, str | Column) else value if isinstance(value, list | tuple) else []
     names = [each.name if isinstance(each, Column) else each for each in written]
     columns = [each for each in names if isinstance(each, str) and each]
@@ -46,3 +71,15 @@ def key_columns(given: Arguments, name: str, value: object) -> dict[str, Expr]:
     if twice:
         raise given.wrong(name, value, f"it names {', '.join(twice)} twice")
     return {each: Column(each) for each in columns}
+
+
+def _in_python(expr: Expr) -> str:
+    """``expr`` as users write it, with its columns as ``col("name")``."""
+    match expr:
+        case Column(name):
+            return f'col("{name}")'
+        case Function(name, args):
+            return render(Function(name, tuple(Column(_in_python(part)) for part in args)))
+        case Binary(op, left, right):
+            return render(Binary(_SIGNS.get(op, op), Column(_in_python(left)), Column(_in_python(right))))
+    return render(expr)

@@ -19,7 +19,7 @@ from headrace.model.expressions.aggregate_methods import Aggregations
 from headrace.model.expressions.decimals import DIGITS, billionths, of_billionths, spelled
 from headrace.model.expressions.text_methods import TextMethods
 from headrace.model.expressions.time_methods import TimeMethods
-from headrace.model.suggestions import Suggesting
+from headrace.model.suggestions import Suggesting, called, did_you_mean, keywords, method_keywords
 from headrace.model.time import LONGEST, UNITS, instant
 
 
@@ -56,6 +56,7 @@ def _refused(what: str, write: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+@method_keywords
 class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
     """A node of the tree. Immutable; safe to share between pipelines.
 
@@ -232,7 +233,9 @@ class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
         result: Expr = self
         for unit, amount in units.items():
             if unit not in UNITS:
-                raise Arguments("plus").wrong(unit, amount, f"write one of the units {', '.join(UNITS)}")
+                raise Arguments("plus").wrong(
+                    unit, amount, f"{did_you_mean(unit, UNITS)}write one of the units {', '.join(UNITS)}"
+                )
             if isinstance(amount, bool) or not isinstance(amount, Expr | int):
                 raise Arguments("plus").wrong(unit, amount, "write a whole number, or an expression of one")
             if isinstance(amount, int) and abs(amount) * UNITS[unit] > LONGEST:
@@ -308,6 +311,8 @@ Operand = Expr | Scalar | datetime
 """What may stand beside an operator."""
 
 
+@called
+@keywords
 def col(name: str) -> Column:
     """The column called ``name``."""
     if not isinstance(name, str) or not name:
@@ -315,6 +320,7 @@ def col(name: str) -> Column:
     return Column(str(name))
 
 
+@keywords
 def lit(value: object) -> Literal:
     """A constant; an aware datetime becomes a timestamp."""
     match value:
@@ -405,26 +411,31 @@ def _moved(time: Expr, by: timedelta, sign: int) -> Expr:
     return Function("plus_us", (time, Literal(microseconds)))
 
 
+@keywords
 def coalesce(*args: Operand) -> Expr:
     """The first argument that is not NULL."""
     return _of_several("coalesce", args)
 
 
+@keywords
 def if_else(condition: Operand, then: Operand, otherwise: Operand) -> Expr:
     """``then`` where ``condition`` is TRUE, ``otherwise`` where it is FALSE or NULL."""
     return Function("if", (lift(condition), lift(then), lift(otherwise)))
 
 
+@keywords
 def least(*args: Operand) -> Expr:
     """The smallest argument that is not NULL; NULL only if all are."""
     return _of_several("least", args)
 
 
+@keywords
 def greatest(*args: Operand) -> Expr:
     """The largest argument that is not NULL; NULL only if all are."""
     return _of_several("greatest", args)
 
 
+@keywords
 def concat(*args: Operand) -> Expr:
     """The strings one after another; NULL if one is NULL."""
     return _of_several("concat", args)

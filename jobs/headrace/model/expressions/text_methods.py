@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING
 
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.regex import RegexError, compile_regex
+from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
     from headrace.model.expressions.expr import Expr, Scalar
 
 
+@method_keywords
 class TextMethods:
     """Functions of a string. Lengths and places count characters (Unicode code points), places from 0."""
 

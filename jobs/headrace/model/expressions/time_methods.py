@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from headrace.model.arguments import Arguments
+from headrace.model.suggestions import method_keywords
 
 if TYPE_CHECKING:
     from headrace.model.expressions.expr import Expr, Scalar
@@ -21,6 +22,7 @@ class TimeUnit(StrEnum):
     YEAR = "year"
 
 
+@method_keywords
 class TimeMethods:
     """Functions of a timestamp, as clocks and calendars show it in a ``zone`` such as "Europe/Berlin".
 

@@ -6,8 +6,10 @@ from types import GenericAlias
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.expr import DataType
 from headrace.model.expressions.schemas import data_type
+from headrace.model.suggestions import keywords
 
 
+@keywords
 @dataclass(frozen=True)
 class ListType:
     """The type of a pane value that is a list; no expression reads it."""

@@ -1,6 +1,7 @@
 """The deployment under a root, for Python: its pipelines by name."""
 
 from headrace.model.arguments import Arguments
+from headrace.model.suggestions import keywords
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.deployment import Deployment
 from headrace.read.roots import check_root
@@ -8,6 +9,7 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace_snapshots.store import ObjectStore, open_store
 
 
+@keywords
 def open(root: str, *, create: bool = False) -> "OpenDeployment":  # noqa: A001 (read as hr.open)
     """The pipelines under ``root``: ``file:///folder`` or ``s3://bucket/prefix``. A root that does not exist is an
     error, unless a run is to ``create`` it.

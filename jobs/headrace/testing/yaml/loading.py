@@ -3,10 +3,12 @@
 import os
 from pathlib import Path
 
+from headrace.model.suggestions import keywords
 from headrace.pipeline.loading.registry import resolve
 from headrace.pipeline.pipeline import Pipeline
 
 
+@keywords
 def load(reference: str, *, beside: str | Path | None = None) -> Pipeline:
     """The pipeline that ``reference`` names: ``path/to/file.py[:name]``, or a registered name.
 
