@@ -330,7 +330,7 @@ def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> 
     [
         (
             'hr.expect("column_values_to_be_betwen", column="clicks")',
-            "did you mean expect_column_values_to_be_between?",
+            "did you mean 'expect_column_values_to_be_between'?",
         ),
         ('hr.expect("column_values_to_be_between", column="clicks", minimum=1)', "there is no such argument"),
         ('hr.expect("column_values_to_not_be_null", column="click")', "the view has no column 'click'"),

@@ -95,6 +95,12 @@ def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport
 
     ``pipeline`` is a Pipeline, its file (``path/to/file.py[:name]``) or a registered name; by default all that are
     registered. Raises UnknownPipelineError, PipelineFileError.
+
+    >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
+    >>> given = clicks.event_time("at", bound="1h")
+    >>> sales = hr.Pipeline("sales", given, key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    >>> hr.check(sales).is_wrong
+    False
     """
     if isinstance(pipeline, Pipeline):
         return CheckReport([_checked(pipeline, None)])

@@ -44,6 +44,9 @@ class How:
     ``elide_unchanged``, when retracting: a pane with the window, values and timestamp of the only one that it would
     withdraw is not emitted, nor is that one withdrawn, whatever its timing and whatever ``on_time`` and ``closing`` say
     (semantics 9.1). For the trigger it is a firing like any other, but it has no index, and what is out stays out.
+
+    >>> hr.How("retracting", "2d") == hr.retracting("2d")
+    True
     """
 
     accumulation: Accumulation
@@ -101,13 +104,21 @@ class Behaviour(TypedDict, total=False):
 
 @keywords
 def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
-    """Each pane holds only what came since the last one."""
+    """Each pane holds only what came since the last one.
+
+    >>> hr.discarding("2d").accumulation.value
+    'DISCARDING'
+    """
     return How(Accumulation.DISCARDING, allowed_lateness, **behaviour)
 
 
 @keywords
 def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
-    """Each pane holds everything so far."""
+    """Each pane holds everything so far.
+
+    >>> hr.accumulating("2d").accumulation.value
+    'ACCUMULATING'
+    """
     return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
 
 
@@ -115,5 +126,9 @@ def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Beh
 def retracting(
     allowed_lateness: Length | None = "0s", *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
 ) -> How:
-    """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3)."""
+    """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3).
+
+    >>> hr.retracting("2d").accumulation.value
+    'RETRACTING'
+    """
     return How(Accumulation.RETRACTING, allowed_lateness, elide_unchanged=elide_unchanged, **behaviour)

@@ -80,6 +80,10 @@ class Aggregate:
 
     ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives; PAIRS pairs ``input`` with
     ``other``, and with NULL as ``outer`` says. ``custom`` is the combiner that a user wrote (CUSTOM).
+
+    >>> what = {"worst": hr.col("delay").max(), "flights": hr.count()}
+    >>> what["worst"].describe()
+    'max of delay'
     """
 
     combiner: Combiner
@@ -165,5 +169,9 @@ def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
 
 @keywords
 def count() -> Aggregate:
-    """Number of elements. ``col("v").count()`` is the number of those where ``v`` is not NULL."""
+    """Number of elements. ``col("v").count()`` is the number of those where ``v`` is not NULL.
+
+    >>> hr.count().describe()
+    'count'
+    """
     return Aggregate(Combiner.COUNT)

@@ -21,6 +21,21 @@ class CustomCombiner(ABC):
     plain values (int, float, str, bool, date, bytes, Decimal, Instants for timestamps), lists of these, or None. A
     result may depend neither on the order of values nor on how they were split into accumulators (8.3). They are
     never given NULL.
+
+    >>> @dataclass(frozen=True)
+    ... class Product(hr.CustomCombiner):
+    ...     accumulator_types = {"product": int}
+    ...     result_type = int
+    ...     def create(self):
+    ...         return {"product": 1}
+    ...     def add(self, accumulator, value):
+    ...         return {"product": accumulator["product"] * value}
+    ...     def merge(self, left, right):
+    ...         return {"product": left["product"] * right["product"]}
+    ...     def extract(self, accumulator):
+    ...         return accumulator["product"]
+    >>> hr.col("v").combine(Product()).custom
+    Product()
     """
 
     @property

@@ -22,7 +22,11 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TriggerElement:
-    """An element: the columns that reach the aggregation (timestamps are Instants), and its event time."""
+    """An element: the columns that reach the aggregation (timestamps are Instants), and its event time.
+
+    >>> hr.TriggerElement({"v": 3}, timestamp=0).record["v"]
+    3
+    """
 
     record: Mapping[str, Any]
     timestamp: Instant
@@ -30,7 +34,11 @@ class TriggerElement:
 
 @dataclass(frozen=True)
 class TriggerMoment:
-    """What there is to look at besides elements; ``passed_end``: the watermark has passed the end of ``window``."""
+    """What there is to look at besides elements; ``passed_end``: the watermark has passed the end of ``window``.
+
+    >>> hr.TriggerMoment(hr.Window(0, 60), processing_time=61, passed_end=True).window.end
+    60
+    """
 
     window: Window
     processing_time: Instant
@@ -38,7 +46,11 @@ class TriggerMoment:
 
 
 class Progress(NamedTuple):
-    """The state of a trigger in a window, and whether it has finished."""
+    """The state of a trigger in a window, and whether it has finished.
+
+    >>> hr.Progress({"sum": 0}).finished
+    False
+    """
 
     state: State
     finished: bool = False
@@ -52,6 +64,19 @@ class CustomTrigger(Trigger, ABC):
     arrival, retractions too. It is asked once after a bundle, when the watermark passes the end of the window, when a
     ``deadline`` is due, and after the signals of an epoch if one of its ``signals`` is among them; at no other time
     (4.1).
+
+    >>> @dataclass(frozen=True)
+    ... class AfterSum(hr.CustomTrigger):
+    ...     most: int
+    ...     state_types = {"sum": int}
+    ...     def create(self):
+    ...         return {"sum": 0}
+    ...     def on_element(self, state, element, moment):
+    ...         return {"sum": state["sum"] + element.record["v"]}
+    ...     def ready(self, state, moment):
+    ...         return state["sum"] > self.most
+    >>> hr.Repeatedly(AfterSum(100))
+    Repeatedly(trigger=AfterSum(most=100))
     """
 
     @property

@@ -29,7 +29,11 @@ from headrace.model.windows import Window
 
 
 class Trigger:
-    """A node of a trigger tree."""
+    """A node of a trigger tree.
+
+    >>> isinstance(hr.AfterCount(1), hr.Trigger)
+    True
+    """
 
     @property
     def children(self) -> tuple["Trigger", ...]:
@@ -55,7 +59,11 @@ class Trigger:
 @keywords
 @dataclass(frozen=True)
 class Default(Trigger):
-    """Fires when the watermark passes the end of the window and for every later bundle; never finishes."""
+    """Fires when the watermark passes the end of the window and for every later bundle; never finishes.
+
+    >>> hr.Default() == hr.on_window_close()
+    True
+    """
 
     @property
     def may_finish(self) -> bool:
@@ -68,6 +76,9 @@ class AfterWatermark(Trigger):
     """Fires once when the watermark passes the end of the window.
 
     ``early`` fires before it and ``late`` after it, each implicitly repeated; with ``late`` it never finishes.
+
+    >>> hr.AfterWatermark(early=hr.AfterCount(100), late=hr.AfterCount(1)).may_finish
+    False
     """
 
     early: Trigger | None = None
@@ -94,7 +105,11 @@ class AfterWatermark(Trigger):
 @keywords
 @dataclass(frozen=True)
 class AfterCount(Trigger):
-    """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more."""
+    """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more.
+
+    >>> hr.AfterWatermark(early=hr.AfterCount(100)).early
+    AfterCount(count=100)
+    """
 
     count: int
 
@@ -111,6 +126,9 @@ def on_update() -> Trigger:
     """Fire whenever a window changes, and once when the watermark passes its end: SQL's ``EMIT ON UPDATE``.
 
     Short for ``AfterWatermark(early=AfterCount(1), late=AfterCount(1))``.
+
+    >>> hr.on_update() == hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
+    True
     """
     return AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
@@ -120,6 +138,9 @@ def on_window_close() -> Trigger:
     """Fire when the watermark passes the end of the window, and for late data: SQL's ``EMIT ON WINDOW CLOSE``.
 
     Short for ``Default()``, the trigger of a pipeline that names none.
+
+    >>> hr.on_window_close()
+    Default()
     """
     return Default()
 
@@ -128,7 +149,11 @@ def on_window_close() -> Trigger:
 @dataclass(frozen=True, init=False)
 class AfterProcessingTime(Trigger):
     """Fires once the processing-time clock reaches the first element's time plus ``delay``, rounded up to the next
-    multiple of ``align`` (shifted by ``align_offset``) when that is given. Its precision is the schedule's interval."""
+    multiple of ``align`` (shifted by ``align_offset``) when that is given. Its precision is the schedule's interval.
+
+    >>> hr.AfterProcessingTime("1m") == hr.AfterProcessingTime(timedelta(minutes=1))
+    True
+    """
 
     delay: Duration
     align: Duration | None
@@ -149,7 +174,11 @@ class AfterProcessingTime(Trigger):
 @keywords
 @dataclass(frozen=True)
 class Repeatedly(Trigger):
-    """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself."""
+    """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself.
+
+    >>> hr.Repeatedly(hr.AfterCount(100)).may_finish
+    False
+    """
 
     trigger: Trigger
 
@@ -172,13 +201,21 @@ class Repeatedly(Trigger):
 @keywords
 @dataclass(frozen=True)
 class AfterSynchronizedProcessingTime(Trigger):
-    """Fires once all that was in flight upstream when the first element arrived has arrived too (semantics 4.6)."""
+    """Fires once all that was in flight upstream when the first element arrived has arrived too (semantics 4.6).
+
+    >>> hr.AfterProcessingTime("1m").continuation
+    AfterSynchronizedProcessingTime()
+    """
 
 
 @keywords
 @dataclass(frozen=True)
 class Never(Trigger):
-    """Never fires; what the window holds is emitted when it expires."""
+    """Never fires; what the window holds is emitted when it expires.
+
+    >>> hr.Never().may_finish
+    False
+    """
 
     @property
     def may_finish(self) -> bool:
@@ -188,7 +225,11 @@ class Never(Trigger):
 @keywords
 @dataclass(frozen=True)
 class Always(Trigger):
-    """Fires whenever it is asked: for every bundle, and when the watermark passes the end of the window."""
+    """Fires whenever it is asked: for every bundle, and when the watermark passes the end of the window.
+
+    >>> hr.Always().may_finish
+    False
+    """
 
     @property
     def may_finish(self) -> bool:
@@ -198,7 +239,11 @@ class Always(Trigger):
 @keywords
 @dataclass(frozen=True)
 class AfterBytes(Trigger):
-    """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5)."""
+    """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5).
+
+    >>> hr.Repeatedly(hr.AfterBytes(64 * 1024 * 1024))
+    Repeatedly(trigger=AfterBytes(size=67108864))
+    """
 
     size: int
 
@@ -216,6 +261,10 @@ class AfterPunctuation(Trigger):
     """Fires once an element has arrived for which ``predicate`` is TRUE (semantics 9.4).
 
     Elements after it in its bundle join the pane.
+
+    >>> early = hr.AfterPunctuation(hr.col("kind") == "end of day")
+    >>> hr.AfterWatermark(early=early).may_finish
+    True
     """
 
     predicate: Expr
@@ -238,6 +287,9 @@ class DataDriven(Trigger):
 
     It is asked at the end of a bundle, so what was TRUE only within one does not count. A retraction counts as what it
     is for a trigger, one more element. The aggregates may be count, sum, min, max and mean.
+
+    >>> hr.DataDriven({"n": hr.count()}, hr.col("n") >= 3).may_finish
+    True
     """
 
     what: Mapping[str, Aggregate]
@@ -270,6 +322,9 @@ class AfterPattern(Trigger):
     The letters of the regular expression (see ``model.patterns``) name ``predicates``; an element may satisfy several.
     A match may begin at any element since the last reset. When windows merge the search restarts: progress is lost,
     data is not.
+
+    >>> hr.AfterPattern("ab", {"a": hr.col("v") > 9, "b": hr.col("v") < 1}).pattern
+    'ab'
     """
 
     pattern: str
@@ -306,7 +361,11 @@ class AfterPattern(Trigger):
 @keywords
 @dataclass(frozen=True)
 class AfterSignal(Trigger):
-    """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3)."""
+    """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3).
+
+    >>> hr.AfterWatermark(early=hr.AfterSignal("close")).early.signals
+    ('close',)
+    """
 
     name: str
 
@@ -326,7 +385,11 @@ class AfterSignal(Trigger):
 @dataclass(frozen=True)
 class Signal:
     """Something that happened outside: a step like one of processing time. It is for every open window, or those of one
-    ``key``, or one ``window``."""
+    ``key``, or one ``window``.
+
+    >>> hr.Signal("close", key=("EWR",)).is_for(("EWR",), hr.Window(0, 60))
+    True
+    """
 
     name: str
     key: tuple[Any, ...] | None = None
@@ -360,6 +423,9 @@ class AfterPercentileWatermark(Trigger):
     """Fires once when the watermark of the fastest ``percentile`` % of the input passes the end of the window (9.2).
 
     Its pane is EARLY until the watermark itself has passed.
+
+    >>> hr.AfterWatermark(early=hr.AfterPercentileWatermark(95))
+    AfterWatermark(early=AfterPercentileWatermark(percentile=95), late=None)
     """
 
     percentile: float
@@ -392,7 +458,11 @@ class _Several(Trigger):
 
 
 class AfterAny(_Several):
-    """Fires once when one of ``triggers`` fires."""
+    """Fires once when one of ``triggers`` fires.
+
+    >>> hr.Repeatedly(hr.AfterAny(hr.AfterCount(100), hr.AfterProcessingTime("1m"))).may_finish
+    False
+    """
 
     @property
     def continuation(self) -> Trigger:
@@ -400,7 +470,11 @@ class AfterAny(_Several):
 
 
 class AfterAll(_Several):
-    """Fires once when all of ``triggers`` are ready at the same evaluation."""
+    """Fires once when all of ``triggers`` are ready at the same evaluation.
+
+    >>> hr.AfterAll(hr.AfterCount(10), hr.AfterWatermark()).may_finish
+    True
+    """
 
     @property
     def continuation(self) -> Trigger:
@@ -408,7 +482,11 @@ class AfterAll(_Several):
 
 
 class AfterEach(_Several):
-    """Fires as its first unfinished trigger does and moves on to the next when that finishes."""
+    """Fires as its first unfinished trigger does and moves on to the next when that finishes.
+
+    >>> hr.AfterEach(hr.AfterCount(1), hr.Repeatedly(hr.AfterCount(100))).may_finish
+    False
+    """
 
     @property
     def may_finish(self) -> bool:
@@ -422,7 +500,11 @@ class AfterEach(_Several):
 @keywords
 @dataclass(frozen=True)
 class OrFinally(Trigger):
-    """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``."""
+    """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``.
+
+    >>> hr.OrFinally(hr.Repeatedly(hr.AfterCount(100)), until=hr.AfterWatermark()).may_finish
+    True
+    """
 
     main: Trigger
     until: Trigger

@@ -81,7 +81,16 @@ class Ingestion(WatermarkStrategy):
 
 class SplitStrategy(WatermarkStrategy):
     """The minimum over splits, leaving out idle ones. Subclass it for a strategy of your own: a frozen dataclass with
-    ``idle_timeout`` that overrides ``lower_bound``, and ``mark`` if the mark is not the event time."""
+    ``idle_timeout`` that overrides ``lower_bound``, and ``mark`` if the mark is not the event time.
+
+    >>> @dataclass(frozen=True)
+    ... class FiveMinutes(hr.SplitStrategy):
+    ...     idle_timeout: timedelta | None = None
+    ...     def lower_bound(self, mark):
+    ...         return mark - 300_000_000
+    >>> FiveMinutes().lower_bound(900_000_000)
+    600000000
+    """
 
     idle_timeout: Duration | None
 
@@ -190,6 +199,10 @@ class Punctuated(SplitStrategy):
     event time is below it (9.4). A split that has asserted nothing yet holds the watermark at -inf.
 
     A record that asserts and has no event time is a control record: neither data nor a dead letter.
+
+    >>> clicks = hr.json("landing/clicks", {"at": datetime, "until": datetime})
+    >>> clicks.event_time("at", watermark=hr.Punctuated("until", "1h")).event_time.watermark.asserted.name
+    'until'
     """
 
     asserted: Expr

@@ -18,7 +18,11 @@ from headrace.model.time import GLOBAL_WINDOW_END, LONGEST_WINDOW, MIN_INSTANT, 
 
 
 class Window(NamedTuple):
-    """``[start, end)`` in granules. Ordered by (start, end)."""
+    """``[start, end)`` in granules. Ordered by (start, end).
+
+    >>> hr.Window(0, 60).max_timestamp
+    59
+    """
 
     start: Instant
     end: Instant
@@ -33,7 +37,11 @@ GLOBAL_WINDOW = Window(MIN_INSTANT, GLOBAL_WINDOW_END)
 
 
 class WindowFn:
-    """What all window functions share."""
+    """What all window functions share.
+
+    >>> isinstance(hr.Sessions("30m"), hr.WindowFn)
+    True
+    """
 
     @property
     def merges(self) -> bool:
@@ -48,6 +56,9 @@ class FixedWindows(WindowFn):
 
     ``phase`` shifts them further, key by key: an int in microseconds over the columns of the key, so that not all keys
     fire at once (semantics 2.2), such as ``col("user").crc32() % 3600 * 1_000_000``. NULL does not shift.
+
+    >>> hr.FixedWindows("1h", offset="15m")
+    FixedWindows(size='1h', offset='15m', phase=None)
     """
 
     size: Duration
@@ -69,7 +80,11 @@ MOST_WINDOWS = 100_000
 @keywords
 @dataclass(frozen=True, init=False)
 class SlidingWindows(WindowFn):
-    """A window of ``size`` starts every ``period``. With period > size some elements fall in no window (2.3)."""
+    """A window of ``size`` starts every ``period``. With period > size some elements fall in no window (2.3).
+
+    >>> hr.SlidingWindows("1h", period="10m")
+    SlidingWindows(size='1h', period='10m', offset='0s')
+    """
 
     size: Duration
     period: Duration
@@ -91,7 +106,11 @@ class SlidingWindows(WindowFn):
 @dataclass(frozen=True, init=False)
 class Sessions(WindowFn):
     """Periods of activity of a key, closed by a ``gap``. Events exactly one gap apart are two sessions, unless
-    ``touching_merges`` (semantics 2.4)."""
+    ``touching_merges`` (semantics 2.4).
+
+    >>> hr.Sessions("30m") == hr.Sessions(timedelta(minutes=30))
+    True
+    """
 
     gap: Duration
     touching_merges: bool
@@ -126,6 +145,10 @@ class CalendarWindows(WindowFn):
 
     A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
     daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
+
+    >>> quarters = hr.CalendarWindows("month", "Europe/Berlin", 3)
+    >>> quarters.count
+    3
     """
 
     unit: CalendarUnit
@@ -145,11 +168,20 @@ class CalendarWindows(WindowFn):
 @keywords
 @dataclass(frozen=True)
 class GlobalWindows(WindowFn):
-    """One window for all of time."""
+    """One window for all of time.
+
+    >>> hr.GlobalWindows().merges
+    False
+    """
 
 
 class MergeGroup(NamedTuple):
-    """Windows of one key that become ``result`` together."""
+    """Windows of one key that become ``result`` together.
+
+    >>> open_ones = frozenset({hr.Window(0, 5), hr.Window(4, 9)})
+    >>> hr.MergeGroup(open_ones, hr.Window(0, 9)).result
+    Window(start=0, end=9)
+    """
 
     sources: frozenset[Window]
     result: Window
@@ -159,6 +191,13 @@ class CustomWindows(WindowFn):
     """A user's own window function: subclass it as a frozen dataclass, and override ``merges`` if windows can merge.
 
     Its methods are pure functions of their arguments and the fields: a retraction finds its windows by assigning again.
+
+    >>> @dataclass(frozen=True)
+    ... class Odd(hr.CustomWindows):
+    ...     def assign(self, timestamp, record):
+    ...         return [hr.Window(timestamp, timestamp + 1)] if timestamp % 2 else []
+    >>> list(Odd().assign(3, {}))
+    [Window(start=3, end=4)]
     """
 
     @abstractmethod
@@ -184,7 +223,11 @@ class CustomWindows(WindowFn):
 @dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
     """``inner`` windows whose elements give their panes a timestamp ``shift`` later than theirs, beyond the window if
-    need be (Beam's transformed output time). It counts for EARLIEST and LATEST (semantics 6.1)."""
+    need be (Beam's transformed output time). It counts for EARLIEST and LATEST (semantics 6.1).
+
+    >>> hr.ShiftedOutputTime(hr.FixedWindows("1h"), "5m").merges
+    False
+    """
 
     inner: WindowFn
     shift: Duration

@@ -31,6 +31,10 @@ class Aggregation:
     aggregation before it (4.7). ``transform`` makes other rows of the panes, before anything else reads them.
     ``renamed`` says what columns of its key and aggregates were called before, ``{"old name": "name"}``, so that a run
     goes on from snapshots that know them by their old names.
+
+    >>> what = {"best": hr.col("total").max()}
+    >>> hr.Aggregation(key="shop", what=what, where=hr.CalendarWindows("day")).where.unit.value
+    'day'
     """
 
     key: Mapping[str, Expr]

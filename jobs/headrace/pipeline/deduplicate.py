@@ -16,6 +16,9 @@ class Deduplicate:
 
     An id is remembered until the watermark passes its event time plus ``horizon``. A record that comes later than that
     cannot be told from a duplicate and is dropped as late. A record without an id goes to the dead letter.
+
+    >>> hr.Deduplicate("order_id", horizon="1d").id.name
+    'order_id'
     """
 
     id: Expr

@@ -35,6 +35,9 @@ class Expectation:
 
     ``arguments`` are kept with every audit, as JSON gives them back: that tells whether an audit was of this one. A
     time is written as text. Raises PipelineError if there is no such expectation, or the arguments do not fit it.
+
+    >>> print(hr.expect("column_values_to_not_be_null", column="n").describe())
+    expect_column_values_to_not_be_null(column='n') on current
     """
 
     name: str
@@ -69,7 +72,11 @@ class Expectation:
 
 
 def expect(name: str, view: ExpectationView | str = ExpectationView.CURRENT, **arguments: Argument) -> Expectation:
-    """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out."""
+    """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out.
+
+    >>> print(hr.expect("column_values_to_be_between", column="n", min_value=0).describe())
+    expect_column_values_to_be_between(column='n', min_value=0) on current
+    """
     text = Arguments("expect").text("name", name, "column_values_to_not_be_null")
     full = text if text.startswith("expect_") else f"expect_{text}"
     return Expectation(full, arguments, Arguments("expect").choice("view", view, ExpectationView))

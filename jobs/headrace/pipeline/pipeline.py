@@ -50,6 +50,19 @@ class Pipeline:
     ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
     Raises PipelineError, saying what to change, when the parts do not fit.
+
+    >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
+    >>> sales = hr.Pipeline(
+    ...     "sales",
+    ...     clicks.event_time("at", bound="1h"),
+    ...     key="shop",
+    ...     what={"total": hr.col("amount").sum()},
+    ...     where=hr.FixedWindows("1h"),
+    ...     when=hr.on_update(),
+    ...     how=hr.retracting("2d"),
+    ... )
+    >>> list(sales.value_types)
+    ['total']
     """
 
     name: str

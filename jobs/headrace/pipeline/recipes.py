@@ -24,6 +24,9 @@ def count_windows(n: int) -> WhereWhenHow:
     They are panes of the global window (semantics 9.9): pane_index counts them. Bundles are atomic, so a pane holds all
     that came up to the epoch in which the count was reached: ``n`` elements or more. A remainder below ``n`` is
     emitted when the input ends.
+
+    >>> sorted(hr.count_windows(100))
+    ['how', 'when', 'where']
     """
     Arguments("count_windows").whole("n", n, least=1)
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
@@ -34,6 +37,9 @@ def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
     """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
 
     As with ``count_windows``, what comes in one epoch makes one pane: of its last ``size`` elements.
+
+    >>> hr.sliding_count_windows(size=100, period=10)["how"].keep_last
+    100
     """
     given = Arguments("sliding_count_windows")
     given.whole("size", size, least=1)

@@ -72,6 +72,9 @@ class Backfill:
     was due anew, from the files that have landed, and becomes what readers see. ``Backfill("0 3 * * *", last="7d")``.
 
     Raises PipelineError.
+
+    >>> hr.Backfill("0 3 * * *", last="7d").schedule
+    '0 3 * * *'
     """
 
     schedule: str
@@ -91,6 +94,9 @@ class Retention:
     Of what is published the ``keep_last`` newest snapshots and those younger than ``keep_for`` are kept, and whatever a
     tag names unless ``keep_tags`` is False. What a run on the ``schedule`` marks the next one deletes; None: only when
     somebody says so. Raises PipelineError.
+
+    >>> hr.Retention(keep_last=100, keep_for="30d").schedule
+    '@daily'
     """
 
     keep_last: int

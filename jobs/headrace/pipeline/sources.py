@@ -60,6 +60,9 @@ class SparkFunction:
     gives. The module lies beside the pipeline's file, or is installed. ``deterministic``: equal rows always give equal
     rows. If not, the outcome of an epoch is kept until the epoch is committed, and a replay may come out otherwise.
     ``package`` says which folder is meant by "beside": that of the file which is being imported.
+
+    >>> hr.SparkFunction("cleaning:split_lines", {"word": str}, deterministic=True).name
+    'cleaning:split_lines'
     """
 
     name: str
@@ -100,6 +103,9 @@ class FileSource:
     warns, unless it is "null".
     ``transform`` makes other rows of those that parse; ``columns`` are then what it gives.
     ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0 that one bad record fails the run.
+
+    >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
+    10
     """
 
     path: str
@@ -192,6 +198,10 @@ class FileSource:
 class Input:
     """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
     ``json(...).event_time(...)``.
+
+    >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
+    >>> clicks.event_time("at", bound="1h").named("web").name
+    'web'
     """
 
     source: FileSource
@@ -256,17 +266,29 @@ class Reading(TypedDict, total=False):
 
 @keywords
 def json(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
-    """Files of JSON lines, one object each, under ``path``."""
+    """Files of JSON lines, one object each, under ``path``.
+
+    >>> hr.json("landing/flights", {"origin": str, "delay": int}).format.value
+    'json'
+    """
     return FileSource(path, FileFormat.JSON, schema, **reading)
 
 
 @keywords
 def csv(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
-    """CSV files under ``path``, each with a header."""
+    """CSV files under ``path``, each with a header.
+
+    >>> hr.csv("landing/flights", {"origin": str, "delay": int}).format.value
+    'csv'
+    """
     return FileSource(path, FileFormat.CSV, schema, **reading)
 
 
 @keywords
 def parquet(path: str, schema: Columns, **reading: Unpack[Reading]) -> FileSource:
-    """Parquet files under ``path``."""
+    """Parquet files under ``path``.
+
+    >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format.value
+    'parquet'
+    """
     return FileSource(path, FileFormat.PARQUET, schema, **reading)

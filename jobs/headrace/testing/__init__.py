@@ -1,13 +1,11 @@
 """Tests of pipelines without files, without a JVM, without Airflow.
 
-::
-
-    import headrace as hr
-    from headrace.testing import assert_panes, processing_time, rows, run, watermark
-
-    def test_a_window_fires_on_time():
-        result = run(delays, [rows({"origin": "JFK", "at": "13:05", "delay": 5}), watermark("14:00")])
-        assert_panes(result, [{"origin": "JFK", "window": ["13:00", "14:00"], "timing": "ON_TIME", "worst": 5}])
+>>> from headrace.testing import assert_panes, rows, run, watermark
+>>> given = hr.json("landing/flights", {"origin": str, "at": datetime, "delay": int}).event_time("at", bound="0s")
+>>> what = {"worst": hr.col("delay").max()}
+>>> delays = hr.Pipeline("delays", given, key="origin", what=what, where=hr.FixedWindows("1h"))
+>>> result = run(delays, [rows({"origin": "JFK", "at": "13:05", "delay": 5}), watermark("14:00")])
+>>> assert_panes(result, [{"origin": "JFK", "window": ["13:00", "14:00"], "timing": "ON_TIME", "worst": 5}])
 
 ``deployment`` is a fixture of pytest's, over files in a temporary folder. ``headrace test PATH`` runs the tests beside
 pipelines, these and those written in YAML.

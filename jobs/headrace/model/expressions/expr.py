@@ -26,6 +26,9 @@ from headrace.model.time import LONGEST, UNITS, instant
 class DataType(StrEnum):
     """The types of columns. Integers are 64-bit, floats are doubles, timestamps are microseconds UTC; dates are days of
     the years 1 to 9999; decimals have 38 digits, 9 of them after the point (``model.expressions.decimals``).
+
+    >>> hr.json("landing", {"price": hr.DataType.DECIMAL}).schema["price"].value
+    'decimal'
     """
 
     STRING = "string"
@@ -61,6 +64,9 @@ class Expr(Aggregations, TextMethods, TimeMethods, Suggesting):
     """A node of the tree. Immutable; safe to share between pipelines.
 
     Operators take expressions and constants on either side: ``24 * col("x")``, ``col("at") + timedelta(hours=1)``.
+
+    >>> ((hr.col("price") + 1) * hr.col("number")).sum().describe()
+    'sum of ((price + 1) * number)'
     """
 
     def __add__(self, other: "Operand | timedelta") -> "Expr":
@@ -314,7 +320,11 @@ Operand = Expr | Scalar | datetime
 @called
 @keywords
 def col(name: str) -> Column:
-    """The column called ``name``."""
+    """The column called ``name``.
+
+    >>> (hr.col("delay") / 60).max().describe()
+    'max of (delay / 60)'
+    """
     if not isinstance(name, str) or not name:
         raise PipelineError(f'col({shown(name)}): write the name of a column, col("delay")')
     return Column(str(name))
@@ -322,7 +332,11 @@ def col(name: str) -> Column:
 
 @keywords
 def lit(value: object) -> Literal:
-    """A constant; an aware datetime becomes a timestamp."""
+    """A constant; an aware datetime becomes a timestamp.
+
+    >>> hr.lit(datetime(2026, 1, 1, tzinfo=UTC)).type.value
+    'timestamp'
+    """
     match value:
         case None:
             return Literal(None)
@@ -413,31 +427,51 @@ def _moved(time: Expr, by: timedelta, sign: int) -> Expr:
 
 @keywords
 def coalesce(*args: Operand) -> Expr:
-    """The first argument that is not NULL."""
+    """The first argument that is not NULL.
+
+    >>> hr.coalesce(hr.col("nickname"), hr.col("name"), "nobody").distinct().describe()
+    "distinct of coalesce(nickname, name, 'nobody')"
+    """
     return _of_several("coalesce", args)
 
 
 @keywords
 def if_else(condition: Operand, then: Operand, otherwise: Operand) -> Expr:
-    """``then`` where ``condition`` is TRUE, ``otherwise`` where it is FALSE or NULL."""
+    """``then`` where ``condition`` is TRUE, ``otherwise`` where it is FALSE or NULL.
+
+    >>> hr.if_else(hr.col("delay") > 60, 1, 0).sum().describe()
+    'sum of if_else((delay > 60), 1, 0)'
+    """
     return Function("if", (lift(condition), lift(then), lift(otherwise)))
 
 
 @keywords
 def least(*args: Operand) -> Expr:
-    """The smallest argument that is not NULL; NULL only if all are."""
+    """The smallest argument that is not NULL; NULL only if all are.
+
+    >>> hr.least(hr.col("sent"), hr.col("received")).min().describe()
+    'min of least(sent, received)'
+    """
     return _of_several("least", args)
 
 
 @keywords
 def greatest(*args: Operand) -> Expr:
-    """The largest argument that is not NULL; NULL only if all are."""
+    """The largest argument that is not NULL; NULL only if all are.
+
+    >>> hr.greatest(hr.col("sent"), hr.col("received")).max().describe()
+    'max of greatest(sent, received)'
+    """
     return _of_several("greatest", args)
 
 
 @keywords
 def concat(*args: Operand) -> Expr:
-    """The strings one after another; NULL if one is NULL."""
+    """The strings one after another; NULL if one is NULL.
+
+    >>> hr.concat(hr.col("origin"), "-", hr.col("dest")).distinct().describe()
+    "distinct of concat(origin, '-', dest)"
+    """
     return _of_several("concat", args)
 
 

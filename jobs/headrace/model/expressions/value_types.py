@@ -12,7 +12,11 @@ from headrace.model.suggestions import keywords
 @keywords
 @dataclass(frozen=True)
 class ListType:
-    """The type of a pane value that is a list; no expression reads it."""
+    """The type of a pane value that is a list; no expression reads it.
+
+    >>> hr.ListType(hr.DataType.INT).item.value
+    'int'
+    """
 
     item: DataType
 

@@ -15,6 +15,9 @@ def open(root: str, *, create: bool = False) -> "OpenDeployment":  # noqa: A001 
     error, unless a run is to ``create`` it.
 
     Raises MissingRootError when there is no such root, FixConfigError for a URI that cannot be one.
+
+    >>> list(hr.open(root))
+    []
     """
     arguments = Arguments("open")
     store = open_store(arguments.text("root", root, "file:///data/headrace"))
