@@ -98,7 +98,7 @@ class HeadraceOperator(SparkSubmitOperator):
         choice = self._choice(context, where)
         self.log.info("executor %s: %s", choice.name, choice.reason)
         arguments = [self.action, *self._arguments(context, where, run_id)]
-        arguments += [f"--executor={choice.name}", f"--because={choice.reason}"]
+        arguments += [f"--executor={choice.name}", f"--reason={choice.reason}"]
         if choice.name is Executor.LOCAL:
             ended = self._on_its_own(arguments)
         else:

@@ -101,7 +101,7 @@ def _options(given: argparse.Namespace) -> RunOptions:
         strict=given.strict,
         allow_new_aggregates=given.allow_new_aggregates,
         executor=None if given.executor is None else Executor(given.executor),
-        because=given.because,
+        reason=given.reason,
         create=given.create,
         promotes=given.promotes,
     )
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")
     parser.add_argument("--executor", choices=list(Executor), help="by default the pipeline's own")
-    parser.add_argument("--because", default="", help="why that executor, for the result object")
+    parser.add_argument("--reason", default="", help="why that executor, for the result object")
     parser.add_argument("--from-branch", help="replay: the branch or tag whose epochs run again")
     parser.add_argument("--clock", help="replay: when the first epoch runs, like 2026-01-01T00:00:00Z")
     parser.add_argument("--clock-step", help="replay: time from epoch to epoch, like 5m")

@@ -125,7 +125,7 @@ class RunOptions:
     where a recovery moves ``main`` back to. ``span``: the event times whose windows a backfill computes anew, None for
     all. ``as_read_by``: a snapshot whose files, where they are read again, are read in the order and at the processing
     times that it recorded. ``full_sweep`` lists the whole landing prefix instead of only its newest
-    part. ``executor`` is where epochs are computed, None for the pipeline's own; ``because`` says why, where whoever
+    part. ``executor`` is where epochs are computed, None for the pipeline's own; ``reason`` says why, where whoever
     starts the run chose it. ``mode`` BATCH takes all input as one epoch, after which the watermark goes to +inf:
     every window gives one pane and closes.
     ``signals`` are given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request``
@@ -159,7 +159,7 @@ class RunOptions:
     create: bool = False
     promotes: bool = False
     executor: Executor | None = None
-    because: str = ""
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if not _RUN_ID.fullmatch(self.run_id):

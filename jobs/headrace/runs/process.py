@@ -142,7 +142,7 @@ class _Run:
     options: RunOptions
     listener: Watched
     now: Callable[[], datetime]
-    borrowed: Any
+    given_session: Any
 
     def __post_init__(self) -> None:
         self.store = open_store(self.root)
@@ -166,7 +166,7 @@ class _Run:
         """Settle which executor the run takes, once."""
         if self.choice is None:
             is_open = self.executor is Executor.AUTO
-            self.choice = choose(self.pipeline, self.options.executor, work, self.options.because)
+            self.choice = choose(self.pipeline, self.options.executor, work, self.options.reason)
             check_installed(self.pipeline, self.choice.name)
             if is_open:
                 self.listener.noted(f"executor {self.choice.name}: {self.choice.reason}")
@@ -186,7 +186,7 @@ class _Run:
         from headrace.runs.executors.on_spark import SparkExecution  # Spark is imported only by those who run on it
 
         return SparkExecution(
-            self.pipeline, self.store, self.landing, self.options.run_id, self.listener, self.borrowed
+            self.pipeline, self.store, self.landing, self.options.run_id, self.listener, self.given_session
         )
 
     def warn(self, warning: str) -> None:

@@ -28,7 +28,7 @@ class ForkPoint:
     """The snapshot of ``manifest`` (None: nothing), and why that one, for people."""
 
     manifest: Manifest | None
-    because: str
+    reason: str
 
     @property
     def snapshot(self) -> str | None:
@@ -38,7 +38,7 @@ class ForkPoint:
     def __str__(self) -> str:
         manifest = self.manifest
         begins = "nothing" if manifest is None else f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch})"
-        return f"the backfill begins with {begins}: {self.because}"
+        return f"the backfill begins with {begins}: {self.reason}"
 
 
 def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> ForkPoint:

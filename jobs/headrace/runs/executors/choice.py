@@ -59,16 +59,16 @@ class WorkEstimate:
 
 
 def choose(
-    pipeline: Pipeline, asked: Executor | None, work: Callable[[], WorkEstimate], because: str = ""
+    pipeline: Pipeline, asked: Executor | None, work: Callable[[], WorkEstimate], reason: str = ""
 ) -> ExecutorDecision:
-    """What a run takes that is ``asked`` to (None: nobody has), ``because`` of what whoever asks says.
+    """What a run takes that is ``asked`` to (None: nobody has), for the ``reason`` that whoever asks gives.
 
     ``work`` is called only if it counts. Raises SizeError.
     """
     executor = asked or pipeline.executor
     if executor is Executor.AUTO:
         return fitting(pipeline, work(), Bounds.stated())
-    return ExecutorDecision(executor, because or ("the pipeline's own" if asked is None else "asked for"))
+    return ExecutorDecision(executor, reason or ("the pipeline's own" if asked is None else "asked for"))
 
 
 def check_installed(pipeline: Pipeline, executor: Executor) -> None:

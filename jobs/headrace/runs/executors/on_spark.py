@@ -41,14 +41,14 @@ MOST_IN_PROCESS = 64 * 2**20
 
 @dataclass
 class SparkExecution:
-    """One run's side of Spark; ``borrowed`` is a session to use instead of one of its own."""
+    """One run's side of Spark; ``given_session`` is one to use instead of one of its own."""
 
     pipeline: Pipeline
     store: ObjectStore
     landing: Landing
     run_id: str
     listener: Listener
-    borrowed: SparkSession | None
+    given_session: SparkSession | None
 
     def __post_init__(self) -> None:
         self._own: Future[SparkSession] | None = None
@@ -56,7 +56,7 @@ class SparkExecution:
 
     def begin(self) -> None:
         """Start the session, which takes seconds, in a thread of its own."""
-        if self.borrowed is not None or self._own is not None:
+        if self.given_session is not None or self._own is not None:
             return
         self._log = None if is_submitted() else new_log(self.run_id)
         self.listener.noted("starting Spark" if self._log is None else f"starting Spark; what it says: {self._log}")
@@ -67,8 +67,8 @@ class SparkExecution:
     @property
     def spark(self) -> SparkSession:
         """The session. Raises what `spark_session` raises."""
-        if self.borrowed is not None:
-            return self.borrowed
+        if self.given_session is not None:
+            return self.given_session
         self.begin()
         assert self._own is not None
         return self._own.result()
