@@ -96,9 +96,9 @@ exhaustive: $(READY) ## What CI does a part of: all interleavings of catalog use
 mutations: $(READY) ## Deliberate mistakes in the kernel and around it: a case or a test must catch each of them
 	$(BIN)/python -m scripts.mutations
 
-dist: $(READY) ## Build the wheel and the sdist into dist/
+dist: $(READY) ## Build the wheel and the sdist, and those of headrace-lab, into dist/
 	rm -rf dist
-	$(UV) build --out-dir dist
+	$(UV) build --all-packages --out-dir dist
 
 images: $(READY) ## Build the images of docker/ without a Docker engine (needs root, buildah, debootstrap; ARGS="--base IMAGE": of your own)
 	$(BIN)/python -m scripts.images build $(ARGS)

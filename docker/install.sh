@@ -9,4 +9,5 @@ if [ -s /run/secrets/certificates ]; then export SSL_CERT_FILE=/run/secrets/cert
 /opt/uv/bin/uv export --frozen --no-dev --no-emit-project --quiet "$@" --output-file /tmp/requirements.txt
 /opt/uv/bin/uv pip sync --quiet --require-hashes /tmp/requirements.txt
 mkdir -p jobs/headrace snapshots/headrace_snapshots plugins/headrace_airflow && touch README.md
-/opt/uv/bin/uv pip install --quiet --no-deps --editable .
+# without sources: the workspace has the package lab, which is not in the images
+/opt/uv/bin/uv pip install --quiet --no-deps --no-sources --editable .

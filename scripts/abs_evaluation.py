@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
+from headrace_lab.simulation import Settings, run_totals, shuffled_operators
 from headrace_snapshots.protocol.barriers import Protocol
-from headrace_snapshots.simulation import Settings, run_totals, shuffled_operators
 
 MS, SECOND = 1_000, 1_000_000
 

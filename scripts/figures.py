@@ -7,11 +7,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headrace.conformance.cases import AdvanceProcessingTime, Case
-from headrace.conformance.command import EXECUTORS
-from headrace.conformance.replay import CaseExecutor, CaseReplay
 from headrace.errors import GiveUpError
-from headrace.observe.paper_figures import EmittedPane, Picture, svg
+from headrace_lab.conformance.cases import AdvanceProcessingTime, Case
+from headrace_lab.conformance.replay import CaseExecutor, CaseReplay
+from headrace_lab.conformance.runner import EXECUTORS
+from headrace_lab.paper_figures import EmittedPane, Picture, svg
 from scripts.paper_example import EVENT_TIMES, POINTS, PROCESSING_TIMES, Example, examples
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"

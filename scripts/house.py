@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOMS = ("jobs/headrace", "jobs/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
+ROOMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 MOST_FILES = 15
 ORACLE = "jobs/headrace/reference/"
 HAS_NO_SUBJECT = re.compile(r"(?:Of|That|Those|It|As)\b(?!-of\b)")

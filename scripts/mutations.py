@@ -33,8 +33,8 @@ class Case:
 
     def failures(self) -> list[str]:
         """Names of cases that do not pass. Raises RuntimeError if no case runs."""
-        command = importlib.import_module("headrace.conformance.command")
-        executor = importlib.import_module("headrace.conformance.on_local").LocalExecutor()
+        command = importlib.import_module("headrace_lab.conformance.runner")
+        executor = importlib.import_module("headrace_lab.conformance.on_local").LocalExecutor()
         results = command.run_file(CASES / f"{self.file}.json", executor, self.glob)
         if not results:
             raise RuntimeError(f"no case of {self.file} is called {self.glob}")
@@ -136,8 +136,8 @@ MUTATIONS = (
     Mutation(
         "a closed marker is lost",
         "program/firing.py",
-        "choose(marker, c.CLOSED, c.OPEN),",
-        "choose(marker, c.DELETED, c.OPEN),",
+        "choose(marker, c.CLOSED, c.OPEN)",
+        "choose(marker, c.DELETED, c.OPEN)",
         Case("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(

@@ -9,16 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from headrace.conformance.cases import (
-    DEFAULT_KEY,
-    AdvanceProcessingTime,
-    AdvanceWatermark,
-    BundleStep,
-    Case,
-    CaseElement,
-    CaseStage,
-    Step,
-)
 from headrace.model.accumulation import Firing, How, accumulating, discarding, retracting
 from headrace.model.combiners import Combiner
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant, instant
@@ -34,7 +24,17 @@ from headrace.model.triggers import (
     Trigger,
 )
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, Window, WindowFn
-from headrace.observe.paper_figures import Point, Stroke
+from headrace_lab.conformance.cases import (
+    DEFAULT_KEY,
+    AdvanceProcessingTime,
+    AdvanceWatermark,
+    BundleStep,
+    Case,
+    CaseElement,
+    CaseStage,
+    Step,
+)
+from headrace_lab.paper_figures import Point, Stroke
 
 _MINUTE = timedelta(minutes=1)
 

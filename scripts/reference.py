@@ -29,10 +29,16 @@ def filled(_app: object, _page: str, source: list[str]) -> None:
 
 
 def commands() -> str:
-    """Every command of ``headrace``: what it does, its usage, arguments and options."""
+    """Every command of ``headrace``, those of headrace_lab too: what it does, its usage, arguments and options."""
+    return "\n\n".join(_command(command, f"headrace {name}") for name, command in sorted(all_commands().items()))
+
+
+def all_commands() -> dict[str, click.Command]:
+    """Headrace's own commands and headrace_lab's, by name."""
+    from headrace.cli.command_group import COMMANDS, LAB
     from headrace.cli.main import app
 
-    return "\n\n".join(_command(command, f"headrace {name}") for name, command in sorted(app.commands.items()))
+    return {**app.commands, **{name: COMMANDS[name] for name in LAB}}
 
 
 def _command(command: Any, name: str) -> str:
@@ -113,7 +119,7 @@ class ErrorClass:
 def error_classes() -> dict[str, ErrorClass]:
     """Every error with a code, by its class's name. Read from the sources: nothing is imported."""
     found: dict[str, ErrorClass] = {}
-    for folder in ("jobs/headrace", "snapshots/headrace_snapshots", "plugins/headrace_airflow"):
+    for folder in ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             module = ".".join(file.relative_to(ROOT / folder).with_suffix("").parts)
             for error in _errors_of(ast.parse(file.read_text()), f"{Path(folder).name}.{module}"):

@@ -43,7 +43,7 @@ LONGEST_FIRST = (
     "tests/process/test_crash.py",
     "tests/process/test_replay.py",
     "tests/kernel/test_equal_hashes.py",
-    "tests/observe/test_paper_figures.py",
+    "tests/conformance/test_paper_figures.py",
     "tests/scenarios/test_runs.py",
     "tests/audit/test_run_audit.py",
     "tests/audit/test_large.py",

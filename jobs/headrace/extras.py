@@ -41,10 +41,13 @@ def require(extra: Extra, what: str, instead: str = "") -> None:
         )
 
 
-def require_library(library: str, what: str) -> None:
-    """Raise NotInstalledError unless ``library`` is installed, which ``what`` needs and no extra brings."""
+def require_library(library: str, what: str, source: str = "") -> None:
+    """Raise NotInstalledError unless ``library`` is installed, which ``what`` needs and no extra brings.
+
+    ``source`` says what pip installs it from, if not by its name.
+    """
     if not _is_there(library):
-        raise NotInstalledError(f"{what} needs {library}, which is not installed: pip install {library}")
+        raise NotInstalledError(f"{what} needs {library}, which is not installed: pip install {source or library}")
 
 
 def _is_there(module: str) -> bool:

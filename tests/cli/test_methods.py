@@ -24,9 +24,6 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.yaml import suite
 from tests.cli.deployments import PIPELINE_FILE
 
-NO_METHOD = {"conformance", "simulate"}
-"""Commands about the model and the protocol, not about pipelines: their functions are libraries of their own."""
-
 DEFINITION = {"run", "backfill", "recover", "replay-late", "replay-rejected", "explain", "plan"}
 """Commands that need the definition."""
 
@@ -169,7 +166,7 @@ def line(name: str, words: Sequence[str], pipeline: str) -> list[str]:
 
 def test_every_command_has_a_method() -> None:
     printing = {name for name, command in app.commands.items() if any(p.name == "output" for p in command.params)}
-    assert printing - NO_METHOD == {*CASES}
+    assert printing == {*CASES}
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.commands.simulate import SimulationOptionError
 from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.main import app
+from headrace_lab.commands.simulate import SimulationOptionError
 
 
 @pytest.mark.parametrize("protocol", ["aligned", "unaligned", "chandy-lamport", "synchronous", "at-least-once"])

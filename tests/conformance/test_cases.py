@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.conformance.command import CaseStatus, run_file
-from headrace.conformance.on_reference import ReferenceExecutor
+from headrace_lab.conformance.on_reference import ReferenceExecutor
+from headrace_lab.conformance.runner import CaseStatus, run_file
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 

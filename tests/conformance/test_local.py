@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.conformance import on_local
-from headrace.conformance.command import CaseStatus, run_file
-from headrace.conformance.on_local import LocalExecutor
-from headrace.conformance.on_tasks import map_elements
 from headrace.distribute.tasks.plan import EpochPlan
 from headrace.distribute.tasks.shuffle.level_functions import Rows
 from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace_lab.conformance import on_local
+from headrace_lab.conformance.on_local import LocalExecutor
+from headrace_lab.conformance.on_tasks import map_elements
+from headrace_lab.conformance.runner import CaseStatus, run_file
 
 QUICK = ("retractions", "session_merges", "two_stages")
 FILES = [

@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 
-from headrace.conformance import command as runner
-from headrace.conformance.cases import Case
-from headrace.conformance.command import CaseStatus, all_required_passed, conformance, main, render_text, run_file
-from headrace.conformance.on_reference import ReferenceExecutor
-from headrace.conformance.replay import CaseReplay, StepOutcome
+from headrace.cli.main import app
 from headrace.errors import FixConfigError
 from headrace.model.panes import Pane
+from headrace_lab.conformance import runner
+from headrace_lab.conformance.cases import Case
+from headrace_lab.conformance.on_reference import ReferenceExecutor
+from headrace_lab.conformance.replay import CaseReplay, StepOutcome
+from headrace_lab.conformance.runner import CaseStatus, all_required_passed, conformance, render_text, run_file
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code of the command with these arguments."""
+    with pytest.raises(SystemExit) as end:
+        app(["conformance", *arguments])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
 
 CASE: dict[str, Any] = {
     "name": "two_panes",

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.conformance.command import CaseStatus, run_file
-from headrace.conformance.on_spark import SparkExecutor, representatives
-from headrace.conformance.schema import is_dialect, read_case
 from headrace.distribute.spark.types import SparkSession
 from headrace.model.accumulation import Accumulation
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from headrace_lab.conformance.on_spark import SparkExecutor, representatives
+from headrace_lab.conformance.runner import CaseStatus, run_file
+from headrace_lab.conformance.schema import is_dialect, read_case
 
 CASES = Path(__file__).parent / "cases"
 # the paper's figures run on Spark in tests/observe, our own cases by `headrace conformance`

@@ -21,6 +21,8 @@ BASES = [
         "jobs",
         "jobs/headrace",
         "jobs/headrace/distribute",
+        "lab",
+        "lab/headrace_lab",
         "snapshots",
         "snapshots/headrace_snapshots",
         "plugins",

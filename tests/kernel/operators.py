@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.conformance.values import plain_value
 from headrace.distribute.clocks import StageClocks
 from headrace.distribute.epoch import StageOutcome
 from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
@@ -24,6 +23,7 @@ from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
+from headrace_lab.conformance.values import plain_value
 
 NOTHING = AggregatedBundle()
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.conformance.values import element_rows
 from headrace.kernel.delta import aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
@@ -26,6 +25,7 @@ from headrace.reference import evaluate, run_pipeline
 from headrace.reference.intake import Intake, Taken
 from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
+from headrace_lab.conformance.values import element_rows
 from tests.kernel import further_scenarios as further
 from tests.kernel.operators import emitted
 from tests.panes import by_window, same

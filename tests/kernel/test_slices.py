@@ -29,7 +29,6 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.conformance.values import element_rows
 from headrace.kernel.delta import AggregatedBundle, aggregate
 from headrace.kernel.elements import judge
 from headrace.kernel.stage import CompiledStage
@@ -38,6 +37,7 @@ from headrace.model.combiners import Aggregate
 from headrace.model.time import Instant
 from headrace.model.windows import ShiftedOutputTime
 from headrace.reference import run_pipeline
+from headrace_lab.conformance.values import element_rows
 from tests.building import lengths
 from tests.kernel import plain_scenarios as plain
 from tests.kernel.differential import check, run_on_kernel

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from headrace_snapshots.protocol.graph import Graph
-from headrace_snapshots.simulation import Detection, Processes, StableProperty, behaviour, detect, random_processes
-from headrace_snapshots.simulation.behaviours import (
+from headrace_lab.simulation import Detection, Processes, StableProperty, behaviour, detect, random_processes
+from headrace_lab.simulation.behaviours import (
     DiffusingComputation,
     Say,
     TokenPassing,
@@ -19,7 +18,8 @@ from headrace_snapshots.simulation.behaviours import (
     Waiting,
     both_ways,
 )
-from headrace_snapshots.simulation.processes import GlobalState, ProcessBehaviour, ProcessStep
+from headrace_lab.simulation.processes import GlobalState, ProcessBehaviour, ProcessStep
+from headrace_snapshots.protocol.graph import Graph
 
 EVERY = pytest.mark.parametrize("kind", [*StableProperty])
 

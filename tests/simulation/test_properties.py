@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from headrace_snapshots.protocol.barriers import Protocol
-from headrace_snapshots.protocol.graph import Graph
-from headrace_snapshots.simulation import (
+from headrace_lab.simulation import (
     Assumption,
     Settings,
     SimulationReport,
@@ -19,6 +17,8 @@ from headrace_snapshots.simulation import (
     random_processes,
     simulate,
 )
+from headrace_snapshots.protocol.barriers import Protocol
+from headrace_snapshots.protocol.graph import Graph
 
 ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
 EVERY = pytest.mark.parametrize("protocol", [*Protocol])

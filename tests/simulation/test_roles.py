@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace_lab.simulation import Settings, random_dataflow, simulate
 from headrace_snapshots.protocol.barriers import RULES, TASK_TABLE, Protocol, Task
 from headrace_snapshots.protocol.coordinator import (
     COORDINATOR_TABLE,
@@ -47,7 +48,6 @@ from headrace_snapshots.protocol.messages import (
     Unblock,
 )
 from headrace_snapshots.protocol.table import ProtocolError, Table
-from headrace_snapshots.simulation import Settings, random_dataflow, simulate
 from scripts.diagrams import FIGURES, FILE, drawn, page
 
 A, B, LOOP = 0, 1, 2

@@ -159,8 +159,29 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
     for extra, message in told.items():
         assert f"pip install 'headrace[{extra}]'" in message
     assert "--executor local" in told["spark"]
+
+
+@pytest.mark.parametrize("name", ["conformance", "simulate"])
+def test_a_command_of_the_lab_names_the_package_that_brings_it(installed: Installed, name: str) -> None:
+    assert "pip install ./lab" in installed.refused(name)
+
+
+def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("lab")
+    uv("build", "--wheel", "--out-dir", folder, "--package", "headrace-lab", REPOSITORY)
+    (wheel,) = folder.glob("*.whl")
+    (headrace,) = dist.glob("*.whl")
+    assert {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in name} == {
+        "headrace_lab"
+    }
+    uv("venv", "--quiet", folder / "venv")
+    uv("pip", "install", "--quiet", "--python", folder / "venv", wheel, headrace)
+    with_lab = Installed(folder / "venv", folder)
+    assert with_lab.headrace("simulate", "--records", "1").returncode == 0
     cases = str(REPOSITORY / "tests/conformance/cases/bundling.json")
-    assert "headrace[spark]" in installed.refused("conformance", cases, "--executor", "spark")
+    done = with_lab.headrace("conformance", cases, "--executor", "local")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "28 passed, 0 failed, 1 skipped")
+    assert "headrace[spark]" in with_lab.refused("conformance", cases, "--executor", "spark")
 
 
 def airflow_error(installed: Installed) -> str:

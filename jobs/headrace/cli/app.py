@@ -1,14 +1,14 @@
 """The application ``headrace``, how a function becomes one of its commands, and the arguments that several have."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from inspect import cleandoc
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, ParamSpec
 
 import click
 
 from headrace import __version__
+from headrace.cli.command_group import MORE_COMMANDS, CommandGroup
 from headrace.cli.completion import (
     complete_at,
     complete_droppable,
@@ -17,39 +17,11 @@ from headrace.cli.completion import (
     show_completion,
 )
 from headrace.cli.display.output import Format, reported
-from headrace.cli.exit_codes import INTERRUPTED, listed
+from headrace.cli.exit_codes import listed
 from headrace.cli.parameters import Argument, Option, parameters
 from headrace.pipeline.executors import Executor
-from headrace.terminal import visible
 
 P = ParamSpec("P")
-
-
-class _Commands(click.Group):
-    """The commands; Ctrl-C ends any of them with the exit code of what was interrupted."""
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with _visible_errors():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with _visible_errors():
-                return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-
-
-@contextmanager
-def _visible_errors() -> Iterator[None]:
-    """Have Click show the words of a command line that it finds fault with as text."""
-    try:
-        yield
-    except click.UsageError as error:
-        said = error.format_message()
-        if said == visible(said):
-            raise
-        raise click.UsageError(visible(said), error.ctx) from error
 
 
 def _version() -> click.Option:
@@ -63,11 +35,13 @@ def _version() -> click.Option:
     )
 
 
-app = _Commands(
+app = CommandGroup(
     name="headrace",
     params=[_version(), show_completion("headrace")],
     help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
-    epilog="\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {words}" for code, words in listed()),
+    epilog="\b\nExit codes:\n"
+    + "\n".join(f"  {code:>3}  {words}" for code, words in listed())
+    + f"\n\n{MORE_COMMANDS}",
     no_args_is_help=True,
     context_settings={"max_content_width": 120, "help_option_names": ["--help", "-h"]},
 )
@@ -126,21 +100,34 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """
 
     def register(function: Callable[P, None]) -> Callable[P, None]:
-        @wraps(function)
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-            with reported(Format(str(kwargs["output"]))):
-                function(*args, **kwargs)
-
-        said = cleandoc(function.__doc__ or "")
-        named = click.Command(
-            function.__name__.replace("_", "-"),
-            callback=guarded,
-            params=[*parameters(function)],
-            help=said,
-            short_help=said.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
-            epilog=f"\b\nExample:\n  {example}",
-        )
-        app.add_command(named)
+        guarded = _guarded(function)
+        app.add_command(_click_command(function, guarded, example))
         return guarded
 
     return register
+
+
+def separate_command(example: str) -> Callable[[Callable[P, None]], click.Command]:
+    """Make a command of the function as ``command`` does, for a package that adds it (headrace.cli.command_group)."""
+    return lambda function: _click_command(function, _guarded(function), example)
+
+
+def _guarded(function: Callable[P, None]) -> Callable[P, None]:
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        with reported(Format(str(kwargs["output"]))):
+            function(*args, **kwargs)
+
+    return guarded
+
+
+def _click_command(function: Callable[P, None], callback: Callable[P, None], example: str) -> click.Command:
+    said = cleandoc(function.__doc__ or "")
+    return click.Command(
+        function.__name__.replace("_", "-"),
+        callback=callback,
+        params=[*parameters(function)],
+        help=said,
+        short_help=said.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
+        epilog=f"\b\nExample:\n  {example}",
+    )

@@ -1,4 +1,4 @@
-"""The commands of ``headrace``, and those that show results: read, files, plot, conformance.
+"""The commands of ``headrace``, and those that show results: read, files, plot.
 
 Results go to stdout, everything else to stderr; the exit code is that of the error's branch (headrace.errors). A
 command imports what it needs when it is called, so that every one of them starts at once.
@@ -7,10 +7,8 @@ command imports what it needs when it is called, so that every one of them start
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from click.exceptions import Exit
-
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
-from headrace.cli.commands import explain, history, maintenance, pipelines, run, simulate, snapshots, test
+from headrace.cli.commands import explain, history, maintenance, pipelines, run, snapshots, test
 from headrace.cli.display.output import (
     Format,
     notice,
@@ -20,7 +18,7 @@ from headrace.cli.display.output import (
     print_names,
     print_table,
 )
-from headrace.cli.parameters import Argument, Option
+from headrace.cli.parameters import Option
 from headrace_snapshots.refs import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ __all__ = [
     "maintenance",
     "pipelines",
     "run",
-    "simulate",
     "snapshots",
     "test",
 ]
@@ -126,19 +123,6 @@ def plot(
     print_fields(told(found.lateness), "how late")
     if out is not None:
         notice(f"drawn: {out}")
-
-
-@command("headrace conformance tests/conformance/cases/bundling.json --executor local")
-def conformance(
-    file: Annotated[Path, Argument(metavar="FILE", help="A file of conformance cases.")],
-    executor: Annotated[str, Option(metavar="[reference|local|spark]", help="Which executor runs them.")] = "reference",
-    only: Annotated[str | None, Option(help="Only cases whose name matches this glob.")] = None,
-    output: Output = Format.TEXT,
-) -> None:
-    """Run conformance cases of the Dataflow Model on an executor."""
-    from headrace.conformance.command import conformance as run_cases
-
-    raise Exit(run_cases(file, executor, only, output.value))
 
 
 def _notice_what_it_is(handle: "PipelineHandle", rows: "LazyView", view: str) -> None:

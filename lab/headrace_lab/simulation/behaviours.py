@@ -6,8 +6,8 @@ from enum import StrEnum
 from random import Random
 from typing import Final, NamedTuple
 
+from headrace_lab.simulation.processes import GlobalState, ProcessStep
 from headrace_snapshots.protocol.graph import Graph
-from headrace_snapshots.simulation.processes import GlobalState, ProcessStep
 
 _NONE: Final = frozenset[int]()
 

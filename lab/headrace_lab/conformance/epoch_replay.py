@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from headrace.conformance.cases import (
+from headrace.model.accumulation import Accumulation, accumulating, discarding
+from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.expressions.expr import DataType, Expr, Schema, col, lit
+from headrace.model.panes import Pane
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.triggers import Always
+from headrace.model.windows import GlobalWindows, Window
+from headrace.pipeline.aggregation import Aggregation, Stage
+from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
     AdvanceWatermark,
@@ -25,15 +33,7 @@ from headrace.conformance.cases import (
     ExpectOutputWatermark,
     Step,
 )
-from headrace.conformance.replay import CaseReplay, StepOutcome
-from headrace.model.accumulation import Accumulation, accumulating, discarding
-from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.expressions.expr import DataType, Expr, Schema, col, lit
-from headrace.model.panes import Pane
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.triggers import Always
-from headrace.model.windows import GlobalWindows, Window
-from headrace.pipeline.aggregation import Aggregation, Stage
+from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 
 KEY, VALUE, RESULT = "key", "value", "result"
 

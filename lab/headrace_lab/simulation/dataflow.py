@@ -4,6 +4,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from random import Random
 
+from headrace_lab.simulation.settings import Assumption, Settings
+from headrace_lab.simulation.timeline import Timeline
+from headrace_lab.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
 from headrace_snapshots.protocol import messages
 from headrace_snapshots.protocol.barriers import DELIVERED, RULES, Task
 from headrace_snapshots.protocol.coordinator import Acknowledged, Declined
@@ -15,9 +18,6 @@ from headrace_snapshots.protocol.messages import (
     TaskEffect,
     TaskEvent,
 )
-from headrace_snapshots.simulation.settings import Assumption, Settings
-from headrace_snapshots.simulation.timeline import Timeline
-from headrace_snapshots.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
 
 Message = SentRecord | SnapshotId
 

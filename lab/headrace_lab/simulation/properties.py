@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace_lab.simulation.workload import SnapshotPart
+from headrace_lab.simulation.world import World
 from headrace_snapshots.protocol.barriers import Protocol, TakesAt
 from headrace_snapshots.protocol.messages import SnapshotId
-from headrace_snapshots.simulation.workload import SnapshotPart
-from headrace_snapshots.simulation.world import World
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from headrace.conformance.cases import (
+from headrace.model.panes import Pane
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
+from headrace.model.windows import Window
+from headrace_lab.conformance.cases import (
     Case,
     Expect,
     ExpectAssigned,
@@ -21,10 +24,7 @@ from headrace.conformance.cases import (
     Json,
     Step,
 )
-from headrace.conformance.schema import read_window
-from headrace.model.panes import Pane
-from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.windows import Window
+from headrace_lab.conformance.schema import read_window
 
 RELATIVE_ERROR = 1e-9
 """How far two floats may be apart and still be equal (semantics 12.4); everything else compares exactly."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, command
+from headrace.cli.app import Output, separate_command
 from headrace.cli.display.output import Format, print_fields, print_json, print_lines
 from headrace.cli.exit_codes import DONE, FAILED_CASES
 from headrace.cli.parameters import Option
 from headrace.errors import FixConfigError
 
 if TYPE_CHECKING:
+    from headrace_lab.simulation import Detection, Processes, Property, StableProperty
     from headrace_snapshots.protocol.barriers import Protocol
     from headrace_snapshots.protocol.graph import Graph
-    from headrace_snapshots.simulation import Detection, Processes, Property, StableProperty
 
 PROTOCOLS = "aligned|unaligned|chandy-lamport|synchronous|at-least-once"
 ASSUMPTIONS = "fifo|barriers-arrive|fixed-graph|back-edges"
@@ -35,7 +35,7 @@ class SimulationOptionError(FixConfigError):
     code = "config.simulation"
 
 
-@command("headrace simulate --tasks 100 --seed 7 --protocol aligned --task-losses 2")
+@separate_command("headrace simulate --tasks 100 --seed 7 --protocol aligned --task-losses 2")
 def simulate(
     *,
     tasks: Annotated[int, Option(min=1, max=100_000, help="Tasks of a random graph.")] = 20,
@@ -77,9 +77,9 @@ def simulate(
 
     The last line sums up; the exit code is 1 if a property failed.
     """
+    from headrace_lab.simulation import Assumption, Processes, Settings, StableProperty, behaviour
+    from headrace_lab.simulation import simulate as run
     from headrace_snapshots.protocol.barriers import Protocol
-    from headrace_snapshots.simulation import Assumption, Processes, Settings, StableProperty, behaviour
-    from headrace_snapshots.simulation import simulate as run
 
     assumption = None if without is None else _one_of(Assumption, "without", without)
     if detect is not None:
@@ -120,7 +120,7 @@ def simulate(
 
 def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: Format) -> NoReturn:
     """Run them, say what came out, and exit."""
-    from headrace_snapshots.simulation import detect
+    from headrace_lab.simulation import detect
 
     found: Detection = detect(processes)
     if output is Format.JSON:
@@ -137,8 +137,8 @@ def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: F
 def _graph(file: Path | None, tasks: int, loops: int, seed: int, protocol: "Protocol") -> "Graph":
     from random import Random
 
+    from headrace_lab.simulation import graph_in, random_dataflow, random_processes
     from headrace_snapshots.protocol.barriers import Protocol
-    from headrace_snapshots.simulation import graph_in, random_dataflow, random_processes
 
     if file is not None:
         return graph_in(file)

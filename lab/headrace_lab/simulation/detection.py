@@ -7,10 +7,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
+from headrace_lab.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
+from headrace_lab.simulation.processes import Event, GlobalState, ProcessBehaviour, Processes, RecordedSnapshot
+from headrace_lab.simulation.properties import SHOWN, Property
 from headrace_snapshots.protocol.graph import Graph
-from headrace_snapshots.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
-from headrace_snapshots.simulation.processes import Event, GlobalState, ProcessBehaviour, Processes, RecordedSnapshot
-from headrace_snapshots.simulation.properties import SHOWN, Property
 
 
 class StableProperty(StrEnum):

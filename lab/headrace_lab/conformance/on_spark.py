@@ -7,11 +7,6 @@ what is in a blob is nothing to Spark.
 from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
 
-from headrace.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, BundleStep, Case, Expect
-from headrace.conformance.epoch_replay import StageRunner, replay_case
-from headrace.conformance.on_local import LocalExecutor
-from headrace.conformance.on_tasks import OnTasks, map_elements
-from headrace.conformance.replay import CaseReplay
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.spark.parallel_map import each
 from headrace.distribute.spark.runner import SparkRunner
@@ -22,6 +17,11 @@ from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
+from headrace_lab.conformance.cases import AdvanceProcessingTime, AdvanceWatermark, BundleStep, Case, Expect
+from headrace_lab.conformance.epoch_replay import StageRunner, replay_case
+from headrace_lab.conformance.on_local import LocalExecutor
+from headrace_lab.conformance.on_tasks import OnTasks, map_elements
+from headrace_lab.conformance.replay import CaseReplay
 from headrace_snapshots.store import open_store
 
 TASKS = 2

@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.conformance.cases import (
+from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.panes import Pane
+from headrace.model.time import MAX_INSTANT
+from headrace.reference import Chain, Contents, Element, Extract, Grouping, Output, collect, combine
+from headrace.reference.windows import assign, merge
+from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     AdvanceProcessingTime,
     AdvanceWatermark,
@@ -19,12 +24,7 @@ from headrace.conformance.cases import (
     ExpectMerged,
     Step,
 )
-from headrace.conformance.replay import CaseReplay, StepOutcome
-from headrace.model.combiners import Aggregate, Combiner
-from headrace.model.panes import Pane
-from headrace.model.time import MAX_INSTANT
-from headrace.reference import Chain, Contents, Element, Extract, Grouping, Output, collect, combine
-from headrace.reference.windows import assign, merge
+from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 
 
 class ReferenceExecutor:

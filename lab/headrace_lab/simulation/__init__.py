@@ -5,12 +5,12 @@ properties are detected on snapshots; for tests of one's own too.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace_snapshots.simulation.detection import Detection, StableProperty, behaviour, detect
-from headrace_snapshots.simulation.graphs import graph_in, random_dataflow, random_processes, shuffled_operators
-from headrace_snapshots.simulation.processes import Processes
-from headrace_snapshots.simulation.properties import Property, properties, totals
-from headrace_snapshots.simulation.settings import Assumption, Settings
-from headrace_snapshots.simulation.world import World
+from headrace_lab.simulation.detection import Detection, StableProperty, behaviour, detect
+from headrace_lab.simulation.graphs import graph_in, random_dataflow, random_processes, shuffled_operators
+from headrace_lab.simulation.processes import Processes
+from headrace_lab.simulation.properties import Property, properties, totals
+from headrace_lab.simulation.settings import Assumption, Settings
+from headrace_lab.simulation.world import World
 
 __all__ = [
     "Assumption",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.conformance.cases import Json
+from headrace_lab.conformance.cases import Json
 
 _STAGE_FIELDS = frozenset(
     {

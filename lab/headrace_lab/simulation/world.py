@@ -5,6 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
+from headrace_lab.simulation.control import Control
+from headrace_lab.simulation.dataflow import Dataflow
+from headrace_lab.simulation.settings import Assumption, Settings
+from headrace_lab.simulation.timeline import Timeline
+from headrace_lab.simulation.workload import SnapshotPart, TaskState, Workload
 from headrace_snapshots.protocol import coordinator
 from headrace_snapshots.protocol.barriers import RULES, Holds
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
@@ -16,11 +21,6 @@ from headrace_snapshots.protocol.messages import (
     SnapshotId,
     TaskEvent,
 )
-from headrace_snapshots.simulation.control import Control
-from headrace_snapshots.simulation.dataflow import Dataflow
-from headrace_snapshots.simulation.settings import Assumption, Settings
-from headrace_snapshots.simulation.timeline import Timeline
-from headrace_snapshots.simulation.workload import SnapshotPart, TaskState, Workload
 
 _PATIENCE = 20
 """A run ends when nothing has come of it for so many timeouts."""

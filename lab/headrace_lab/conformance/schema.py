@@ -9,42 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from headrace.conformance.cases import (
-    DEFAULT_KEY,
-    AdvanceProcessingTime,
-    AdvanceWatermark,
-    Between,
-    BundleStep,
-    Case,
-    CaseElement,
-    CaseStage,
-    Expect,
-    ExpectAssigned,
-    ExpectCombined,
-    ExpectDropped,
-    ExpectMerged,
-    ExpectOutputWatermark,
-    ExpectState,
-    Json,
-    Step,
-)
-from headrace.conformance.fields import (
-    REQUIRED,
-    CaseFormatError,
-    an_object,
-    anything,
-    at,
-    field,
-    flag,
-    integer,
-    list_of,
-    member_of,
-    number,
-    one_of,
-    text,
-    text_or_integer,
-)
-from headrace.conformance.unknown import unknown_fields
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, behind
 from headrace.model.combiners import Combiner
@@ -78,6 +42,42 @@ from headrace.model.windows import (
     Window,
     WindowFn,
 )
+from headrace_lab.conformance.cases import (
+    DEFAULT_KEY,
+    AdvanceProcessingTime,
+    AdvanceWatermark,
+    Between,
+    BundleStep,
+    Case,
+    CaseElement,
+    CaseStage,
+    Expect,
+    ExpectAssigned,
+    ExpectCombined,
+    ExpectDropped,
+    ExpectMerged,
+    ExpectOutputWatermark,
+    ExpectState,
+    Json,
+    Step,
+)
+from headrace_lab.conformance.fields import (
+    REQUIRED,
+    CaseFormatError,
+    an_object,
+    anything,
+    at,
+    field,
+    flag,
+    integer,
+    list_of,
+    member_of,
+    number,
+    one_of,
+    text,
+    text_or_integer,
+)
+from headrace_lab.conformance.unknown import unknown_fields
 
 PANE_ATTRIBUTES = frozenset(
     {

@@ -12,8 +12,6 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from headrace.conformance.epoch_replay import StageElement, StagesOutcome
-from headrace.conformance.values import element_rows, stored_panes
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.levels import mapped_by
@@ -33,6 +31,8 @@ from headrace.pipeline.sources import OWN, json
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
 from headrace.sources.file_planning import LandedFile
+from headrace_lab.conformance.epoch_replay import StageElement, StagesOutcome
+from headrace_lab.conformance.values import element_rows, stored_panes
 
 MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
 

@@ -1,11 +1,10 @@
-"""``headrace conformance``: run a file of conformance cases on an executor and say what passed.
+"""Runs a file of conformance cases on an executor and says what passed.
 
-``python -m headrace.conformance.command FILE`` does the same. A case passes if everything that it expects came, and
+A case passes if everything that it expects came, and
 nothing else; one with ``expect_failure`` passes by failing with that message. Cases of a dialect (``broken_on:
 normative``) are skipped and do not count; anything else that is skipped does.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -21,18 +20,18 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from headrace.conformance.cases import Case, ExpectState
-from headrace.conformance.fields import CaseFormatError
-from headrace.conformance.on_reference import ReferenceExecutor
-from headrace.conformance.replay import CaseExecutor, CaseReplay, check
-from headrace.conformance.schema import (
+from headrace.errors import FixConfigError
+from headrace.extras import require
+from headrace.terminal import visible
+from headrace_lab.conformance.cases import Case, ExpectState
+from headrace_lab.conformance.fields import CaseFormatError
+from headrace_lab.conformance.on_reference import ReferenceExecutor
+from headrace_lab.conformance.replay import CaseExecutor, CaseReplay, check
+from headrace_lab.conformance.schema import (
     UnsupportedCaseError,
     is_dialect,
     read_case,
 )
-from headrace.errors import FixConfigError, HeadraceError
-from headrace.extras import require
-from headrace.terminal import visible
 
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 10.0
@@ -43,13 +42,13 @@ Watch = Callable[[Iterable[CaseReplay], int], Iterable[CaseReplay]]
 
 def _spark() -> CaseExecutor:
     require("spark", "the executor spark")
-    from headrace.conformance.on_spark import SparkExecutor  # Spark is there only for those who want it
+    from headrace_lab.conformance.on_spark import SparkExecutor  # Spark is there only for those who want it
 
     return SparkExecutor()
 
 
 def _local() -> CaseExecutor:
-    from headrace.conformance.on_local import LocalExecutor
+    from headrace_lab.conformance.on_local import LocalExecutor
 
     return LocalExecutor()
 
@@ -232,22 +231,3 @@ def conformance(file: Path, executor: str = "reference", only: str | None = None
             print(render_text(result), flush=True)
     print(summary(results) if output == "text" else render_json(results))
     return 0 if all_required_passed(results) else 1
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command line of this module; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="headrace conformance", description="Run conformance cases.")
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--executor", choices=sorted(EXECUTORS), default="reference")
-    parser.add_argument("--only", metavar="GLOB", help="only cases whose names match")
-    parser.add_argument("--format", choices=("text", "json"), default="text", dest="output")
-    options = parser.parse_args(arguments)
-    try:
-        return conformance(options.file, options.executor, options.only, options.output)
-    except HeadraceError as error:
-        print(visible(f"{error.code}: {error}"), file=sys.stderr)
-        return error.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,10 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from headrace.conformance.cases import Case
-from headrace.conformance.epoch_replay import StageRunner, replay_case
-from headrace.conformance.on_tasks import OnTasks, map_elements
-from headrace.conformance.replay import CaseReplay
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local.blobs import Blobs
 from headrace.distribute.tasks.engine import TasksEngine
@@ -14,6 +10,10 @@ from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
 from headrace.state.datafiles.cache import RowsInMemory
+from headrace_lab.conformance.cases import Case
+from headrace_lab.conformance.epoch_replay import StageRunner, replay_case
+from headrace_lab.conformance.on_tasks import OnTasks, map_elements
+from headrace_lab.conformance.replay import CaseReplay
 from headrace_snapshots.store.memory import MemoryStore
 
 TASKS = 3

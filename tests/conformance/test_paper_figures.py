@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.conformance.cases import Case
-from headrace.conformance.on_reference import ReferenceExecutor
-from headrace.conformance.replay import CaseReplay
 from headrace.distribute.spark.types import SparkSession
 from headrace.model.panes import Timing
-from headrace.observe.paper_figures import Box, Picture, Point, boxes, svg
+from headrace_lab.conformance.cases import Case
+from headrace_lab.conformance.on_reference import ReferenceExecutor
+from headrace_lab.conformance.replay import CaseReplay
+from headrace_lab.paper_figures import Box, Picture, Point, boxes, svg
 from scripts.figures import FOLDER, FigureError, file_name, main, pictures
 from scripts.paper_example import POINTS, clock
 
@@ -93,7 +93,7 @@ def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_gives_the_same_figures(spark: SparkSession) -> None:
-    from headrace.conformance.on_spark import SparkExecutor
+    from headrace_lab.conformance.on_spark import SparkExecutor
 
     found = {number: svg(picture) for number, picture in pictures(SparkExecutor(spark)).items()}
     assert {number: numbers(document) for number, document in found.items()} == VALUES

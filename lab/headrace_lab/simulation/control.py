@@ -11,8 +11,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from headrace_snapshots.simulation.settings import Settings
-from headrace_snapshots.simulation.timeline import Timeline
+from headrace_lab.simulation.settings import Settings
+from headrace_lab.simulation.timeline import Timeline
 
 
 class Control:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar, overload
 
-from headrace.conformance.cases import Json
 from headrace.errors import FixConfigError
+from headrace_lab.conformance.cases import Json
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")

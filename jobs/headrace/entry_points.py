@@ -1,0 +1,114 @@
+"""Registries of named parts: Headrace's own, and those that other distributions declare as entry points.
+
+A distribution adds a part in its ``pyproject.toml``, by the name with which users ask for it::
+
+    [project.entry-points."headrace.formats"]
+    fixed_width = "my_package.fixed_width:FORMAT"
+
+Nothing is imported before its name is used, and installed distributions are looked through only for a name that is not
+one of Headrace's own, which nobody can take over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.errors import FixConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class NotRegisteredError(FixConfigError):
+    """A name for which neither Headrace nor an installed distribution has a part of that kind."""
+
+    code = "config.not_registered"
+
+
+class BrokenEntryPointError(FixConfigError):
+    """An entry point of another distribution that cannot be imported, is not what it should be, or is there twice."""
+
+    code = "config.entry_point"
+
+
+@dataclass(frozen=True)
+class EntryPointGroup(Generic[T]):
+    """The parts of one kind, by name; ``kind`` is what messages call one of them.
+
+    ``built_in`` says where Headrace's own are (``module:attribute``). Each part is an instance of ``provides``.
+    """
+
+    group: str
+    kind: str
+    provides: type[Any]
+    built_in: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> T:
+        """The part called ``name``. Raises NotRegisteredError, BrokenEntryPointError."""
+        part = self.get(name)
+        if part is None:
+            raise NotRegisteredError(
+                f"there is no {self.kind} {name!r}: it is one of {', '.join(self.names())}, or comes with a package "
+                f"that has an entry point {name!r} in the group {self.group!r}; is that package installed here?"
+            )
+        return part
+
+    def get(self, name: str) -> T | None:
+        """The part called ``name``, or None if nobody has it. Raises BrokenEntryPointError."""
+        if (self.group, name) not in _LOADED and (part := self._load(name)) is not None:
+            _LOADED[self.group, name] = part
+        return _LOADED.get((self.group, name))
+
+    def names(self) -> list[str]:
+        """All names that can be used: Headrace's own first."""
+        others = {each.name for each in _installed(self.group)} - self.built_in.keys()
+        return [*self.built_in, *sorted(others)]
+
+    def _load(self, name: str) -> T | None:
+        if place := self.built_in.get(name):
+            module, _, attribute = place.partition(":")
+            part: T = getattr(import_module(module), attribute)
+            return part
+        match [each for each in _installed(self.group) if each.name == name]:
+            case []:
+                return None
+            case [one]:
+                return self._load_installed(one)
+            case several:
+                raise BrokenEntryPointError(
+                    f"the {self.kind} {name!r} is there twice: {' and '.join(map(_described, several))}; uninstall all "
+                    "of these packages but one"
+                )
+
+    def _load_installed(self, entry_point: "EntryPoint") -> T:
+        try:
+            part: T = entry_point.load()
+        except Exception as error:
+            raise BrokenEntryPointError(
+                f"the {self.kind} {entry_point.name!r} cannot be loaded: {type(error).__name__}: {error} (from "
+                f"{_described(entry_point)}); mend or uninstall that package"
+            ) from error
+        if not isinstance(part, self.provides):
+            raise BrokenEntryPointError(
+                f"the {self.kind} {entry_point.name!r} is {type(part).__name__}, not a {self.provides.__name__} (from "
+                f"{_described(entry_point)}); mend or uninstall that package"
+            )
+        return part
+
+
+_LOADED: dict[tuple[str, str], Any] = {}
+"""Parts by group and name. What is not found is not remembered: it may be installed meanwhile."""
+
+
+def _installed(group: str) -> "list[EntryPoint]":
+    from importlib.metadata import entry_points  # with a parser of e-mail: only where it is asked
+
+    return [*entry_points(group=group)]
+
+
+def _described(entry_point: "EntryPoint") -> str:
+    package = f" of {entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else ""
+    return f"the entry point {entry_point.name} = {entry_point.value} in {entry_point.group}{package}"

@@ -1,0 +1,1 @@
+"""Commands that this package adds to ``headrace`` (entry points of ``headrace.commands``)."""
