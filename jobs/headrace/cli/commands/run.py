@@ -1,7 +1,6 @@
 """The commands that process: run, backfill, recover, replay-late, replay-rejected."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import (
     At,
@@ -19,6 +18,10 @@ from headrace.cli.display.output import Format, notice, print_fields, print_json
 from headrace.cli.parameters import Option
 from headrace.runs.modes import Mode
 from headrace_snapshots.refs import MAIN, PUBLISHED
+
+if TYPE_CHECKING:
+    from headrace.runs.reprocessing.late import LandedLate
+    from headrace.runs.reprocessing.rejected import LandedRejected
 
 
 @command("headrace run delays.py --root file:///tmp/hr --executor local")
@@ -185,20 +188,12 @@ def replay_late(
     from headrace.cli.catalog_names import handle_of
 
     landed = handle_of(pipeline, root).replay_late(to=to, at=at)
-    told = landed.to_json()
-    if output is Format.JSON:
-        print_json(told)
-        return
-    _print_left(told.pop("left"), told, f"late records at {at}")
-    if landed.lands_in_source and not landed.records:
-        notice(_NOTHING_LANDED)
-    elif landed.lands_in_source:
-        notice(
-            "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
-            "they came from (a backfill, a batch) leaves these out"
-        )
-    elif to is None and (landed.records or landed.already_landed):
-        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch")
+    next_run = (
+        "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
+        "they came from (a backfill, a batch) leaves these out"
+    )
+    beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch"
+    _print_landed(landed, f"late records at {at}", output, next_run, beside)
 
 
 @command("headrace replay-rejected delays.py --root file:///tmp/hr")
@@ -222,34 +217,37 @@ def replay_rejected(
     from headrace.cli.catalog_names import handle_of
 
     landed = handle_of(pipeline, root).replay_rejected(input=of, to=to, at=at)
-    told = landed.to_json()
-    if output is Format.JSON:
-        print_json(told)
-        return
-    targets, left = told.pop("targets"), told.pop("left")
-    _print_left(left, {**{f"{name} to": uri for name, uri in targets.items()}, **told}, f"dead letters at {at}")
-    if landed.lands_in_source and not landed.records:
-        notice(_NOTHING_LANDED)
-    elif landed.lands_in_source:
-        sweep = (
-            " with --full-sweep (their names sort before those of the newest files)" if landed.needs_full_sweep else ""
-        )
-        notice(
-            f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. Who reads the files anew that they "
-            "came from (a backfill, a batch, a run after a rollback) leaves these out"
-        )
-    elif to is None and (landed.records or landed.already_landed):
-        notice(f"Their part of the results: headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch")
+    sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_full_sweep else ""
+    next_run = (
+        f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. Who reads the files anew that they "
+        "came from (a backfill, a batch, a run after a rollback) leaves these out"
+    )
+    beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch"
+    _print_landed(landed, f"dead letters at {at}", output, next_run, beside)
 
 
 _NOTHING_LANDED = "Nothing has landed now, so there is nothing more for the next run to read"
 
 
-def _print_left(left: Mapping[str, int], told: Mapping[str, Any], title: str) -> None:
-    """Print what landed, and how many records did not, by the reason why."""
-    print_fields(told, title)
+def _print_landed(
+    landed: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, beside: str | None
+) -> None:
+    """Print what landed, how many records did not by the reason why, and what follows: what the ``next_run`` does with
+    them where the pipeline reads, or ``beside``, the command that gives their part of the results.
+    """
+    fields = landed.to_json()
+    if output is Format.JSON:
+        print_json(fields)
+        return
+    targets = {f"{name} to": uri for name, uri in fields.pop("targets", {}).items()}
+    left = fields.pop("left")
+    print_fields({**targets, **fields}, title)
     for why, count in left.items():
         notice(f"{count:,} cannot land: {why}")
+    if landed.lands_in_source:
+        notice(next_run if landed.records else _NOTHING_LANDED)
+    elif beside is not None and (landed.records or landed.already_landed):
+        notice(f"Their part of the results: {beside}")
 
 
 def _late(late: int | None, records: int) -> str:

@@ -51,13 +51,16 @@ class LandingAgainError(FixConfigError):
 
 @dataclass
 class Target:
-    """Where files of records of one ``view`` land.
+    """Where files of records of one ``view`` and ``source`` land; their names end with ``suffix``.
 
     ``lands_in_source``: the pipeline itself reads there. ``already_landed``: names of files that had landed before;
     ``created``: the files that have landed now.
     """
 
     view: View
+    source: FileSource
+    suffix: str
+    headers: "Headers"
     store: ObjectStore
     prefix: str
     lands_in_source: bool
@@ -73,6 +76,10 @@ class Target:
     def stem(self) -> str:
         """How the names of the files begin."""
         return f"{AGAIN if self.lands_in_source else ''}{self.view}-"
+
+    def name(self, *parts: object) -> str:
+        """The name of a file, with ``parts`` in its middle."""
+        return f"{self.stem}{'-'.join(map(str, parts))}{self.suffix}"
 
     def look(self) -> None:
         """Find what has landed before."""
@@ -138,29 +145,32 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     return aggregate(stage, records.columns, progress.watermark).accounting.rows.get(Disposition.LATE, 0)
 
 
-def target_of(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:
-    """Where records of ``source`` land: under ``to``, or by default where the source lies below ``root/{view}``.
+def target_of(own: Target, store: ObjectStore, root: str, to: str | None) -> Target:
+    """Where records land: under ``to``, or by default where their source lies below ``root/{view}``. ``own``: where the
+    pipeline reads them.
 
     Raises LandingAgainError if there is no such default, or it lies in the folder of a pipeline.
     """
-    found = _target(view, source, store, root, to)
-    if (problem := overlap(store, found.store, found.prefix)) is not None:
+    target = _target(own, store, root, to)
+    if (problem := overlap(store, target.store, target.prefix)) is not None:
         raise LandingAgainError(f"{problem}, where files are no input: name another landing prefix (--to)")
-    return found
+    return target
 
 
-def _target(view: View, source: FileSource, store: ObjectStore, root: str, to: str | None) -> Target:
+def _target(own: Target, store: ObjectStore, root: str, to: str | None) -> Target:
+    path = own.source.path
     if to is not None:
-        found = Target(view, *open_source(store, to), lands_in_source=False)
-        own = Target(view, *open_source(store, source.path), lands_in_source=True)
-        here, below = (each.uri.rstrip("/") for each in (own, found))
-        return own if here == below else replace(found, lands_in_source=below.startswith(f"{here}/"))
-    if "://" in source.path:
+        named, prefix = open_source(store, to)
+        target = replace(own, store=named, prefix=prefix, lands_in_source=False)
+        here, below = (each.uri.rstrip("/") for each in (own, target))
+        return own if here == below else replace(target, lands_in_source=below.startswith(f"{here}/"))
+    if "://" in path:
         raise LandingAgainError(
-            f"the source {source.path} is the same under every root, so its {view} records have no place of their own: "
+            f"the source {path} is the same under every root, so its {own.view} records have no place of their own: "
             "name a landing prefix for them (--to)"
         )
-    return Target(view, open_store(f"{root.rstrip('/')}/{view}"), source.path.strip("/"), lands_in_source=False)
+    beside = open_store(f"{root.rstrip('/')}/{own.view}")
+    return replace(own, store=beside, prefix=path.strip("/"), lands_in_source=False)
 
 
 def suffix_of(source: FileSource) -> str:
@@ -186,35 +196,35 @@ class Headers:
     catalog: Catalog
     manifest: Manifest | None
     name: str
+    _known: dict[str, bytes | str] = field(default_factory=dict, init=False)
 
-    def of(self, path: str) -> bytes:
-        """Reads the header of a file, and so all of the file. Raises one of NO_HEADER."""
+    def of(self, path: str) -> bytes | str:
+        """The header of a file, for which all of the file is read, once; or as text why records of it cannot land."""
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
+
+    def _read(self, path: str) -> bytes | str:
+        try:
+            return self._first_line(path)
+        except ObjectNotFoundError:
+            why = "is gone: put it back"
+        except ObjectChangedError:
+            why = "has changed since they were read: put the old content back"
+        except UnreadableFileError:
+            why = "cannot be read"
+        return f"{path}, which has the header of their columns, {why}"
+
+    def _first_line(self, path: str) -> bytes:
         was = self._as_read.get(path)
         same = None if was is None else ObjectInfo(path, was.size, was.etag, was.digest)
-        found = first_line(decompressed(self.store.read(path) if same is None else self.store.read_same(same), path))
-        if not len(found):
+        data = self.store.read(path) if same is None else self.store.read_same(same)
+        lines = first_line(decompressed(data, path))
+        if not len(lines):
             raise UnreadableFileError(path, "it has no header")
-        header: bytes = found.text[0].as_py()
+        header: bytes = lines.text[0].as_py()
         return header
 
     @cached_property
     def _as_read(self) -> Mapping[str, stored.InputFile]:
         return files_as_read(self.catalog, self.manifest, self.name)
-
-
-NO_HEADER = (ObjectNotFoundError, ObjectChangedError, UnreadableFileError)
-
-
-def why_no_header(path: str, error: Exception) -> str:
-    """Why records of the CSV file cannot land, for the header of which there was this ``error``."""
-    why = "cannot be read"
-    if isinstance(error, ObjectNotFoundError):
-        why = "is gone: put it back"
-    elif isinstance(error, ObjectChangedError):
-        why = "has changed since they were read: put the old content back"
-    return f"{path}, which has the header of their columns, {why}"
-
-
-def text_of(lines: Iterable[bytes]) -> bytes:
-    """Lines as the content of a file."""
-    return b"".join(line + b"\n" for line in lines)

@@ -12,49 +12,25 @@ A record late in all of its windows lands once. One that is late in some of them
 others, and a run of it alone would count it there again: it does not land, and is counted.
 """
 
-import io
-import json
-from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from headrace.model.expressions.expr import DataType
-from headrace.model.time import instant, parse
+from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileFormat
 from headrace.read.definition_changes import changed_since
-from headrace.read.snapshots.damage import ways_out
-from headrace.read.snapshots.reprocessed_copies import dropped, landed_from
-from headrace.read.snapshots.snapshot_refs import At, snapshot_at
-from headrace.read.views.arrow_types import python_rows, schema_of
-from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.row_files import tables
+from headrace.read.snapshots.reprocessed_copies import landed_from
+from headrace.read.snapshots.snapshot_refs import At
+from headrace.read.views.columns import View
 from headrace.reference.windows import assign
-from headrace.runs.reprocessing.copies import (
-    NO_HEADER,
-    Headers,
-    LandingAgainError,
-    Target,
-    suffix_of,
-    target_of,
-    text_of,
-    why_no_header,
-)
-from headrace.sources.file_planning import open_source
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.files import DataFile
+from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.reprocessing.relanding import Copy, DroppedRecord, Relanding, Rows, lines_by_file
 from headrace_snapshots.refs import PUBLISHED
-from headrace_snapshots.store import ObjectStore, open_store
 
-_ALONE = "-file-"
+_ALONE = "file"
 """In the names of files with the records of one file each."""
 
 _LATE = ("file", "event_time", "raw", "window_start", "window_end")
@@ -84,15 +60,6 @@ class LandedLate:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class _Record:
-    """A late record as it is told from others: its file and its text; equal ones are counted."""
-
-    file: str
-    event_time: datetime
-    raw: str
-
-
 def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = PUBLISHED) -> LandedLate:
     """Land the late records of the snapshot that ``at`` means, and of those before it, under the landing prefix ``to``:
     a path below ``root``, or a whole URI.
@@ -101,158 +68,82 @@ def land_late(pipeline: Pipeline, root: str, *, to: str | None = None, at: At = 
     a later landing has them once it is back.
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
     """
+    unfit = "so its late records cannot be written as files of its source"
+    why = None
     if isinstance(pipeline.where, CustomWindows):
+        why = "a window function of its own, so it is not known which late records other windows have taken"
+    elif pipeline.union:
+        why = f"several inputs, {unfit}"
+    elif pipeline.source.transform is not None:
+        why = f"a Spark function between its files and its records, {unfit}"
+    if why is not None:
         raise LandingAgainError(
-            f"pipeline {pipeline.name} has a window function of its own, so it is not known which late records "
-            "other windows have taken: run the original files as one batch (--mode batch), in which nothing is late"
+            f"pipeline {pipeline.name} has {why}: run the original files as one batch (--mode batch), in which nothing "
+            "is late"
         )
-    if pipeline.union or pipeline.source.transform is not None:
-        why = "several inputs" if pipeline.union else "a Spark function between its files and its records"
-        raise LandingAgainError(
-            f"pipeline {pipeline.name} has {why}, so its late records cannot be written as files of its source: "
-            "run the original files as one batch (--mode batch), in which nothing is late"
-        )
-    store = open_store(root)
-    target = target_of(View.LATE, pipeline.source, store, root, to)
-    catalog = Catalog(store, pipeline.name)
-    found = snapshot_at(catalog, at)
-    manifest = found.manifest
-    if manifest is not None and (changed := changed_since(pipeline, manifest)):
+    relanding = Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at)
+    if relanding.manifest is not None and (changed := changed_since(pipeline, relanding.manifest)):
         raise LandingAgainError(
             f"{changed}, and so is what was late. Take the change back for this; or run `headrace backfill "
             f"{pipeline.name}` (or the backfill DAG), and then this"
         )
-    target.look()
-    late = dropped(catalog, manifest, View.LATE)
-    target.check_there(catalog, late, at)
-    source, _ = open_source(store, pipeline.source.path)
-    landing = _Landing(pipeline, store, target, Headers(source, catalog, manifest, pipeline.input.name))
-    with ways_out(catalog, found.ref or ""):
-        for name, files in late.items():
-            landing.epoch(name, files)
-    return landing.result()
+    late = _Late(pipeline, relanding)
+    return LandedLate(late.target.uri, **relanding.land(_LATE, late.copies))
 
 
-class _Landing:
-    """Lands epoch after epoch, and counts."""
+class _Late:
+    """Which late records land, and in which files."""
 
-    def __init__(self, pipeline: Pipeline, store: ObjectStore, target: Target, headers: Headers) -> None:
-        self._pipeline, self._store, self._target = pipeline, store, target
-        self._header_of = headers.of
-        self._suffix = suffix_of(pipeline.source)
-        self._counts: Counter[str] = Counter()
-        self._left: Counter[str] = Counter()
+    def __init__(self, pipeline: Pipeline, relanding: Relanding) -> None:
+        self._pipeline = pipeline
+        self._counts, self._left = relanding.counts, relanding.left
+        (self.target,) = relanding.targets.values()
 
-    def result(self) -> LandedLate:
-        left = dict(sorted(self._left.items()))
-        return LandedLate(self._target.uri, left=left, lands_in_source=self._target.lands_in_source, **self._counts)
+    def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
+        """The files of an epoch. Where the first has landed, all have: nothing is read."""
+        first = self.target.name(epoch)
+        if first in self.target.already_landed:
+            yield Copy(self.target, first, {})
+        elif (lines := lines_by_file(self._records(rows))) and self.target.source.format is FileFormat.CSV:
+            yield from self._csv(epoch, lines)
+        elif lines:
+            yield Copy(self.target, first, lines)
 
-    def epoch(self, name: str, files: Sequence[DataFile]) -> None:
-        """Land the late records of one epoch, in files of its ``name``; those there already are left alone."""
-        stem = f"{self._target.stem}{name}"
-        first = f"{stem}{self._suffix}"
-        if first in self._target.already_landed:  # the one that is created last
-            self._counts["already_landed"] += 1
-            return
-        records = self._records(files)
-        if self._pipeline.source.format is FileFormat.CSV:
-            self._csv(stem, records)
-        elif records:
-            self._land(first, self._content(records), len(records))
-
-    def _csv(self, stem: str, records: Sequence[_Record]) -> None:
+    def _csv(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[Copy]:
         """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
         records came from, so that what is in it depends on no other.
         """
-        if not records:
-            return
-        files = sorted({record.file for record in records})
-        headers, missing = self._headers(files)
-        texts: defaultdict[str, list[bytes]] = defaultdict(list)
-        for record in records:
-            texts[record.file].append(record.raw.encode())
-        alone = {file: f"{stem}{_ALONE}{number}{self._suffix}" for number, file in enumerate(files)}
-        if missing or self._target.already_landed & {*alone.values()}:
-            begun = any(name.startswith(f"{stem}-") and _ALONE not in name for name in self._target.already_landed)
-            for file, why in missing.items():
-                self._left[why] += len(texts[file])
-            for file in headers:
-                if begun:  # by a landing that was stopped, of files that are told apart by all headers
-                    self._left["of an epoch that has landed in part; the rest needs all headers"] += len(texts[file])
+        headers = {file: self.target.headers.of(file) for file in lines}
+        alone = {file: self.target.name(epoch, _ALONE, number) for number, file in enumerate(lines)}
+        landed = self.target.already_landed
+        if landed & {*alone.values()} or any(isinstance(header, str) for header in headers.values()):
+            begins, apart = f"{self.target.stem}{epoch}-", f"-{_ALONE}-"
+            begun = any(name.startswith(begins) and apart not in name for name in landed)
+            for file, name in alone.items():
+                if begun and isinstance(headers[file], bytes):  # by a stopped landing, in files told apart by headers
+                    self._left["of an epoch that has landed in part; the rest needs all headers"] += len(lines[file])
                 else:
-                    self._land(alone[file], text_of([headers[file], *texts[file]]), len(texts[file]))
+                    yield Copy(self.target, name, {file: lines[file]})
             return
-        by_header: defaultdict[bytes, list[bytes]] = defaultdict(list)
-        for record in records:
-            by_header[headers[record.file]].append(record.raw.encode())
+        files_of: defaultdict[bytes | str, list[str]] = defaultdict(list)
+        for file, header in headers.items():
+            files_of[header].append(file)
         # the one without a number is created last: where it is, all are
-        for number, (header, lines) in reversed([*enumerate(by_header.items())]):
-            name = f"{stem}-{number}{self._suffix}" if number else f"{stem}{self._suffix}"
-            self._land(name, text_of([header, *lines]), len(lines))
+        for number, files in reversed([*enumerate(files_of.values())]):
+            name = self.target.name(epoch, number) if number else self.target.name(epoch)
+            yield Copy(self.target, name, {file: lines[file] for file in files})
 
-    def _land(self, name: str, content: bytes, records: int) -> None:
-        if self._target.create(name, content):
-            self._counts.update(files=1, records=records)
-        else:
-            self._counts["already_landed"] += 1
-
-    def _records(self, files: Sequence[DataFile]) -> list[_Record]:
-        """What lands of the late rows in ``files``, equal records as often as they came."""
-        late = ViewColumns.of(self._pipeline).schema(View.LATE)
-        columns = pa.schema([late.field(name) for name in _LATE])
-        windows: defaultdict[_Record, Counter[tuple[Any, Any]]] = defaultdict(Counter)
-        for table in tables(self._store, files, columns):
-            for row in python_rows(table):
-                place = row["window_start"], row["window_end"]
-                windows[_Record(row["file"], row["event_time"], row["raw"])][place] += 1
-        landing: list[_Record] = []
+    def _records(self, rows: Rows) -> Iterator[DroppedRecord]:
+        """What lands of the late rows, equal records as often as they came."""
+        windows: defaultdict[DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
+        for row in rows():
+            window = row["window_start"], row["window_end"]
+            windows[DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
         for record, late in windows.items():
             times = max(late.values())
-            if self._target.lands_in_source and landed_from(record.file, View.LATE):
+            if self.target.lands_in_source and landed_from(record.file, View.LATE):
                 self._counts["late_twice"] += times
-            elif (None, None) not in late and len(late) < len(assign(self._pipeline.where, instant(record.event_time))):
+            elif (None, None) not in late and len(late) < len(assign(self._pipeline.where, instant(record.order))):
                 self._counts["late_in_some_windows"] += times
             else:
-                landing += [record] * times
-        return sorted(landing, key=lambda record: (record.file, record.event_time, record.raw))
-
-    def _content(self, records: Sequence[_Record]) -> bytes:
-        """``records`` of a JSON or Parquet source as a file of it."""
-        lines = [record.raw for record in records]
-        if self._pipeline.source.format is FileFormat.PARQUET:
-            return _parquet(lines, self._pipeline.source.schema)
-        return text_of(line.encode() for line in lines)
-
-    def _headers(self, files: Iterable[str]) -> tuple[dict[str, bytes], dict[str, str]]:
-        """The headers of the CSV ``files`` that records came from; and why there is none, of those that have none."""
-        headers: dict[str, bytes] = {}
-        missing: dict[str, str] = {}
-        for file in files:
-            try:
-                headers[file] = self._header_of(file)
-            except NO_HEADER as error:
-                missing[file] = why_no_header(file, error)
-        return headers, missing
-
-
-_FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
-    DataType.FLOAT: float,
-    DataType.TIMESTAMP: parse,
-    DataType.DATE: date.fromisoformat,
-    DataType.BYTES: b64decode,
-    DataType.DECIMAL: Decimal,
-}
-"""How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
-
-
-def _parquet(lines: Iterable[str], columns: Mapping[str, DataType]) -> bytes:
-    """The records of a Parquet source, whose text is JSON, with the columns that the source names."""
-
-    def value(found: Any, kind: DataType) -> Any:
-        return found if found is None or kind not in _FROM_JSON else _FROM_JSON[kind](found)
-
-    rows = [json.loads(line) for line in lines]
-    arrays = {name: [value(row[name], kind) for row in rows] for name, kind in columns.items()}
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays, schema=schema_of(columns)), buffer)
-    return buffer.getvalue()
+                yield from [record] * times

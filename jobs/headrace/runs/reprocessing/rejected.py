@@ -9,35 +9,21 @@ Each epoch's dead letters of an input become one file, those of a CSV input one 
 its header. They hold the bytes of the records, in the order of their files.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FileFormat, Input
-from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.reprocessed_copies import DroppedBefore, dropped, landed_from
+from headrace.read.snapshots.reprocessed_copies import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
-from headrace.read.views.arrow_types import schema_of
-from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.row_files import tables
-from headrace.runs.reprocessing.copies import (
-    NO_HEADER,
-    Headers,
-    LandingAgainError,
-    Target,
-    late_behind,
-    suffix_of,
-    target_of,
-    text_of,
-    why_no_header,
-)
-from headrace.sources.file_planning import open_source
+from headrace.read.views.columns import View
+from headrace.runs.reprocessing.copies import LandingAgainError, Target, late_behind
+from headrace.runs.reprocessing.relanding import Copy, DroppedRecord, Relanding, Rows, lines_by_file
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.refs import MAIN, PUBLISHED
-from headrace_snapshots.store import open_store
 
 _READ = ("input", "file", "position", "raw", "raw_bytes")
 
@@ -68,14 +54,6 @@ class LandedRejected:
         return asdict(self)
 
 
-class _DeadLetter(NamedTuple):
-    """A dead letter that can land: its place in the file that it came from, and its bytes."""
-
-    file: str
-    position: int
-    content: bytes
-
-
 def land_rejected(
     pipeline: Pipeline, root: str, *, of: str | None = None, to: str | None = None, at: At = PUBLISHED
 ) -> LandedRejected:
@@ -85,38 +63,18 @@ def land_rejected(
     whole URI.
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
     """
-    inputs = _chosen(pipeline, of, to)
-    store = open_store(root)
-    catalog = Catalog(store, pipeline.name)
-    found = snapshot_at(catalog, at)
-    rejected = dropped(catalog, found.manifest, View.REJECTED)
-    landings: dict[str, _Landing] = {}
-    for each in inputs:
-        source, _ = open_source(store, each.source.path)
-        headers = Headers(source, catalog, found.manifest, each.name)
-        landings[each.name] = _Landing(each, headers, target_of(View.REJECTED, each.source, store, root, to))
-    for landing in landings.values():
-        landing.target.look()
-        landing.target.check_there(catalog, rejected, at)
-    own = {name: landing.target for name, landing in landings.items() if landing.target.lands_in_source}
-    of_main = _of_main(catalog) if own else set()
-    epochs = _Epochs({each.name for each in pipeline.inputs}, landings)
-    with ways_out(catalog, found.ref or ""):
-        for name, files in rejected.items():
-            columns = ViewColumns.of(pipeline).types(View.REJECTED)
-            for table in tables(store, files, schema_of({column: columns[column] for column in _READ})):
-                epochs.sort(table.to_pylist(), is_of_main=name in of_main)
-            epochs.land(name)
-    marks = {} if found.manifest is None else StoredProgress.of(found.manifest).marks
+    relanding = Relanding(pipeline, root, View.REJECTED, _chosen(pipeline, of, to), to=to, at=at)
+    own = relanding.own
+    rejected = _Rejected({given.name for given in pipeline.inputs}, relanding)
+    common = relanding.land(_READ, rejected.copies)
+    marks = {} if relanding.manifest is None else StoredProgress.of(relanding.manifest).marks
     return LandedRejected(
-        {name: landing.target.uri for name, landing in landings.items()},
-        left=dict(sorted(epochs.left.items())),
-        lands_in_source=bool(own),
+        {name: target.uri for name, target in relanding.targets.items()},
         needs_full_sweep=any(
             name in marks and target.path(target.stem) <= marks[name].path for name, target in own.items()
         ),
-        late=late_behind(catalog, pipeline, {name: target.created for name, target in own.items()}),
-        **epochs.counts,
+        late=late_behind(relanding.catalog, pipeline, {name: target.created for name, target in own.items()}),
+        **common,
     )
 
 
@@ -139,90 +97,54 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     return [each for each in pipeline.inputs if of in {None, each.name}]
 
 
-class _Landing:
-    """Lands the dead letters of one input."""
+class _Rejected:
+    """Which dead letters land, and in which files. ``inputs``: the names of all that the pipeline has."""
 
-    def __init__(self, given: Input, headers: Headers, target: Target) -> None:
-        self._name, self._format = given.name, given.source.format
-        self._headers, self.target = headers, target
-        self._suffix = suffix_of(given.source)
+    def __init__(self, inputs: set[str], relanding: Relanding) -> None:
+        self._inputs, self._targets = inputs, relanding.targets
+        self._counts, self._left = relanding.counts, relanding.left
+        self._of_main = _of_main(relanding.catalog) if relanding.own else set()
 
-    def why_not(self, row: Mapping[str, Any]) -> str | None:
-        """Why a dead letter cannot land; None if it can."""
-        if self._format is FileFormat.PARQUET:
-            return "of a Parquet file, of which no bytes are kept"
-        if row["raw"] is not None:
-            return None
-        if row["position"] is None:
-            return "a file that could not be read as a whole: land a sound one under another name"
-        return "made by a Spark function, so no bytes of a file"
-
-    def files(self, epoch: str, letters: Sequence[_DeadLetter]) -> Iterator[tuple[str, list[_DeadLetter]]]:
-        """The names of the files for the dead letters of ``epoch``, and what is in each. They depend on nothing else:
-        a file of which nothing can land has a number all the same.
+    def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
+        """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
+        the same.
         """
-        ordered = sorted(letters)
-        if self._format is not FileFormat.CSV:
-            yield f"{self.target.stem}{epoch}-{self._name}{self._suffix}", ordered
-            return
-        for number, file in enumerate(dict.fromkeys(letter.file for letter in ordered)):
-            name = f"{self.target.stem}{epoch}-{self._name}-{number}{self._suffix}"
-            yield name, [letter for letter in ordered if letter.file == file]
+        for name, letters in self._letters(epoch, rows).items():
+            target = self._targets[name]
+            lines = lines_by_file(letters)
+            if target.source.format is FileFormat.CSV:
+                for number, (file, some) in enumerate(lines.items()):
+                    yield Copy(target, target.name(epoch, name, number), {file: some})
+            else:
+                yield Copy(target, target.name(epoch, name), lines)
 
-    def content(self, letters: Sequence[_DeadLetter]) -> bytes:
-        """The content of a file of them. Raises one of NO_HEADER for what had their header."""
-        header = [self._headers.of(letters[0].file)] if self._format is FileFormat.CSV else []
-        return text_of([*header, *(letter.content for letter in letters)])
-
-
-class _Epochs:
-    """Lands epoch after epoch, and counts. ``inputs``: the names of all that the pipeline has."""
-
-    def __init__(self, inputs: set[str], landings: Mapping[str, _Landing]) -> None:
-        self._inputs, self._landings = inputs, landings
-        self._letters: defaultdict[str, list[_DeadLetter]] = defaultdict(list)
-        self.counts: Counter[str] = Counter()
-        self.left: Counter[str] = Counter()
-
-    def sort(self, rows: Sequence[Mapping[str, Any]], *, is_of_main: bool) -> None:
-        """Take dead letters of the epoch that lands next. ``is_of_main``: main comes from its snapshot."""
-        for row in rows:
+    def _letters(self, epoch: str, rows: Rows) -> Mapping[str, list[DroppedRecord]]:
+        """What lands of the dead letters of an epoch, by input."""
+        letters: defaultdict[str, list[DroppedRecord]] = defaultdict(list)
+        for row in rows():
             name, file = row["input"], row["file"]
-            landing = self._landings.get(name)
-            if landing is None:
+            target = self._targets.get(name)
+            if target is None:
                 if name not in self._inputs:
                     what = "an input that the pipeline does not have any more" if file else "a pane, which has no file"
-                    self.left[f"of {name}, {what}"] += 1
+                    self._left[f"of {name}, {what}"] += 1
             elif landed_from(file, View.REJECTED):
-                self.counts["rejected_twice"] += 1
-            elif (why_not := landing.why_not(row)) is not None:
-                self.left[why_not] += 1
-            elif landing.target.lands_in_source and not is_of_main:
-                self.left[
-                    "rejected by a snapshot that main does not come from, or has let go: no run would read them"
-                ] += 1
+                self._counts["rejected_twice"] += 1
+            elif (why_not := self._why_not(row, target, epoch)) is not None:
+                self._left[why_not] += 1
             else:
                 octets = row["raw"].encode() if row["raw_bytes"] is None else row["raw_bytes"]
-                self._letters[name].append(_DeadLetter(file, row["position"], octets))
+                letters[name].append(DroppedRecord(file, row["position"], octets))
+        return letters
 
-    def land(self, epoch: str) -> None:
-        """Land what was taken, as that of ``epoch``."""
-        for name, letters in self._letters.items():
-            landing = self._landings[name]
-            for file, some in landing.files(epoch, letters):
-                self._land(landing, file, some)
-        self._letters.clear()
-
-    def _land(self, landing: _Landing, name: str, letters: Sequence[_DeadLetter]) -> None:
-        if name in landing.target.already_landed:
-            self.counts["already_landed"] += 1
-            return
-        try:
-            content = landing.content(letters)
-        except NO_HEADER as error:
-            self.left[why_no_header(letters[0].file, error)] += len(letters)
-            return
-        if landing.target.create(name, content):
-            self.counts.update(files=1, records=len(letters))
-        else:
-            self.counts["already_landed"] += 1
+    def _why_not(self, row: Mapping[str, Any], target: Target, epoch: str) -> str | None:
+        """Why a dead letter cannot land; None if it can."""
+        if target.source.format is FileFormat.PARQUET:
+            return "of a Parquet file, of which no bytes are kept"
+        if row["raw"] is None:
+            if row["position"] is None:
+                return "a file that could not be read as a whole: land a sound one under another name"
+            return "made by a Spark function, so no bytes of a file"
+        if target.lands_in_source and epoch not in self._of_main:
+            return "rejected by a snapshot that main does not come from, or has let go: no run would read them"
+        return None

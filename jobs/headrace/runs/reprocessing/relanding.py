@@ -1,0 +1,167 @@
+"""The service that lands dropped records again, whatever the view that they are in: epoch after epoch, each only once.
+
+A view (late records, dead letters) says which of its rows land, and in which files. Everything else is the same: the
+snapshot, the targets, the content of a file in the source's own format, one conditional put each, and the counts.
+"""
+
+import io
+import json
+from base64 import b64decode
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.model.expressions.expr import DataType
+from headrace.model.time import parse
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import FileFormat, Input
+from headrace.read.snapshots.damage import ways_out
+from headrace.read.snapshots.reprocessed_copies import dropped
+from headrace.read.snapshots.snapshot_refs import At, snapshot_at
+from headrace.read.views.arrow_types import python_rows, schema_of
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.row_files import tables
+from headrace.runs.reprocessing.copies import Headers, Target, suffix_of, target_of
+from headrace.sources.file_planning import open_source
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import open_store
+
+Rows = Callable[[], Iterator[Mapping[str, Any]]]
+"""Reads the rows of an epoch."""
+
+
+class DroppedRecord(NamedTuple):
+    """A record that can land: its input file, what orders it there (its event time or its position), and its bytes."""
+
+    file: str
+    order: Any
+    content: bytes
+
+
+def lines_by_file(records: Iterable[DroppedRecord]) -> dict[str, list[bytes]]:
+    """The bytes of ``records`` by input file, in order."""
+    lines: defaultdict[str, list[bytes]] = defaultdict(list)
+    for record in sorted(records):
+        lines[record.file].append(record.content)
+    return lines
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A file that is to land: ``lines`` by the input files that they came from, which have one header if they have any.
+
+    A record of Parquet is a line of JSON.
+    """
+
+    target: Target
+    name: str
+    lines: Mapping[str, Sequence[bytes]]
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(map(len, self.lines.values()))
+
+    def content(self) -> bytes | str:
+        """The content of the file; or as text why there is none."""
+        lines = [line for some in self.lines.values() for line in some]
+        if self.target.source.format is FileFormat.PARQUET:
+            return _parquet(lines, self.target.source.schema)
+        if self.target.source.format is FileFormat.CSV:
+            header = self.target.headers.of(next(iter(self.lines)))
+            if isinstance(header, str):
+                return header
+            lines.insert(0, header)
+        return b"".join(line + b"\n" for line in lines)
+
+
+class Relanding:
+    """Lands the records of a ``view`` that the snapshot at ``at`` has dropped, and those before it, of ``inputs``.
+
+    ``counts`` and ``left`` (by the reason why they cannot land) grow with each epoch.
+    Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, root: str, view: View, inputs: Iterable[Input], *, to: str | None, at: At
+    ) -> None:
+        self._pipeline, self._view, self._at = pipeline, view, at
+        self._store = open_store(root)
+        self.catalog = Catalog(self._store, pipeline.name)
+        self._snapshot = snapshot_at(self.catalog, at)
+        self.manifest = self._snapshot.manifest
+        self.targets = {given.name: self._target(given, root, to) for given in inputs}
+        self.counts: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()
+
+    def _target(self, given: Input, root: str, to: str | None) -> Target:
+        store, prefix = open_source(self._store, given.source.path)
+        headers = Headers(store, self.catalog, self.manifest, given.name)
+        own = Target(self._view, given.source, suffix_of(given.source), headers, store, prefix, lands_in_source=True)
+        return target_of(own, self._store, root, to)
+
+    @property
+    def own(self) -> dict[str, Target]:
+        """The targets that the pipeline itself reads, by input."""
+        return {name: target for name, target in self.targets.items() if target.lands_in_source}
+
+    def land(self, columns: Iterable[str], copies: Callable[[str, Rows], Iterator[Copy]]) -> dict[str, Any]:
+        """Land the ``copies`` that are made of each epoch and its rows, which have ``columns``. Returns the fields that
+        the result has for every view.
+        """
+        epochs = dropped(self.catalog, self.manifest, self._view)
+        for target in self.targets.values():
+            target.look()
+            target.check_there(self.catalog, epochs, self._at)
+        types = ViewColumns.of(self._pipeline).types(self._view)
+        schema = schema_of({name: types[name] for name in columns})
+        with ways_out(self.catalog, self._snapshot.ref or ""):
+            for epoch, files in epochs.items():
+                for copy in copies(epoch, partial(self._rows, files, schema)):
+                    self._land(copy)
+        return {**self.counts, "left": dict(sorted(self.left.items())), "lands_in_source": bool(self.own)}
+
+    def _rows(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[Mapping[str, Any]]:
+        for table in tables(self._store, files, schema):
+            yield from python_rows(table)
+
+    def _land(self, copy: Copy) -> None:
+        if copy.name in copy.target.already_landed:
+            self.counts["already_landed"] += 1
+        elif isinstance(content := copy.content(), str):
+            self.left[content] += copy.records
+        elif copy.target.create(copy.name, content):
+            self.counts.update(files=1, records=copy.records)
+        else:
+            self.counts["already_landed"] += 1
+
+
+_FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
+    DataType.FLOAT: float,
+    DataType.TIMESTAMP: parse,
+    DataType.DATE: date.fromisoformat,
+    DataType.BYTES: b64decode,
+    DataType.DECIMAL: Decimal,
+}
+"""How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
+
+
+def _parquet(lines: Iterable[bytes], columns: Mapping[str, DataType]) -> bytes:
+    """The records of a Parquet source, whose text is JSON, with the columns that the source names."""
+
+    def value(given: Any, kind: DataType) -> Any:
+        return given if given is None or kind not in _FROM_JSON else _FROM_JSON[kind](given)
+
+    rows = [json.loads(line) for line in lines]
+    arrays = {name: [value(row[name], kind) for row in rows] for name, kind in columns.items()}
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(arrays, schema=schema_of(columns)), buffer)
+    return buffer.getvalue()
