@@ -125,7 +125,7 @@ def _session(run: Run) -> "SparkSession":
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
-    from headrace.runs.client import open as open_root  # with DuckDB, which a run does not need
+    from headrace.runs.client.deployment import open as open_root  # with DuckDB, which a run does not need
 
     return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
 
@@ -135,7 +135,7 @@ def fetched(run: Run) -> Results:
     counts of that is the run's own.
     """
     assert run.root is not None
-    from headrace.runs.client import open as open_root
+    from headrace.runs.client.deployment import open as open_root
 
     made = pipeline(run.workload, run.against, run.landing)
     manifest = open_root(run.root)[made.name].current(at=MAIN).manifest

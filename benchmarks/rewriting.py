@@ -32,7 +32,7 @@ from benchmarks.throughput import common_arguments
 from benchmarks.workloads import Side, Workload
 from headrace.pipeline.executors import Executor
 from headrace.pipeline.pipeline import Pipeline
-from headrace.runs.client import open as open_root
+from headrace.runs.client.deployment import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.refs import MAIN
