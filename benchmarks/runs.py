@@ -18,7 +18,7 @@ class Run:
 
     ``source`` holds the files, of which ours takes ``files_per_epoch`` into an epoch; ``prepare`` files that are taken
     in before anything is measured (in the same application); ``work`` is a folder of the side's own, where a later run
-    goes on from what an earlier one left. ``root``: where it keeps snapshots or checkpoints, if not below ``work``
+    continues from what an earlier one left. ``root``: where it keeps snapshots or checkpoints, if not below ``work``
     (on S3). ``executor`` is ours, by its name. ``event_log``: a folder for Spark's event
     log. ``launched``: when the process was asked for, in seconds of ``time.time()``.
     """

@@ -77,7 +77,7 @@ class RetryError(HeadraceError):
 
 
 class RestoreError(HeadraceError):
-    """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot, go on from there."""
+    """What is in memory or in the newest snapshot cannot be used: restore an older whole snapshot and continue."""
 
     code = "restore"
     remedy = "restore"

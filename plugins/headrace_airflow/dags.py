@@ -114,13 +114,13 @@ def process_dag(registered: Registered) -> DAG:
             False,
             type="boolean",
             title="Strict",
-            description="Refuse to go on if code of your own has changed since the last snapshot.",
+            description="Refuse to run if code of your own has changed since the last snapshot.",
         ),
         "allow_new_aggregates": Param(
             False,
             type="boolean",
             title="Added aggregates start empty",
-            description="Go on though the last snapshot lacks some: they know only what is read from now on.",
+            description="Run though the last snapshot lacks some: they count only new data.",
         ),
         "create": Param(
             False,
@@ -198,7 +198,7 @@ def backfill_dag(registered: Registered) -> DAG:
     if regular is not None:
         everything += f"; in a run of the schedule, the last {render_duration(regular.last)}"
     params = {
-        "from": _moment("From", f"Compute the windows of event time from here on anew. {everything}."),
+        "from": _moment("From", f"Compute windows again from this event time on. {everything}."),
         "to": _moment("To", "And those before this. Empty: up to the newest."),
         "promote": Param(
             True,
@@ -232,8 +232,8 @@ def backfill_dag(registered: Registered) -> DAG:
 def expire_dag(registered: Registered) -> DAG:
     """Let old snapshots go, with all that only they need, and what killed runs left behind.
 
-    What one run marks the next one deletes: who reads it has time until then. So a run that failed is not tried again
-    at once; the next one goes on where it stopped. It runs beside all others, and holds no pool.
+    Each run deletes what the run before it marked: readers have time until then. So a failed run is not tried again at
+    once; the next one continues where it stopped. It runs beside all others, and holds no pool.
     """
     pipeline = registered.pipeline
     regular = pipeline.retention or Retention(schedule=None)

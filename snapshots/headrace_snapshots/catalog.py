@@ -142,7 +142,7 @@ class Catalog(CatalogReader):
         ``replayed``: what is given up is computed again, so decisions about it stand. ``patches`` are those that are
         given up, for the log.
 
-        Also the way out of a damaged log: goes on from the newest entry that can be read, and gives up what is lost.
+        Also the way out of a damaged log: continues from the newest entry that can be read, and gives up what is lost.
         Raises RefusedError when ``to`` is not an ancestor of the branch's head.
         """
         detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}

@@ -85,5 +85,5 @@ def _check(store: ObjectStore, file: DataFile, size: int, found: str) -> None:
 
 
 def _broken(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:
-    remedy = "restore it from a backup, or go on from an older snapshot"
+    remedy = "restore it from a backup, or continue from an older snapshot"
     return BrokenObjectError(f"{store.uri}/{file.path} {problem}: {remedy}")

@@ -9,7 +9,7 @@ Nothing is written unless ``repair`` is asked for, and then only what changes no
 
 * A data file of which there is a copy (``Copies``: the local cache has those of state) is stored again, if the copy has
   the checksum that manifests say.
-* The hint is written anew, and a mark that cannot be read is made again.
+* The hint is written again, and a mark that cannot be read is made again.
 * What no snapshot ever named is marked, and deleted once its writers are fenced (``expiry.collect``); not while
   anything is damaged, since what cannot be read does not say what it needs.
 
@@ -331,7 +331,7 @@ class _Tree:
             is_data = kind_of(pipeline, path) is ObjectKind.DATA
             until = "until they expire" if is_data else "and nothing expires meanwhile"
             return f"do without: {ref} goes on, only older snapshots miss it, {until}"
-        anew = f"`headrace backfill {pipeline}` computes all anew beside it" if ref in {MAIN, PUBLISHED} else ""
+        anew = f"`headrace backfill {pipeline}` computes all again beside it" if ref in {MAIN, PUBLISHED} else ""
         if whole is None:
             return f"no snapshot of {ref} is whole: {anew or f'`headrace drop {pipeline} {ref}`'}"
         branch = "" if ref in {MAIN, PUBLISHED} else f" --branch {ref}"

@@ -343,6 +343,6 @@ def _way_out(pipeline: str, end: End) -> str:
     refs = end.entry.refs
     at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, PUBLISHED))
     return (
-        f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, BEGINNING)}` goes on from "
+        f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, BEGINNING)}` continues from "
         f"entry {end.entry.number} ({at}), as if nothing had been committed, patched or published since"
     )

@@ -69,10 +69,10 @@ class Objects:
             node = IndexNode.from_bytes(self.store.read(path), where)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(
-                f"{where} is missing: restore it from a backup, or go on from an older snapshot"
+                f"{where} is missing: restore it from a backup, or continue from an older snapshot"
             ) from error
         if node.id != node_id:
-            raise BrokenObjectError(f"{where} is another node ({node.id}): go on from an older snapshot")
+            raise BrokenObjectError(f"{where} is another node ({node.id}): continue from an older snapshot")
         self._keep(self._nodes, node_id, node)
         return node
 

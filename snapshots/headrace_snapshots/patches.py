@@ -76,7 +76,7 @@ def warned(catalog: Catalog, head: str | None, to: str | None) -> str:
 def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
     name, refs = catalog.pipeline, catalog.known_head().refs
     anew = (
-        f"`headrace backfill {name}` computes such a branch anew, and `headrace promote {name} BRANCH --patch` takes "
+        f"`headrace backfill {name}` computes such a branch again, and `headrace promote {name} BRANCH --patch` takes "
         "its results"
     )
     with suppress(*_UNREADABLE):
@@ -93,7 +93,7 @@ def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
 
 
 def _goes_on_without(catalog: Catalog, patch: Patch, to: str | None) -> bool:
-    """Whether what was patched from goes on from nothing that main has after ``to``."""
+    """Whether what was patched from continues from nothing that main has after ``to``."""
     main = catalog.known_head().refs.get(MAIN)
     common = None if main is None else catalog.common_ancestor(patch.snapshot, main)
     return common is None or (to is not None and catalog.is_ancestor(common.snapshot_id, to))

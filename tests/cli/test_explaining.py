@@ -95,7 +95,7 @@ def test_explain_says_what_a_window_waits_for(live: Live) -> None:
 def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
     kept = shown(live, "plan")
     assert kept.exit_code == 0, kept.output
-    assert kept.stdout.splitlines()[1:] == ["aggregation 1: keep", "headrace run goes on from this snapshot"]
+    assert kept.stdout.splitlines()[1:] == ["aggregation 1: keep", "headrace run continues from this snapshot"]
     file = live.folder.parent / "clicks.py"
     file.write_text(PIPELINE_FILE.replace("hr.AfterCount(1), late", "hr.AfterCount(2), late"))
     files = sorted(path for path in live.folder.rglob("*") if path.is_file())

@@ -233,5 +233,5 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
     assert "1 cannot land: a file that could not be read as a whole" in said.stderr
     again = json.loads(run("--format", "json").stdout)
     assert (again["records"], again["already_landed"], [*again["left"].values()]) == (0, 1, [1])
-    assert "leaves these out" in run("--to", "landing/clicks").stderr
+    assert "ignores these copies" in run("--to", "landing/clicks").stderr
     assert run("--input", "weather").exit_code == 10

@@ -1,4 +1,4 @@
-"""Random pipelines over landed files, in runs that go on from each other's snapshots: the reference gives the same
+"""Random pipelines over landed files, in runs that continue from each other's snapshots: the reference gives the same
 panes and accounts for the epochs that were recorded, and so does a replay.
 """
 

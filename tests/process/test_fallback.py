@@ -1,4 +1,4 @@
-"""A run on a snapshot that is broken: it says so, goes on from the newest whole one, and its answer is the same."""
+"""A run on a snapshot that is broken: it says so, continues from the newest whole one, and its answer is the same."""
 
 from collections.abc import Callable
 from dataclasses import replace

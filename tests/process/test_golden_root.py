@@ -1,4 +1,4 @@
-"""A deployment that an older version wrote (tests/golden) is read, and a run goes on from it."""
+"""A deployment that an older version wrote (tests/golden) is read, and a run continues from it."""
 
 import shutil
 from datetime import UTC, datetime

@@ -178,7 +178,7 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
     for number, (orders, clicks) in enumerate(given):
         land(tmp_path / "landing/orders", number, orders)
         land(tmp_path / "landing/clicks", number, clicks)
-    for limit in (4, None):  # the second run goes on from the snapshot of the first
+    for limit in (4, None):  # the second run continues from the snapshot of the first
         executor.process(
             pipeline,
             tmp_path.as_uri(),

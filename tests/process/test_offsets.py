@@ -149,4 +149,4 @@ def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:
     assert restored.claim.snapshot_id == ids[1]
     assert restored.warning is not None
     assert f"{node} is missing" in restored.warning
-    assert "nobody can tell whether all of it is still there" in restored.warning
+    assert "cannot tell whether all of it is still there" in restored.warning

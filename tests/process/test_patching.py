@@ -302,7 +302,7 @@ def test_a_recovery_says_that_it_gives_a_patch_up(late: Live) -> None:
 
 
 def patched_twice(late: Live) -> str:
-    """The snapshot before two patches, of which the first's branch goes on from main."""
+    """The snapshot before two patches, of which the first's branch continues from main."""
     before = late.refs()["main"]
     late.patch()
     late.write(1, ("ann", 0.1, 5), ("bob", 0.2, 10))
@@ -341,7 +341,7 @@ def test_what_is_gone_is_made_again_by_a_backfill(late: Live) -> None:
     for _ in range(2):
         late.history.expire(keep_last=9)
     for told in late.history.rollback(to=before, dry_run=True).told:
-        assert "`headrace backfill clicks` computes such a branch anew" in told
+        assert "`headrace backfill clicks` computes such a branch again" in told
 
 
 def test_whoever_advises_a_rollback_says_which_patches_are_lost_by_it(late: Live) -> None:

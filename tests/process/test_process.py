@@ -268,7 +268,7 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
     assert sum(number for number, _ in hours.values()) == sum(number for number, _ in truth(4).values())
     assert all(start.hour % 2 == 0 for _, start in hours)
     on = executor.process(changed, root, RunOptions("on"))
-    assert (len(on.epochs), on.counts["records"]) == (1, 0), "the watermark goes on from where main was"
+    assert (len(on.epochs), on.counts["records"]) == (1, 0), "the watermark continues from where main was"
     assert executor.process(changed, root, RunOptions("done")).epochs == ()
 
 

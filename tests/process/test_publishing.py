@@ -281,7 +281,7 @@ def test_a_name_that_is_used_again_does_not_bring_back_what_was_rolled_back(root
     audited.audit(first, second)
     before = audited.catalog.head()
     for _ in range(2):
-        with pytest.raises(ForkGivenUpError, match=f"goes on from snapshot {second} .* main was rolled back"):
+        with pytest.raises(ForkGivenUpError, match=f"continues from snapshot {second} .* main was rolled back"):
             cut_over("p", root, "fix")
         assert [type(each) for each in rehearse(audited.catalog, "fix").refusals] == [ForkGivenUpError]
         audited.catalog.drop("fix")
@@ -305,7 +305,7 @@ def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_
     assert rehearse(audited.catalog, "child").refusals == ()
     audited.catalog.rollback("main", first, "back")
     audited.audit(first, last)
-    with pytest.raises(ForkGivenUpError, match=f"goes on from snapshot {second} "):
+    with pytest.raises(ForkGivenUpError, match=f"continues from snapshot {second} "):
         cut_over("p", root, "child")
     audited.catalog.fork("again", first)
     audited.catalog.fork("child-again", audited.commit(2, "again"))

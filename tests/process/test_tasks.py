@@ -1,5 +1,5 @@
 """Random pipelines in runs over files, computed by so many tasks in this process, with and without an exchange between
-them; each run goes on from the state that another number of tasks has left.
+them; each run continues from the state that another number of tasks has left.
 """
 
 from dataclasses import dataclass

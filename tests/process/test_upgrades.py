@@ -1,4 +1,4 @@
-"""Runs that go on from a snapshot of another definition: its state is migrated, as ``headrace plan`` says."""
+"""Runs that continue from a snapshot of another definition: its state is migrated, as ``headrace plan`` says."""
 
 import shutil
 from collections.abc import Mapping, Sequence

@@ -196,7 +196,7 @@ def test_what_leaves_state_right_is_migrated(
     assert found.action is (Action.MIGRATE if "migrate" in stages else Action.KEEP)
     assert named(found.changes).split("; ") == expected
     assert actions(found) == stages
-    assert found.run.startswith("headrace run goes on from this snapshot")
+    assert found.run.startswith("headrace run continues from this snapshot")
 
 
 def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
@@ -221,7 +221,7 @@ def test_what_does_not_count_keeps_state() -> None:
     now = clicks(description="another", schedule="@hourly", executor="local")
     found = plan(now, made_by(clicks()))
     assert (found.action, actions(found), list(found.changes)) == (Action.KEEP, ["keep"], [])
-    assert found.run == "headrace run goes on from this snapshot"
+    assert found.run == "headrace run continues from this snapshot"
 
 
 def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:

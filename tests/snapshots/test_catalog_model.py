@@ -71,7 +71,7 @@ class Model:
                 self.refs[ref] = at
 
     def brings_back(self, snapshot: str) -> list[str]:
-        """What main has had, and not any more, of what ``snapshot`` goes on from; newest first."""
+        """What main has had, and not any more, of what ``snapshot`` continues from; newest first."""
         main = self.chain(self.refs.get("main"))
         return [each for each in self.chain(snapshot) if each in self.mains and each not in main]
 

@@ -67,7 +67,9 @@ def test_entries_that_the_hint_names_and_are_gone_are_told(memory: MemoryStore, 
         memory.delete(path(number))
     text = refusal(memory)
     assert "p/log-hint.json names entry 9, and there is none from there on" in text
-    assert f"`headrace rollback p --to {ids[5]}` goes on from entry 7 (main at {ids[5]}, published at nothing)" in text
+    assert (
+        f"`headrace rollback p --to {ids[5]}` continues from entry 7 (main at {ids[5]}, published at nothing)" in text
+    )
 
 
 @pytest.mark.parametrize("spoil", [b"", b"\x00" * 40])
@@ -78,7 +80,7 @@ def test_a_damaged_newest_entry_has_a_way_out(memory: MemoryStore, ids: list[str
     memory.write(path(LAST + 2), spoil)
     text = refusal(memory)
     assert f"{path(LAST + 2)} is broken" in text
-    assert f"`headrace rollback p --to {ids[-1]}` goes on from entry {LAST + 1}" in text
+    assert f"`headrace rollback p --to {ids[-1]}` continues from entry {LAST + 1}" in text
     entry = Catalog(memory, "p").rollback("main", ids[-1], "given up")
     assert (entry.number, entry.base) == (LAST + 3, LAST + 3)
     again = Catalog(memory, "p")

@@ -298,7 +298,7 @@ def test_what_was_given_up_after_it_was_committed_does_not_count(
 def test_what_a_person_did_counts_though_the_log_was_folded_since(
     memory: MemoryStore, begun: Catalog, action: str
 ) -> None:
-    """Main goes on from there, with other writers, and the entry is gone when the person is answered."""
+    """Main continues from there, with other writers, and the entry is gone when the person is answered."""
     first, second = (link.snapshot_id for link in [*begun.lineage(begun.head().refs["main"])][::-1])
     begun.fork("other", first)
     (other,) = commit_some(begun, begun.claim("other", "run"), 1)

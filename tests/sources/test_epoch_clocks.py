@@ -1,5 +1,5 @@
 """Watermarks, percentile watermarks and splits of landed records are those of the reference, epoch by epoch, also when
-an epoch goes on from what a manifest says.
+an epoch continues from what a manifest says.
 """
 
 import json

@@ -212,7 +212,7 @@ def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
     assert all(run.rows.num_rows == 5 for run in held)
 
 
-# --- objects that are checked before a run goes on from them
+# --- objects that are checked before a run continues from them
 
 
 @pytest.fixture(params=["memory", "local"])

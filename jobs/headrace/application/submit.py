@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytes-per-epoch", type=int)
     parser.add_argument("--branch", default=MAIN)
     parser.add_argument("--snapshot", help="recover: where main moves back to")
-    parser.add_argument("--from", dest="start", help="backfill: compute windows from this event time on anew")
+    parser.add_argument("--from", dest="start", help="backfill: compute windows again from this event time on")
     parser.add_argument("--to", dest="end", help="backfill: and those before this one")
     parser.add_argument("--signal", action="append", default=[], help='NAME, or NAME=["key"]; repeatable')
     parser.add_argument("--mode", choices=list(Mode), default=Mode.MICRO_BATCH, help="batch: all input, to the end")

@@ -18,7 +18,7 @@ from headrace_snapshots.layout import audit_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1
-_ANEW = "run the pipeline again, which audits the range anew"
+_ANEW = "run the pipeline again, which audits the range again"
 
 
 class AuditFailedError(FixDataError):

@@ -30,7 +30,7 @@ class Aggregation:
     dead letters, which ``max_rejected`` of a source does not count. ``when`` None continues the trigger of the
     aggregation before it (4.7). ``transform`` makes other rows of the panes, before anything else reads them.
     ``renamed`` says what columns of its key and aggregates were called before, ``{"old name": "name"}``, so that a run
-    goes on from snapshots that know them by their old names.
+    continues from snapshots that know them by their old names.
 
     >>> what = {"best": hr.col("total").max()}
     >>> hr.Aggregation(key="shop", what=what, where=hr.CalendarWindows("day")).where.unit.value

@@ -43,7 +43,7 @@ class Pipeline:
     ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
     accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
     ``schedule`` is a cron expression or one of Airflow's presets; None: runs are started by hand. ``backfill``: what is
-    computed anew on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
+    computed again on a schedule of its own, beside those runs. ``retention``: what of its history is kept.
     ``executor`` is where epochs are computed unless a run is asked for another: "spark", "local", or "auto": without
     Spark while there is little to do.
     ``renamed`` is that of its first aggregation (see ``Aggregation``).

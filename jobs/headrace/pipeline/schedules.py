@@ -68,8 +68,8 @@ _FIELDS = (
 @keywords
 @dataclass(frozen=True, init=False)
 class Backfill:
-    """Backfills on a ``schedule``, beside the live runs: each computes the windows of the ``last`` so long before it
-    was due anew, from the files that have landed, and becomes what readers see. ``Backfill("0 3 * * *", last="7d")``.
+    """Backfills on a ``schedule``, beside the live runs: each computes again the windows of the ``last`` so long before
+    it was due, from the files that have landed, and becomes what readers see. ``Backfill("0 3 * * *", last="7d")``.
 
     Raises PipelineError.
 

@@ -1,5 +1,5 @@
-"""What a run would do with a pipeline as it is written now: go on from a snapshot, with state as it is or migrated, or
-refuse since the state that it holds means something else.
+"""What a run would do with a pipeline as it is written now: continue from a snapshot, with its state or a migrated one,
+or refuse since the state that it holds means something else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,16 +59,16 @@ class Plan:
     def choice(self) -> str:
         """What there is to choose where aggregates are new."""
         return (
-            f"`headrace run {self.pipeline} --allow-new-aggregates` keeps this state: the new aggregates count only "
-            f"what is read from now on, also in open windows, and are NULL in older panes; {self._replay}"
+            f"(a) `headrace run {self.pipeline} --allow-new-aggregates`: the new aggregates count only new data, also "
+            f"in open windows, and are NULL in older panes. (b) {self._replay}"
         )
 
     @property
     def _replay(self) -> str:
         return (
-            f"`headrace backfill {self.pipeline} --promote` replays all input with the pipeline as it is now, "
-            "all aggregations of it, into a branch, audits that, and makes it main and published; until then readers "
-            "see what they see now"
+            f"`headrace backfill {self.pipeline} --promote`: a branch computes the full history again, of all "
+            "aggregations, and becomes main and published once its audit succeeds; until then readers see what they "
+            "see now"
         )
 
     @property
@@ -76,16 +76,16 @@ class Plan:
         """What ``headrace run`` does."""
         if self.starting_empty:
             return (
-                "headrace run refuses (config.changed_pipeline) until you say what becomes of "
+                "headrace run refuses (config.changed_pipeline) until you choose for "
                 f"{', '.join(self.starting_empty)}: {self.choice}"
             )
         match self.action:
             case Action.BEGIN:
                 return "headrace run reads all input from the beginning"
             case Action.KEEP:
-                return "headrace run goes on from this snapshot"
+                return "headrace run continues from this snapshot"
             case Action.MIGRATE:
-                return "headrace run goes on from this snapshot, whose state it migrates with its first epoch"
+                return "headrace run continues from this snapshot, whose state it migrates with its first epoch"
         return f"headrace run refuses (config.changed_pipeline). {self._replay}"
 
     def lines(self) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _looks_at_all(stage: Stage) -> bool:
 
 
 def columns_after(pipeline: Pipeline, manifest: Manifest | None) -> ViewColumns:
-    """The columns of views once ``pipeline`` goes on from the snapshot of ``manifest``, which it can."""
+    """The columns of views once ``pipeline`` continues from the snapshot of ``manifest``, which it can."""
     own = ViewColumns.of(pipeline)
     if manifest is None:
         return own

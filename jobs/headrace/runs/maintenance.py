@@ -172,7 +172,7 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
         try:
             outcome = read_audit(catalog.store, catalog.pipeline, None if begin == NOTHING else begin, end)
         except AuditDamagedError as error:
-            yield Problem(path + _RESULT, str(error), needed_by, f"{BACKUP}; the next run audits the range anew")
+            yield Problem(path + _RESULT, str(error), needed_by, f"{BACKUP}; the next run audits the range again")
             continue
         if entry is not None and (outcome is None or not outcome.success):
             problem = "it is missing" if outcome is None else "it says that expectations failed, and it was published"

@@ -107,9 +107,7 @@ def check_goes_on(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregate
             "and cuts over; or take the change back"
         )
     if found.starting_empty and not allow_new_aggregates:
-        raise ChangedPipelineError(
-            f"{_changed(found)}. Say what becomes of {', '.join(found.starting_empty)}: {found.choice}"
-        )
+        raise ChangedPipelineError(f"{_changed(found)}. Choose for {', '.join(found.starting_empty)}: {found.choice}")
 
 
 def _changed(found: Plan) -> str:
@@ -195,7 +193,7 @@ class _Run:
         self.listener.warned(warning)
 
     def checked(self, manifest: Manifest) -> Manifest:
-        """``manifest``, if the run can go on from it. Raises ChangedPipelineError and, if strict, ChangedCodeError."""
+        """``manifest``, if the run can continue from it. Raises ChangedPipelineError; if strict, ChangedCodeError."""
         check_goes_on(self.pipeline, manifest, allow_new_aggregates=self.options.allow_new_aggregates)
         self._check_code(manifest)
         return manifest
@@ -211,7 +209,7 @@ class _Run:
                     f"{what}. Take the change back, run `headrace backfill {self.pipeline.name}` (or the backfill DAG)"
                     ", or leave out --strict"
                 )
-            warning = f"{what}. A backfill makes them all anew"
+            warning = f"{what}. A backfill computes them all again"
             if warning not in self.warnings:
                 self.warn(warning)
 
@@ -291,8 +289,8 @@ class _Run:
         files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
         warning = (
             f"{files} of records that landed again, such as {min(paths)}, are not read: the snapshots that dropped the "
-            "records have expired, so nobody can tell whether they count already. If they do not, give the files names "
-            f"that do not begin with {AGAIN}; else take them away"
+            "records have expired, so Headrace cannot tell whether they count already. If they do not, give the files "
+            f"names that do not begin with {AGAIN}; else take them away"
         )
         if warning not in self.warnings:
             self.warn(warning)

@@ -65,7 +65,7 @@ def recover(
 
 
 def _moved_back(catalog: Catalog, branch: str, snapshot: str, message: str) -> str | None:
-    """What ``branch`` was at before it went back to ``snapshot`` with that ``message``, if it goes on from there.
+    """What ``branch`` was at before it went back to ``snapshot`` with that ``message``, if it continues from there.
 
     What the branch has next was committed under another claim then, and before that claim stands the rollback. So few
     entries are read, however many epochs there have been.

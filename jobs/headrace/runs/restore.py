@@ -55,7 +55,7 @@ class InputGoneError(FixDataError):
 
 @dataclass(frozen=True)
 class RestoredRun:
-    """What a run goes on from: its claim and the head of its branch. ``warning``: why that is not the head it found."""
+    """What a run starts from: its claim and the head of its branch. ``warning``: why that is not the head it found."""
 
     claim: Claim
     head: Manifest | None
@@ -71,7 +71,7 @@ def restore(
 ) -> RestoredRun:
     """Go on from the head of ``claim``, or from the newest whole snapshot below it.
 
-    ``checked`` raises when the pipeline cannot go on from a manifest. Raises BelowPublishedError, InputGoneError,
+    ``checked`` raises when the pipeline cannot continue from a manifest. Raises BelowPublishedError, InputGoneError,
     FencedError, and what the callables raise.
     """
     if claim.snapshot_id is None:
@@ -90,7 +90,9 @@ def restore(
     _check_published(catalog, claim, broken, whole, reason)
     warning = f"{catalog.pipeline}: {reason}"
     if not _check_input(catalog, broken, whole, gone, reason):
-        warning += "; the manifest that named its input is broken, so nobody can tell whether all of it is still there"
+        warning += (
+            "; the manifest that named its input is broken, so Headrace cannot tell whether all of it is still there"
+        )
     if signals := _signals(broken):
         warning += f"; signals that were given since have no effect any more, give them again: {_joined(signals)}"
     to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"

@@ -221,7 +221,7 @@ class EpochClocks:
 
 @dataclass(frozen=True)
 class PipelineProgress(EpochClocks):
-    """What a pipeline goes on from: its clocks, and its inputs by name."""
+    """What a pipeline continues from: its clocks, and its inputs by name."""
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
 

@@ -75,7 +75,8 @@ def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -
         return parse(content.value)
     except ValueError as error:
         raise BrokenObjectError(
-            f"{name} is broken ({len(data)} bytes): {error}; restore it from a backup, or go on from an older snapshot"
+            f"{name} is broken ({len(data)} bytes): {error}; restore it from a backup, or continue "
+            "from an older snapshot"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a global snapshot: everything that one needs to go on from it, to read it and to explain it."""
+"""The manifest of a global snapshot: everything that one needs to continue from it, to read it and to explain it."""
 
 from collections.abc import Mapping
 from typing import ClassVar

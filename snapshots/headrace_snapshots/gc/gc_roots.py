@@ -40,7 +40,7 @@ class Keep:
 
     def __post_init__(self) -> None:
         if self.last < 1:
-            raise KeepError(f"keep_last={self.last} keeps no snapshot to go on from: keep at least 1")
+            raise KeepError(f"keep_last={self.last} keeps no snapshot to continue from: keep at least 1")
         if self.younger is not None and self.younger < timedelta(0):
             raise KeepError(f"keep_for={self.younger} is less than no time")
 

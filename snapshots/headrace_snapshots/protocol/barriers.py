@@ -271,7 +271,7 @@ DELIVERED: Final[Sequence[TaskEffect]] = (Deliver(),)
 class Task:
     """The role of a task: ``receive`` events, do the effects. All that it knows is its inputs and the rules.
 
-    ``is_start``: the coordinator's orders come to it. ``restored``: the snapshot that it goes on from; what is left of
+    ``is_start``: the coordinator's orders come to it. ``restored``: the snapshot that it starts from; what is left of
     that one and older ones is ignored.
     """
 

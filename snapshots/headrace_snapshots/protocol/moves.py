@@ -28,7 +28,7 @@ class Horizon:
     """What is kept, as the newest expiry says.
 
     ``mark`` names the list of what is to be deleted. Entries below ``folded`` are deleted. ``floor``: the first epoch
-    of main whose output main's later snapshots need to name. ``grafts``: where a line of descent goes on from a kept
+    of main whose output main's later snapshots need to name. ``grafts``: where a line of descent continues from a kept
     snapshot whose parent is not kept; None: it begins there.
     """
 

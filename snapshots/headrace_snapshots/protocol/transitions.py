@@ -21,7 +21,7 @@ what anyone can see.
   what came before that (``past``); then ``published`` is what readers saw then, or the target if that is older.
 * Names of branches are used again, ids of snapshots never. So a promotion says which snapshot it is about.
 * Entries are needed from the *base* on: those below it may be missing. When entries above it are lost, nothing may
-  follow but a rollback, which is a person's decision: it goes on from the newest entry that can be read, becomes the
+  follow but a rollback, which is a person's decision: it continues from the newest entry that can be read, becomes the
   new base, and fences every writer, since nobody knows any more who had claimed what.
 * An *expiry* says what is kept from then on (the *horizon*): it raises the base, below which entries are deleted, and
   names a mark, which says what will be deleted. What is marked never gets a ref again: a tag, a fork and a rollback ask

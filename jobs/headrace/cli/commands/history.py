@@ -73,7 +73,7 @@ def rollback(
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run goes on from there.
+    """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run continues from there.
 
     Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost; each
     is named, with what makes it again. So are releases that end.
@@ -113,8 +113,8 @@ def promote(
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
 
-    The branch ends, and whoever writes main is fenced. What main was stays in the store, and in the log. With --patch
-    main stays, and gets one more epoch with rows of the branch, which stays too.
+    The branch ends, and a run that writes main is fenced. What main was stays in the store, and in the log. With
+    --patch main stays, and gets one more epoch with rows of the branch, which stays too.
     """
     from headrace.cli.catalog_names import handle_of
     from headrace.cli.display.diffs import print_diff
@@ -151,6 +151,6 @@ def _print_patch(rehearsal: "PatchRehearsal") -> None:
     for reason, number in rehearsal.left.items():
         notice(f"{number:,} rows differ and stay as they are: {reason}")
     notice(
-        "Whoever reads panes gets a retraction and a late pane of each row; a pipeline that has let these windows go "
-        "drops them as late"
+        "Consumers of `panes` receive a retraction and a late pane for each row; downstream windows that have expired "
+        "drop them"
     )

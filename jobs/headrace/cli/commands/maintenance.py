@@ -34,9 +34,9 @@ def expire(
 ) -> None:
     """Let old snapshots go, with all that only they need, and what killed runs left behind.
 
-    What this marks, the next expire deletes: who reads it now has time until then. Kept are branches and tags, all of
-    main that is not published, and the newest published snapshots: what no option says is as the pipeline's retention
-    says, else the last 100, and tags. Of a pipeline that is known by its name alone, say at least --keep-last.
+    The next expire deletes what this one marks: readers have time until then. It keeps branches and tags, all of main
+    that is not published, and the newest published snapshots. Options override the pipeline's retention, which is
+    the last 100 and all tags unless it says otherwise. A pipeline known by its name alone needs at least --keep-last.
     """
     from headrace.cli.catalog_names import handle_of
 

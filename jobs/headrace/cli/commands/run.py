@@ -65,11 +65,11 @@ def run(
         Option(help="List the whole landing prefix, to find stragglers that sort before the newest files."),
     ] = False,
     strict: Annotated[
-        bool, Option(help="Refuse to go on if code of your own has changed since the last snapshot.")
+        bool, Option(help="Refuse to run if code of your own has changed since the last snapshot.")
     ] = False,
     allow_new_aggregates: Annotated[
         bool,
-        Option(help="Let aggregates that the last snapshot does not have start empty, for what is read from now on."),
+        Option(help="Let aggregates that the last snapshot lacks start empty: they count only new data."),
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
@@ -108,14 +108,14 @@ def backfill(
         str | None,
         Option(
             name="--from",
-            help="Compute windows from here on anew: a day in UTC, or a time with its zone. By default all.",
+            help="Compute windows again from here on: a day in UTC, or a time with its zone. By default all.",
         ),
     ] = None,
     end: Annotated[str | None, Option(name="--to", help="And those before this.")] = None,
     branch: Annotated[
         str | None,
         Option(
-            help="The branch to fill, by default a new one; a backfill that was stopped goes on with its branch.",
+            help="The branch to fill, by default a new one; a backfill that was stopped continues its branch.",
             complete=complete_branch,
         ),
     ] = None,
@@ -127,9 +127,9 @@ def backfill(
 ) -> None:
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
-    For a range of event time the branch is forked from the newest published snapshot that has read nothing as new as
-    the first window of the range, and reads what came after it. Main and its readers go on undisturbed. Without
-    --promote the branch stays beside them, to be looked at; the same command with --branch goes on with it.
+    For a range of event time the branch starts from the newest published snapshot taken before any data of the first
+    affected window was read, and reads what came after it. Main and its readers stay undisturbed. Without --promote
+    the branch stays beside them, to be looked at; the same command with --branch continues it.
     """
     from headrace.cli.display.run import run_backfill
 
@@ -189,8 +189,8 @@ def replay_late(
 
     landed = handle_of(pipeline, root).replay_late(to=to, at=at)
     next_run = (
-        "The next run reads them, and under the same watermark they are late again. Who reads the files anew that "
-        "they came from (a backfill, a batch) leaves these out"
+        "The next run reads them, and under the same watermark they are late again. A backfill or batch reads the "
+        "original files and ignores these copies, so nothing counts twice"
     )
     beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/late --mode batch"
     _print_landed(landed, f"late records at {at}", output, next_run, beside)
@@ -219,8 +219,8 @@ def replay_rejected(
     landed = handle_of(pipeline, root).replay_rejected(input=of, to=to, at=at)
     sweep = " with --full-sweep (their names sort before those of the newest files)" if landed.needs_full_sweep else ""
     next_run = (
-        f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. Who reads the files anew that they "
-        "came from (a backfill, a batch, a run after a rollback) leaves these out"
+        f"The next run{sweep} reads them; {_late(landed.late, landed.records)}. A backfill, batch or rollback "
+        "reads the original files and ignores these copies, so nothing counts twice"
     )
     beside = None if to is not None else f"headrace run {pipeline} --root {root.rstrip('/')}/rejected --mode batch"
     _print_landed(landed, f"dead letters at {at}", output, next_run, beside)

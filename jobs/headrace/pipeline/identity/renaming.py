@@ -15,8 +15,8 @@ from headrace.pipeline.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Formerly:
-    """The columns of an aggregation in a snapshot, in the order of then: what they were called, by what they are called
-    now, or would be if they were still there.
+    """The columns of an aggregation in a snapshot, in its order: old names by new ones.
+    A column that is gone has the name that it would have now.
     """
 
     keys: Mapping[str, str]
@@ -52,7 +52,7 @@ def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
 
 
 def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
-    """Names that are declared and go from a column of then, that is not there any more, to one that was not there."""
+    """Old and new names that are declared: the old column is gone, and the new one was not there."""
     keys, values = ([name for name, _ in old[part]] for part in ("key", "what"))
     then = {*keys, *values}
     declared = {a: b for a, b in stage.aggregation.renamed.items() if a in then and b not in then}

@@ -128,7 +128,7 @@ def without_copies(
     files: ByInput,
     told: Callable[[Set[str]], None] = lambda paths: None,
 ) -> dict[str, list[LandedFile]]:
-    """``files`` but for copies of records that who goes on from ``manifest`` reads where they came from."""
+    """``files`` but for copies of records that who continues from ``manifest`` reads where they came from."""
     copies = left_out(catalog, manifest, (file.path for some in files.values() for file in some))
     if copies.unknown:
         told(copies.unknown)
@@ -169,7 +169,7 @@ def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence
     if missing:
         raise BrokenObjectError(
             f"snapshot {manifest.snapshot_id} of {catalog.pipeline} (epoch {manifest.epoch}) remembers {missing} files "
-            "more than its log of inputs names: go on from an older snapshot"
+            "more than its log of inputs names: continue from an older snapshot"
         )
     return {name: sorted(files, key=lambda file: file.path) for name, files in found.items()}
 

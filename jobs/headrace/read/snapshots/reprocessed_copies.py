@@ -1,8 +1,8 @@
 """Files of late records and dead letters that were landed again where the pipeline reads: for whom they are input.
 
-The files that such records came from hold them as well. So a file of them is input only for a run that goes on from the
-snapshot that dropped them. Who reads the original files anew (a backfill, a batch, a run after a rollback) judges the
-records there, and leaves out the file of them: each counts once, whatever is read again, and whoever else reads there.
+The original files hold these records as well. So a copy is input only for a run that continues from the snapshot that
+dropped its records. A backfill, batch or rollback reads the original files and ignores the copies: each record counts
+once, whatever is read again, and whoever else reads there.
 
 Which snapshots dropped what, the log of the view says. An expiry lets it go up to the oldest snapshot that is kept,
 whose own log still says it. Once that has expired too, nobody can say whether such a file is input.
@@ -70,8 +70,8 @@ class DroppedBefore:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Input files of records that landed again, and are no input for who goes on from a snapshot: the records are read
-    where they came from (``copies``); or nobody can say whether they are (``unknown``).
+    """Landed copies that are no input for a run that continues from a snapshot: it reads their records in the original
+    files (``copies``), or nobody can say whether it does (``unknown``).
     """
 
     copies: frozenset[str] = frozenset()

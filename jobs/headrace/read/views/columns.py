@@ -1,7 +1,7 @@
 """The columns of what readers see. A snapshot records those of the definition that made it, and is read by them.
 
-A definition may go on from snapshots of another one, which had other columns, or the same under other names. The files
-that these wrote stay as they are; the snapshot records under which names they have its columns.
+A definition may continue from snapshots of another one, which had other columns, or the same under other names. Its
+files stay as they are; the snapshot records under which names they have its columns.
 
 What looks at columns starts without Arrow: their Arrow types are in ``read.views.arrow_types``.
 """
@@ -135,7 +135,7 @@ class ViewColumns:
         )
 
     def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
-        """These, of a definition that goes on from a snapshot of epoch ``until`` with columns ``earlier``."""
+        """These, of a definition that continues from a snapshot of epoch ``until`` with columns ``earlier``."""
         last = EarlierColumns.of(until, stages, self)
         renamed = (last,) if last.panes or last.late else ()
         return replace(self, before=(*(each.under(last) for each in earlier.before), *renamed))

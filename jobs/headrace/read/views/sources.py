@@ -162,8 +162,8 @@ class OutputFiles:
         if others:
             raise QueryError(
                 f"files of view {self.view} are from before the pipeline changed, and call columns otherwise "
-                f"({', '.join(sorted(others))}): whoever reads them as they are would find NULL. Read the view, also "
-                "as a DuckDB relation or a Spark DataFrame; or have a backfill write them anew"
+                f"({', '.join(sorted(others))}): a reader of these files would find NULL. Read the view, also "
+                "as a DuckDB relation or a Spark DataFrame; or have a backfill write them again"
             )
         if isinstance(store, LocalStore):
             return [str(store.root / file.path) for file in self.data_files]

@@ -1,5 +1,5 @@
-"""Where the branch of a backfill begins: at the newest snapshot that readers have seen and that has read nothing yet as
-new as the windows in question, so that all of their input is read again; or at nothing.
+"""Where the branch of a backfill begins: at the newest published snapshot taken before any data of the
+windows in question was read, so that all of their input is read again; or at nothing.
 """
 
 from collections.abc import Mapping
@@ -65,15 +65,15 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None) -> For
 
 
 def _judged(pipeline: Pipeline, start: Instant, found: Manifest | None) -> ForkPoint:
-    """``found``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can go on from it."""
-    read = f"as new as {render(start)}, where the event times begin that matter to the range"
+    """``found``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can continue from it."""
+    first = f"any data of the first affected window (from {render(start)}) was read"
     if found is None:
-        return ForkPoint(None, f"the first epoch that is kept has read something {read}, or one before it may have")
+        return ForkPoint(None, f"no kept snapshot is old enough for this range, which needs one taken before {first}")
     if found.fingerprint != fingerprint(pipeline):
         return ForkPoint(
             None, f"the pipeline has changed since snapshot {found.snapshot_id}, whose state means something else"
         )
-    return ForkPoint(found, f"the newest snapshot that readers have seen and that has read nothing {read}")
+    return ForkPoint(found, f"it is the newest published snapshot taken before {first}")
 
 
 def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: Instant) -> Manifest | None:

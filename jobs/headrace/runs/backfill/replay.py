@@ -55,7 +55,7 @@ class Replay:
         return on_a_tick and not counted(epoch.files)
 
     def epoch(self, number: int, progress: PipelineProgress) -> RecordedEpoch | None:
-        """Epoch ``number``, which goes on from ``progress``; None if the replay is over."""
+        """Epoch ``number``, which continues from ``progress``; None if the replay is over."""
         if number < len(self.epochs):
             return self.epochs[number]
         if self.clock is None or progress.due_time >= NEVER:

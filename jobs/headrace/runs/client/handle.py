@@ -251,9 +251,9 @@ class PipelineHandle(PipelineReader):
         self, *, to: str, branch: str = MAIN, message: str = BY_HAND, dry_run: bool = False
     ) -> "Entry | GivenUp":
         """Move ``branch`` back to a snapshot: an id, a branch, a tag, or "beginning". ``published`` moves with main if
-        it is newer. Whoever writes the branch is fenced, and the next run reads again what came after. Main may also go
-        back to what it was before a promotion. The ``detail`` of the entry has the output ``patches`` that main loses,
-        which no run makes again.
+        it is newer. A run that writes the branch is fenced, and the next run reads again what came after. Main may also
+        go back to what it was before a promotion. The ``detail`` of the entry has the output ``patches`` that main
+        loses, which no run makes again.
 
         ``dry_run`` moves nothing, and gives what would move, the patches that would be lost with what makes each again,
         and the releases that would end. It raises RefusedError, as the rollback would.

@@ -43,14 +43,14 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """What a run has before it, in bytes: files that it is to read, state that it goes on from."""
+    """What a run has before it, in bytes: files that it is to read, state that it continues from."""
 
     input: int
     state: int = 0
 
     @classmethod
     def after(cls, head: Manifest | None, input_bytes: int) -> "WorkEstimate":
-        """The work of going on from ``head``."""
+        """The work of continuing from ``head``."""
         if head is None:
             return cls(input_bytes)
         layers = [layer for name, some in head.tables.items() if name != "current" for layer in some]
@@ -119,7 +119,7 @@ def work_of(
 
 
 def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sweep: bool) -> WorkEstimate:
-    """What a run that goes on from snapshot ``head`` has before it; from the newest below it that can be read, if it
+    """What a run that continues from snapshot ``head`` has before it; from the newest below it that can be read, if it
     cannot.
     """
     manifest, progress = (None, PipelineProgress()) if head is None else _readable(catalog, head)

@@ -114,7 +114,7 @@ def patch(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
 
 
 def _publish(catalog: Catalog, outcome: AuditOutcome) -> None:
-    """Nothing is left to do where a run has gone on from the patch, and published both."""
+    """Nothing is left to do where a run has continued from the patch, and published both."""
     try:
         publish_range(catalog, outcome)
     except PublishConflictError:

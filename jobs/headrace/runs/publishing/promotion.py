@@ -7,7 +7,7 @@ refused too: what it was forked with lacks the patch. So is one whose input has 
 that comes later.
 
 What main had is known by ids of snapshots (``Head.past``), not by names of branches, which are used again. So a branch
-of a branch may become main: all that it goes on from, down to main's line, comes with it.
+of a branch may become main: all that it continues from, down to main's line, comes with it.
 """
 
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class InputEndedError(FixConfigError):
 
 
 class ForkGivenUpError(FixConfigError):
-    """A branch that goes on from a snapshot that main does not have any more."""
+    """A branch that continues from a snapshot that main does not have any more."""
 
     code = "config.fork_given_up"
 
@@ -119,7 +119,7 @@ def promote(catalog: Catalog, branch: str, *, run_id: str) -> RunResult:
     taken in all that main has.
 
     ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
-    happens, and the result is that of then, for the sake of a caller that died before it could tell.
+    happens, and the result is the first one's again, for a caller that died before it could tell.
     Raises UnknownBranchError, AuditMissingError, AuditFailedError, ClockAheadError, InputEndedError, ForkGivenUpError,
     BranchBehindError; PublishConflictError if main or the branch moves meanwhile. No Spark.
     """
@@ -252,7 +252,7 @@ class Planned:
             f"branch {self.branch} of {name} was made by a batch (--mode batch): its watermark stands at the end of "
             "time, so main would drop everything that comes later as late. "
             + ("" if self.main is None else f"`headrace promote {name} {self.branch} --patch` takes its results; ")
-            + f"`headrace backfill {name} --promote` computes everything again in a way that main can go on from"
+            + f"`headrace backfill {name} --promote` computes everything again in a way that main can continue from"
         )
 
     def _has_ended(self) -> bool:
@@ -275,18 +275,18 @@ class Planned:
         if replaced:
             why = f"another branch was promoted (entry {replaced[0].entry} of the log)"
         raise ForkGivenUpError(
-            f"branch {self.branch} of {catalog.pipeline} goes on from snapshot {lost.snapshot_id} (epoch "
+            f"branch {self.branch} of {catalog.pipeline} continues from snapshot {lost.snapshot_id} (epoch "
             f"{lost.epoch}), which main does not have any more: {why}. Run the backfill again, with a new branch"
         )
 
     def _is_behind(self, snapshot_id: str, main: str) -> bool:
-        """Whether ``main`` goes on from that snapshot; no if it cannot be read."""
+        """Whether ``main`` continues from that snapshot; no if it cannot be read."""
         with suppress(BrokenObjectError, MissingSnapshotError):
             return self.catalog.is_ancestor(snapshot_id, main)
         return False
 
     def _left_by_main(self, kept: Link | None) -> Link | None:
-        """The newest that the branch goes on from, of what main had and has not; ``kept`` is the newest that it has."""
+        """The newest ancestor of the branch that main had and has not; ``kept`` is the newest that it has."""
         catalog, head = self.catalog, self.head.snapshot_id
         first = catalog.successor(kept, head)
         lost = catalog.given_up(self.past, head)
@@ -297,7 +297,7 @@ class Planned:
             return first
         if made is None or made.generation >= self.past.since:
             return None
-        if made.branch == self.branch:  # the log of then does not tell what main had: the name is all there is
+        if made.branch == self.branch:  # an old log does not tell what main had: the name is all there is
             return None
         line = catalog.ancestry(head, until=None if kept is None else kept.snapshot_id)
         return next((catalog.link(each.snapshot_id) for each in line if each.branch != self.branch), None)
@@ -316,7 +316,7 @@ def _promoted_before(catalog: Catalog, now: Head, branch: str) -> Entry | None:
 
 
 def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
-    """Raise PatchedSinceError if ``branch`` goes on from a snapshot of main that lacks main's newest patch, as far as
+    """Raise PatchedSinceError if ``branch`` continues from a snapshot of main that lacks main's newest patch, as far as
     that can still be told: a main whose newest snapshots are broken is what a backfill replaces.
     """
     readable = (link.manifest for link in catalog.lineage(old_main) if link.manifest is not None)
@@ -327,7 +327,7 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     epoch = catalog.link(begun).epoch
     if main.patch.epoch > epoch:
         raise PatchedSinceError(
-            f"branch {branch} of {catalog.pipeline} goes on from snapshot {begun} (epoch {epoch}), and main was "
+            f"branch {branch} of {catalog.pipeline} continues from snapshot {begun} (epoch {epoch}), and main was "
             f"patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch. "
             "Promote it with --patch, which keeps what was patched; or backfill from the beginning, with a new branch"
         )

@@ -73,7 +73,7 @@ class RunResult:
     are ISO 8601 in UTC. ``warnings`` are
     for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
     that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
-    is the snapshot that the branch of a backfill goes on from, None if from nothing.
+    is the snapshot that the branch of a backfill continues from, None if from nothing.
     """
 
     run_id: str

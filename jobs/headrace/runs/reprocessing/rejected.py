@@ -79,7 +79,7 @@ def land_rejected(
 
 
 def _of_main(catalog: Catalog) -> Set[str]:
-    """The epochs and snapshots of main with dead letters: who goes on from it reads what lands of them."""
+    """The epochs and snapshots of main with dead letters: who continues from it reads what lands of them."""
     manifest = snapshot_at(catalog, MAIN).manifest
     return set() if manifest is None else DroppedBefore.of(catalog, manifest, View.REJECTED).named
 
