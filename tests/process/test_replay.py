@@ -283,9 +283,9 @@ def test_a_clock_over_nothing_does_nothing(tmp_path: Path) -> None:
         ({"publish": True}, "publishes nothing"),
         ({"branch": "main"}, "not main"),
         ({"signals": (Signal("go"),)}, "no others"),
-        ({"of": "main", "clock": ReplayClock(instant(NOW), Duration(1))}, "not both"),
+        ({"from_branch": "main", "clock": ReplayClock(instant(NOW), Duration(1))}, "not both"),
         ({"files_per_epoch": 2}, "as it was recorded"),
-        ({"mode": Mode.BATCH, "of": "main"}, "for mode replay"),
+        ({"mode": Mode.BATCH, "from_branch": "main"}, "for mode replay"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:

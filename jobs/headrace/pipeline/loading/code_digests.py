@@ -15,7 +15,7 @@ from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any
 
-from headrace.pipeline.loading.folders import imported, package_of, plain_name
+from headrace.pipeline.loading.folders import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import SparkFunction
 
@@ -49,7 +49,7 @@ def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
             return
     elif is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
-        if kind.__module__.partition(".")[0] != "headrace" and kind.__module__ in sys.modules:
+        if kind.__module__.partition(".")[0] not in OWN_PACKAGES and kind.__module__ in sys.modules:
             yield sys.modules[kind.__module__], kind.__qualname__.partition(".")[0]
         for field in fields(value):
             yield from _own(getattr(value, field.name))

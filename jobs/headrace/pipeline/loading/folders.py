@@ -19,7 +19,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 _PREFIX = "_headrace_"
-_FIRST = sys.stdlib_module_names | {"headrace", "headrace_airflow", "headrace_snapshots"}
+OWN_PACKAGES = frozenset({"headrace", "headrace_airflow", "headrace_lab", "headrace_snapshots"})
+_FIRST = sys.stdlib_module_names | OWN_PACKAGES
 _loading: ContextVar[str | None] = ContextVar("_loading", default=None)
 
 
