@@ -18,7 +18,7 @@ class Patch(JsonRecord, frozen=True):
     snapshot: str
 
 
-class Manifest(StoredObject, frozen=True, omit_defaults=True):
+class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     """One snapshot. Immutable once stored.
 
     ``progress`` is the engine's own (offsets, splits, watermark, clocks, next deadline), and so is ``schema``, the
