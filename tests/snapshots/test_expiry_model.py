@@ -130,7 +130,7 @@ class ExpiryMachine(RuleBasedStateMachine):
     def named(self, manifest: Manifest) -> set[str]:
         """What a manifest needs, found out by reading it all."""
         catalog = Catalog(self.store, "p")
-        nodes = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level}
+        nodes = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level.refs}
         records = [record for log in manifest.logs.values() for record in catalog.files(log)]
         files = [file for record in records for file in record.files if isinstance(file, DataFile)]
         files += [file for layer in manifest.tables["current"] for file in layer.files]
