@@ -67,7 +67,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pipeline
         pq.write_table(pa.table({"user": users, "at": times, "amount": amounts}), landing / f"{name}.parquet")
     options = RunOptions(run_id="r", executor=Executor.LOCAL, files_per_epoch=1)
     result = process(pipeline, root.as_uri(), options)
-    assert (result.counts["panes"], result.rows["late_dropped"]) == (KEYS, KEYS // 20)
+    assert (result.counts["panes"], result.counts["late_dropped"]) == (KEYS, KEYS // 20)
     yield pipeline, root
 
 
