@@ -24,6 +24,7 @@ from headrace.errors import (
     HeadraceError,
     RetryError,
 )
+from headrace.pipeline.loading.folders import OWN_PACKAGES
 from headrace.sources.file_planning import VanishedFileError
 from headrace.sources.formats.errors import UnreadableFileError
 
@@ -143,7 +144,6 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
 _FILE = re.compile(
     r"Encountered error while reading file (?P<uri>.+?)\.? +(?=SQLSTATE|File does not exist|Data type mism)"
 )
-_OWN_PACKAGES = frozenset({"headrace", "headrace_snapshots"})
 _REFUSED_START = re.compile(
     r"JAVA_HOME is not set|bin/java|java: command not found|Could not create the Java Virtual Machine|Unrecognized "
     r"(VM )?option|Error occurred during initialization of VM|UnsupportedClassVersionError"
@@ -254,7 +254,7 @@ def _denied(failure: _Failure) -> HeadraceError:
 def _own_error(failure: _Failure) -> HeadraceError | None:
     """The error of Headrace that a Python worker raised, as if it had been raised here; None for anything else."""
     raised = failure.raised
-    if raised is None or (raised["module"] or "").partition(".")[0] not in _OWN_PACKAGES:
+    if raised is None or (raised["module"] or "").partition(".")[0] not in OWN_PACKAGES:
         return None
     kind = getattr(import_module(raised["module"]), raised["kind"], None)
     if not (isinstance(kind, type) and issubclass(kind, HeadraceError)):
